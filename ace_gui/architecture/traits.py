@@ -1,0 +1,61 @@
+"""What a tensor is in its model. Plain values, no heavy imports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a tensor does in its model; the value is what people read."""
+
+    QUERY = "query"
+    KEY = "key"
+    VALUE = "value"
+    QKV = "query+key+value"
+    ATTENTION_OUTPUT = "attention output"
+    MLP_UP = "MLP up"
+    MLP_GATE = "MLP gate"
+    MLP_DOWN = "MLP down"
+    EMBEDDING = "embedding"
+    POSITION = "position embedding"
+    NORM = "norm"
+    BIAS = "bias"
+    CONVOLUTION = "convolution"
+    HEAD = "head"
+    VOCABULARY_HEAD = "vocabulary head"
+    BUFFER = "buffer"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorTraits:
+    """What is known of one tensor beyond its header.
+
+    ``matrix``: the weight of a Linear-like module, so that it maps inputs to outputs.
+    ``transposed``: it is stored inputs × outputs (GPT-2's Conv1D).
+    ``block``: index of the transformer block it belongs to.
+    ``tied_to``: name of the tensor whose storage it shares in the model.
+    """
+
+    role: Role
+    matrix: bool
+    transposed: bool = False
+    block: int | None = None
+    tied_to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """The traits of every tensor of one checkpoint, by the name used in its files.
+
+    ``family``: the config's ``model_type`` ("gpt2", "roberta"), None without a config.
+    ``model_class``: the transformers class the traits were read off, None if from names alone.
+    ``note``: one sentence where something had to be guessed, else empty.
+    """
+
+    family: str | None
+    model_class: str | None
+    traits: Mapping[str, TensorTraits] = field(default_factory=dict)
+    note: str = ""

@@ -1,0 +1,228 @@
+"""What the engine says while it works: plain values and NumPy arrays, nothing of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.plan import Plan
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe.values import ParameterValue
+
+
+class Regime(StrEnum):
+    """ACE's two branches."""
+
+    HOMOGENEOUS = "homogeneous"
+    HETEROGENEOUS = "heterogeneous"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldInfo:
+    """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str."""
+
+    name: str
+    kind: str
+    default: ParameterValue
+    label: str
+    help: str
+    low: float | None
+    high: float | None
+    low_open: bool
+    logarithmic: bool
+    choices: tuple[str, ...]
+    presets: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodInfo:
+    """One merge method, as a chooser shows it."""
+
+    name: str
+    title: str
+    summary: str
+    formula: str
+    citation: str
+    fields: tuple[FieldInfo, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceInfo:
+    """One device: ``name`` for the recipe's sake ("cpu", "cuda:0"), ``title`` for people's."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineReady:
+    """The engine process has started and imported what it needs."""
+
+    methods: tuple[MethodInfo, ...]
+    devices: tuple[DeviceInfo, ...]
+    scopes: tuple[tuple[str, str], ...]  # name, what it does
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReady:
+    """The plan of a recipe."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerStatistics:
+    """What the experts' task vectors say of one tensor.
+
+    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
+    fewer than two experts changed the tensor; ``left_out``: experts with numerically no change.
+    """
+
+    name: str
+    energies: Mapping[str, float]
+    gamma: float | None = None
+    mean_log_energy: float | None = None
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAnalysed:
+    """Statistics of one tensor; ``done`` of ``total`` tensors are known now."""
+
+    statistics: LayerStatistics
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStarted:
+    """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run."""
+
+    total: int
+    done: int
+    bytes_total: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerReport:
+    """What the merge did to one tensor.
+
+    ``regime`` and ``ridge_mass`` (Σ_t ε_t) where the method has them. ``notes``: departures from
+    the published procedure that were taken here, and warnings, a sentence each.
+    """
+
+    name: str
+    gamma: float | None = None
+    regime: Regime | None = None
+    ridge_mass: float | None = None
+    energies: Mapping[str, float] | None = None
+    delta_norm: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFinished:
+    """One tensor is merged and on disk. ``bytes_done`` counts output bytes."""
+
+    report: LayerReport
+    done: int
+    total: int
+    bytes_done: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeFinished:
+    """Every tensor is in the merge store at ``store``."""
+
+    store: Path
+    seconds: float
+    peak_bytes: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSpectrum:
+    """Singular values of one matrix, largest first.
+
+    ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
+    methods without one). ``merged``: of the merged delta, after refinement.
+    """
+
+    name: str
+    experts: Mapping[str, NDArray[np.float64]]
+    preliminary: NDArray[np.float64] | None
+    merged: NDArray[np.float64]
+    report: LayerReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportProgress:
+    """``done`` of ``total`` bytes are written."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """The output folder is complete."""
+
+    folder: Path
+    files: tuple[str, ...]
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleAccuracy:
+    """Held-out accuracy of one model on the sample's tasks, each in [0, 1]."""
+
+    model: str
+    by_task: Mapping[str, float]
+
+    @property
+    def mean(self) -> float:
+        """Unweighted mean over the tasks."""
+        return sum(self.by_task.values()) / len(self.by_task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDone:
+    """The job ended well; nothing more will come of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailed:
+    """The job ended with an error; nothing more will come of it."""
+
+    error: WorkbenchError
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCancelled:
+    """The job was cancelled; nothing more will come of it."""
+
+
+Event = (
+    EngineReady
+    | PlanReady
+    | LayerAnalysed
+    | MergeStarted
+    | TensorFinished
+    | MergeFinished
+    | LayerSpectrum
+    | ExportProgress
+    | Exported
+    | SampleAccuracy
+    | JobDone
+    | JobFailed
+    | JobCancelled
+)

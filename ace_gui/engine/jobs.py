@@ -1,0 +1,82 @@
+"""What the engine can be asked to do: one frozen value an operation. ``runner`` does them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ace_gui.engine.plan import PlanRow
+from ace_gui.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob:
+    """Read headers, check, decide. Yields PlanReady."""
+
+    recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRecipeJob:
+    """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseJob:
+    """Read every merged or averaged tensor once. Yields LayerAnalysed a tensor."""
+
+    recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeJob:
+    """Merge into a store. Yields MergeStarted, TensorFinished a tensor, MergeFinished.
+
+    ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses.
+    """
+
+    recipe: Recipe
+    store: Path
+    device: str = "auto"
+    threads: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumJob:
+    """Spectra of one matrix under the recipe. Yields LayerSpectrum."""
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportJob:
+    """Write a finished store as a model folder. Yields ExportProgress, then Exported.
+
+    ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
+    """
+
+    store: Path
+    folder: Path
+    dtype: str | None = None
+    shard_bytes: int = 5_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleAccuracyJob:
+    """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
+
+
+Job = (
+    PlanJob
+    | LoadRecipeJob
+    | AnalyseJob
+    | MergeJob
+    | SpectrumJob
+    | ExportJob
+    | SampleAccuracyJob
+)

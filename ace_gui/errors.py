@@ -1,0 +1,115 @@
+"""Every error a person can meet, in one tree.
+
+::
+
+    WorkbenchError                 one sentence, and where it happened
+    ├── CheckpointError            a file on disk cannot be used as a model
+    │   ├── NonFiniteError         a tensor holds NaN or Inf
+    │   └── FileChangedError       a file changed while it was being read
+    ├── MismatchError              an expert does not fit the base model
+    ├── ArchitectureError          a config does not describe the tensors beside it
+    ├── RecipeError                a recipe has an unknown key or a value out of range
+    ├── MethodError                a merge method cannot be applied to these tensors
+    ├── OutputError                the output folder cannot be written
+    ├── ResourceError              not enough disk or memory for what was asked
+    ├── ResumeError                an unfinished merge does not belong to this recipe
+    └── EngineError                the engine process stopped or cannot be reached
+    Cancelled                      the person asked to stop; not an error
+
+Each carries its sentence, and as attributes whatever is known of the place: ``path`` of the
+checkpoint or recipe, name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show the
+sentence and fold ``details`` away; none of them takes a sentence apart to find out what happened.
+Errors travel between processes, so every argument is a keyword with a plain value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class WorkbenchError(Exception):
+    """An error with one sentence that says what is wrong and what to do.
+
+    ``shapes`` maps a label (an expert's name, ``"base"``) to a tensor shape.
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        path: Path | None = None,
+        tensor: str | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        key: str | None = None,
+        details: str = "",
+    ) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.path = path
+        self.tensor = tensor
+        self.shapes = dict(shapes or {})
+        self.key = key
+        self.details = details
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.sentence, self.__dict__.copy())
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def _rebuild(
+    kind: type[WorkbenchError], sentence: str, state: dict[str, object]
+) -> WorkbenchError:
+    error = kind(sentence)
+    error.__dict__.update(state)
+    return error
+
+
+class CheckpointError(WorkbenchError):
+    """A file or folder cannot be used as a model."""
+
+
+class NonFiniteError(CheckpointError):
+    """A tensor holds NaN or Inf."""
+
+
+class FileChangedError(CheckpointError):
+    """A file changed while it was being read."""
+
+
+class MismatchError(WorkbenchError):
+    """An expert does not fit the base model."""
+
+
+class ArchitectureError(WorkbenchError):
+    """A config does not describe the tensors beside it."""
+
+
+class RecipeError(WorkbenchError):
+    """A recipe has an unknown key, or a value of the wrong kind or out of range."""
+
+
+class MethodError(WorkbenchError):
+    """A merge method cannot be applied to these tensors."""
+
+
+class OutputError(WorkbenchError):
+    """The output folder cannot be written."""
+
+
+class ResourceError(WorkbenchError):
+    """Not enough disk or memory for what was asked."""
+
+
+class ResumeError(WorkbenchError):
+    """An unfinished merge does not belong to this recipe or these files."""
+
+
+class EngineError(WorkbenchError):
+    """The engine process stopped or cannot be reached."""
+
+
+class Cancelled(Exception):
+    """The person asked to stop."""
