@@ -5,14 +5,14 @@ T experts, O outputs, I inputs.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
 Parameters = TypeVar("Parameters")
+ParametersIn = TypeVar("ParametersIn", contravariant=True)
 
 
 def parameter(
@@ -48,29 +48,62 @@ def parameter(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """What a method found out about one tensor; None where it has no such figure.
+
+    ``energies``: ‖ΔW_t‖²_F, one an expert. ``left_out``: indices of experts with numerically no
+    change, which took no part. ``gamma``: heterogeneity (ACE, Eq. 7). ``heterogeneous``: the
+    regime. ``ridge_mass``: Σ_t ε_t. ``notes``: departures from the published procedure that were
+    taken here, and warnings, a sentence each.
+    """
+
+    energies: tuple[float, ...] = ()
+    left_out: tuple[int, ...] = ()
+    gamma: float | None = None
+    heterogeneous: bool | None = None
+    ridge_mass: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Merged:
     """A merged task vector, and what the method found out on the way.
 
     ``delta``: to be added to the base, same shape as the task vectors, float32 or float64.
-    ``diagnostics``: a frozen dataclass of the method's own with plain numbers (tensors only where
-    asked for), or None.
+    ``preliminary``: the solution before refinement, where the method has one and it was asked for.
     """
 
     delta: Tensor
-    diagnostics: Any = None
+    diagnostics: Diagnostics = Diagnostics()
+    preliminary: Tensor | None = None
+
+
+class MergeFunction(Protocol[ParametersIn]):
+    """The mathematics of a method: task vectors in, merged task vector out.
+
+    ``deltas``: one task vector an expert, all of one shape and dtype. Any sequence will do, also
+    one that reads an expert's tensor from disk each time it is indexed; a method therefore never
+    keeps more of them than it needs. ``weights``: one an expert.
+    """
+
+    def __call__(
+        self,
+        deltas: Sequence[Tensor],
+        weights: Sequence[float],
+        parameters: ParametersIn,
+        *,
+        keep_preliminary: bool = False,
+    ) -> Merged:
+        """Merge. Raises MethodError where the method cannot be applied."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
 
-    ``merge(deltas, weights, parameters)`` takes one task vector an expert, all of one shape, and one
-    weight an expert. ``deltas`` may be any sequence, also one that reads an expert's tensor from
-    disk each time it is indexed; a method therefore never keeps more of them than it needs, and
-    a method that can, walks over them instead of stacking.
-
     ``elementwise`` methods apply to every float tensor; the others to matrices, oriented outputs ×
-    inputs, while everything else is averaged.
+    inputs, while everything else is averaged. ``heterogeneity``: has a γ and regimes.
     """
 
     name: str
@@ -79,9 +112,6 @@ class MergeMethod(Generic[Parameters]):
     formula: str
     citation: str
     parameters: type[Parameters]
+    merge: MergeFunction[Parameters]
     elementwise: bool
-    merge: Callable[[Sequence[Tensor], Sequence[float], Parameters], Merged]
-
-    def with_values(self, values: dict[str, Any]) -> Parameters:
-        """The parameters with these values set; see ``methods.checked`` for untrusted values."""
-        return dataclasses.replace(self.parameters(), **values)  # type: ignore[type-var]
+    heterogeneity: bool = False
