@@ -17,8 +17,8 @@
     Cancelled                      the person asked to stop; not an error
 
 Each carries its sentence, and as attributes whatever is known of the place: ``path`` of the
-checkpoint or recipe, name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show the
-sentence and fold ``details`` away; none of them takes a sentence apart to find out what happened.
+checkpoint or recipe, name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show
+the sentence and fold ``details`` away; none takes a sentence apart to find out what happened.
 Errors travel between processes, so every argument is a keyword with a plain value.
 """
 
@@ -59,9 +59,7 @@ class WorkbenchError(Exception):
         return self.sentence
 
 
-def _rebuild(
-    kind: type[WorkbenchError], sentence: str, state: dict[str, object]
-) -> WorkbenchError:
+def _rebuild(kind: type[WorkbenchError], sentence: str, state: dict[str, object]) -> WorkbenchError:
     error = kind(sentence)
     error.__dict__.update(state)
     return error
@@ -111,5 +109,5 @@ class EngineError(WorkbenchError):
     """The engine process stopped or cannot be reached."""
 
 
-class Cancelled(Exception):
+class Cancelled(Exception):  # noqa: N818 (not an error)
     """The person asked to stop."""

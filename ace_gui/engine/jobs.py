@@ -71,12 +71,4 @@ class SampleAccuracyJob:
     """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
 
 
-Job = (
-    PlanJob
-    | LoadRecipeJob
-    | AnalyseJob
-    | MergeJob
-    | SpectrumJob
-    | ExportJob
-    | SampleAccuracyJob
-)
+Job = PlanJob | LoadRecipeJob | AnalyseJob | MergeJob | SpectrumJob | ExportJob | SampleAccuracyJob

@@ -9,6 +9,7 @@ The window's process imports this module, so nothing heavy is imported at its to
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -25,22 +26,26 @@ COOPERATIVE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class _Submit:
+class Submit:
+    """Queue a job."""
+
     number: int
     job: Job
 
 
 @dataclass(frozen=True)
-class _Cancel:
+class Cancel:
+    """Stop a job at its next step."""
+
     number: int
 
 
 @dataclass(frozen=True)
-class _Quit:
-    pass
+class Quit:
+    """End the process."""
 
 
-Message = _Submit | _Cancel | _Quit
+Message = Submit | Cancel | Quit
 
 
 class EngineProcess:
@@ -64,16 +69,21 @@ class EngineProcess:
         """Process id, for memory figures and for tests that kill it."""
         return self._process.pid
 
+    @property
+    def pipe(self) -> Connection:
+        """The owner's end, for ``multiprocessing.connection.wait``; read it with ``receive``."""
+        return self._pipe
+
     def submit(self, job: Job) -> int:
         """Queue a job; its events carry the returned number. Raises EngineError if it is gone."""
         number = self._next
         self._next += 1
-        self._send(_Submit(number, job))
+        self._send(Submit(number, job))
         return number
 
     def cancel(self, number: int) -> None:
         """Ask a job to stop at its next step."""
-        self._send(_Cancel(number))
+        self._send(Cancel(number))
 
     def receive(self, timeout: float | None = None) -> tuple[int, Event] | None:
         """The next event with its job's number (0: the engine's own); None at a timeout.
@@ -90,10 +100,8 @@ class EngineProcess:
 
     def close(self, timeout: float = COOPERATIVE_SECONDS) -> None:
         """End the process: ask, then terminate, then kill."""
-        try:
-            self._pipe.send(_Quit())
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            self._pipe.send(Quit())
         for end in (None, self._process.terminate, self._process.kill):
             if end is not None:
                 end()
@@ -121,7 +129,9 @@ class EngineProcess:
         code = self._process.exitcode
         if code is not None and code < 0:
             name = signal.Signals(-code).name
-            likely = ", probably for lack of memory" if -code == getattr(signal, "SIGKILL", 9) else ""
+            likely = (
+                ", probably for lack of memory" if -code == getattr(signal, "SIGKILL", 9) else ""
+            )
             return EngineError(
                 f"The engine was stopped by the system{likely} ({name}). Merge again to resume "
                 "from the last finished tensor.",

@@ -37,7 +37,10 @@ class Recipe:
     @property
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
-        wanted = [entry.name or entry.model.stem or "expert" for entry in self.models]
+        wanted = [
+            entry.name or entry.model.name.removesuffix(".safetensors") or "expert"
+            for entry in self.models
+        ]
         repeated = {name for name, count in Counter(wanted).items() if count > 1}
         seen: Counter[str] = Counter()
         names = []

@@ -1,0 +1,184 @@
+"""The command line: the engine without a window, and the door to the window.
+
+Everything heavy is imported by the command that needs it, so that the window opens fast and
+``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from ace_gui.errors import Cancelled, WorkbenchError
+
+USAGE = 2
+CANCELLED = 130
+
+
+app = typer.Typer(
+    help="Merge fine-tuned experts in closed form, and see what the merge does. "
+    "Without a command: open the window, with a recipe or model folders (the base first) loaded.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
+]
+RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads for computing (default: as torch chooses).")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _default(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        _window([], verbose=False)
+
+
+@app.command("open", hidden=True)
+def open_window(
+    paths: Annotated[list[Path], typer.Argument(help="A recipe, or model folders, base first.")],
+    verbose: Verbose = False,
+) -> None:
+    """Open the window with a recipe or model folders loaded."""
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise typer.BadParameter(f"{missing[0]} does not exist.")
+    _window(paths, verbose=verbose)
+
+
+@app.command("demo")
+def demo(
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Print the results instead of opening a window.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the merged model and a picture of the window."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Merge the sample project and show what happened."""
+    with _reported(verbose):
+        if not headless and not has_display():
+            headless = True
+            typer.echo("There is no display, so the demo runs without a window.", err=True)
+        if headless:
+            from ace_gui.demo import run_headless
+
+            run_headless(out)
+        else:
+            from ace_gui.gui.app import run
+
+            raise SystemExit(run(demo=True))
+
+
+@app.command("merge")
+def merge(
+    recipe: RecipeFile,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is new or empty.")],
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    threads: Threads = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
+    ] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge a recipe and write a folder that transformers loads."""
+    with _reported(verbose):
+        from ace_gui.console import merge_to_folder
+
+        merge_to_folder(recipe, out, device=device, threads=threads, resume=resume)
+
+
+@app.command("inspect")
+def inspect(
+    recipe: RecipeFile,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the figures as CSV.")
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show the plan, γ, energies and regime of every tensor; merge nothing."""
+    with _reported(verbose):
+        from ace_gui.console import inspect_recipe
+
+        inspect_recipe(recipe, json_file=json, csv_file=csv)
+
+
+@app.command("methods")
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, in full.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """List the merge methods, or show one with its parameters, ranges and citation."""
+    with _reported(verbose):
+        from ace_gui.console import show_method, show_methods
+
+        show_methods() if name is None else show_method(name)
+
+
+def has_display() -> bool:
+    """Whether a window can be shown here."""
+    if not sys.platform.startswith("linux"):
+        return True
+    wanted = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+    return any(os.environ.get(name) for name in wanted)
+
+
+def main() -> None:
+    """Entry point of ``ace-gui``; exits 0, 1 (reported error), 2 (usage) or 130 (cancelled)."""
+    arguments = sys.argv[1:]
+    commands = {command.name for command in app.registered_commands}
+    if arguments and arguments[0] not in commands and Path(arguments[0]).exists():
+        arguments.insert(0, "open")  # ace-gui PATH… opens the window
+    app(args=arguments)
+
+
+def _window(paths: list[Path], *, verbose: bool) -> None:
+    with _reported(verbose):
+        if not has_display():
+            raise WorkbenchError(
+                "There is no display to open a window on; use ace-gui merge, inspect or "
+                "demo --headless, or run under a display."
+            )
+        from ace_gui.gui.app import run
+
+        raise SystemExit(run(paths))
+
+
+@contextlib.contextmanager
+def _reported(verbose: bool) -> Iterator[None]:
+    """Errors as one sentence on stderr and status 1; Ctrl+C and SIGTERM as status 130."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except (KeyboardInterrupt, Cancelled):
+        typer.echo("Cancelled.", err=True)
+        raise SystemExit(CANCELLED) from None
+    except WorkbenchError as error:
+        if verbose:
+            raise
+        typer.echo(f"Error: {error.sentence}", err=True)
+        raise SystemExit(1) from None
+    except BrokenPipeError:  # the reader of our output went away
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        raise SystemExit(1) from None
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,234 @@
+"""What the commands print: the engine's events as text, tables, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ace_gui.checkpoints import check_output_folder, staging_folder
+from ace_gui.engine.analysis import analyse
+from ace_gui.engine.catalogue import method_info
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.events import (
+    Event,
+    FieldInfo,
+    LayerStatistics,
+    MergeFinished,
+    MergeStarted,
+    Regime,
+    TensorFinished,
+)
+from ace_gui.engine.exporting import publish
+from ace_gui.engine.merging import input_folders, merge
+from ace_gui.engine.plan import Plan, PlanRow
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.errors import Cancelled, OutputError
+from ace_gui.methods import METHODS, get_method
+from ace_gui.recipe.files import load_recipe
+
+
+def merge_to_folder(
+    recipe_file: Path, out: Path, *, device: str, threads: int | None, resume: bool
+) -> None:
+    """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    recipe = load_recipe(recipe_file)
+    resolve_device(device)
+    prepared = prepare(recipe)
+    target = check_output_folder(out, input_folders(prepared))
+    store = staging_folder(target)
+    console = Console(stderr=True)
+    for warning in prepared.plan.warnings:
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+    try:
+        finished = _drive(
+            merge(prepared, store, device=device, resume=resume, as_output=True), console
+        )
+    except (KeyboardInterrupt, Cancelled):
+        if store.exists():
+            console.print(Text(f"Stopped; --resume continues from {store}."))
+        raise
+    result = publish(store, target)
+    print_out = Console()
+    print_out.print(
+        Text(
+            f"Merged {len(prepared.experts)} experts in {finished.seconds:.1f} s; "
+            f"{result.bytes / 1e6:.1f} MB in {result.folder}:"
+        )
+    )
+    for name in result.files:
+        print_out.print(Text(f"  {name}"))
+
+
+def inspect_recipe(recipe_file: Path, *, json_file: Path | None, csv_file: Path | None) -> None:
+    """``ace-gui inspect``: the plan and the statistics of every tensor."""
+    prepared = prepare(load_recipe(recipe_file))
+    statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
+    records = inspect_records(prepared, statistics)
+    if json_file is not None:
+        text = json.dumps({"layers": records}, indent=1, ensure_ascii=False, allow_nan=False)
+        _write(json_file, text + "\n")
+    if csv_file is not None:
+        _write_csv(csv_file, records, prepared.plan)
+    _print_layers(prepared.plan, records)
+
+
+def inspect_records(
+    prepared: Prepared, statistics: dict[str, LayerStatistics]
+) -> list[dict[str, object]]:
+    """One record a tensor, as ``inspect --json`` has them."""
+    tau = prepared.plan.parameters.get("tau")
+    return [_record(row, statistics.get(row.name), tau) for row in prepared.plan.rows]
+
+
+def _record(row: PlanRow, found: LayerStatistics | None, tau: object) -> dict[str, object]:
+    gamma = None if found is None else found.gamma
+    regime = None
+    if gamma is not None and isinstance(tau, int | float):
+        regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
+    return {
+        "name": row.name,
+        "role": row.role,
+        "shape": list(row.shape),
+        "disposition": row.disposition.value,
+        "reason": row.reason,
+        "gamma": gamma,
+        "regime": regime,
+        "energies": {} if found is None else dict(found.energies),
+    }
+
+
+def show_methods() -> None:
+    """``ace-gui methods``: one line a method."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("method", "title", "what it does"):
+        table.add_column(heading, overflow="fold")
+    for name in METHODS:
+        info = method_info(name)
+        table.add_row(Text(info.name, style="bold"), info.title, info.summary)
+    Console().print(table)
+
+
+def show_method(name: str) -> None:
+    """``ace-gui methods NAME``: formula, parameters, citation."""
+    info = method_info(get_method(name).name)
+    console = Console()
+    console.print(Text(f"{info.title} ({info.name})", style="bold"))
+    console.print(Text(f"\n{info.summary}\n\n{info.formula}\n"))
+    table = Table(box=None, pad_edge=False)
+    for heading in ("parameter", "default", "range", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for item in info.fields:
+        table.add_row(item.name, str(item.default), value_range(item), item.help)
+    if info.fields:
+        console.print(table)
+    console.print(Text(f"\n{info.citation}"))
+
+
+def value_range(item: FieldInfo) -> str:
+    """The values a parameter may have, in words."""
+    if item.choices:
+        return ", ".join(item.choices)
+    if item.kind == "bool":
+        return "true or false"
+    low = "-∞" if item.low is None else f"{item.low:g}"
+    high = "∞" if item.high is None else f"{item.high:g}"
+    return f"{'over ' if item.low_open else ''}{low} to {high}"
+
+
+def wide_console() -> Console:
+    """A console that cuts no line short when its output goes to a file or a pipe."""
+    return Console() if sys.stdout.isatty() else Console(width=240)
+
+
+def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
+    """Run a merge to its end with a progress bar where there is a terminal."""
+    columns = (
+        TextColumn("{task.completed}/{task.total} tensors"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        for event in events:
+            match event:
+                case MergeStarted():
+                    progress.update(task, total=event.total, completed=event.done)
+                case TensorFinished():
+                    progress.update(task, completed=event.done, description=event.report.name)
+                case MergeFinished():
+                    return event
+    raise Cancelled
+
+
+def _print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
+    console = wide_console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("γ", justify="right")
+    for heading in ("regime", "disposition", "role"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("shape", no_wrap=True, justify="right")
+    table.add_column("tensor", overflow="fold")
+    for record in records:
+        gamma = record["gamma"]
+        shape = record["shape"]
+        table.add_row(
+            f"{gamma:.4f}" if isinstance(gamma, float) else "",
+            str(record["regime"] or ""),
+            str(record["disposition"]),
+            str(record["role"]),
+            "×".join(map(str, shape)) if isinstance(shape, list) else "",
+            Text(str(record["name"])),
+        )
+    console.print(table)
+    regimes = [record["regime"] for record in records if record["regime"] is not None]
+    if regimes:
+        over = regimes.count(Regime.HETEROGENEOUS.value)
+        console.print(
+            f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {plan.parameters['tau']})."
+        )
+    for warning in plan.warnings:
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+
+
+def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None:
+    experts = [expert.name for expert in plan.experts]
+    fixed = ["name", "role", "shape", "disposition", "reason", "gamma", "regime"]
+    lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts)]]
+    for record in records:
+        shape, energies = record["shape"], record["energies"]
+        assert isinstance(shape, list)
+        assert isinstance(energies, dict)
+        line = {**record, "shape": "x".join(map(str, shape))}
+        lines.append([line[key] for key in fixed] + [energies.get(name) for name in experts])
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(lines)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path} cannot be written: {error.strerror}.", path=path)
+
+
+if sys.platform == "win32":  # γ and τ on an old console
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

@@ -1,0 +1,45 @@
+"""How much memory a merge will take, known from the plan alone, and how much it took.
+
+A matrix is O outputs × I inputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from math import prod
+from typing import Any
+
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.methods.base import MergeMethod
+
+FLOAT32 = 4
+FLOAT64 = 8
+
+
+def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+    """Estimated peak of the merge's own memory: the largest tensor's working set.
+
+    Independent of the number of experts: they are read one after another.
+    """
+    return max((_working_set(row, method) for row in rows), default=0)
+
+
+def measured_peak_bytes() -> int:
+    """Peak resident memory of this process so far; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _working_set(row: PlanRow, method: MergeMethod[Any]) -> int:
+    elements = prod(row.shape)
+    if row.disposition == Disposition.MERGED and not method.elementwise and len(row.shape) == 2:
+        inputs = row.shape[0] if row.transposed else row.shape[1]
+        # Three I × I and six O × I matrices in float64, the base and one task vector in float32.
+        return FLOAT64 * (3 * inputs**2 + 6 * elements) + 2 * FLOAT32 * elements
+    if row.disposition in {Disposition.MERGED, Disposition.AVERAGED}:
+        return 4 * FLOAT32 * elements  # stored, base, one task vector, their sum
+    return 2 * FLOAT32 * elements

@@ -1,0 +1,136 @@
+"""The model card: what was merged, how, and how to use the heads."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+
+import ace_gui
+from ace_gui.engine.events import LayerReport, Regime
+from ace_gui.engine.store import Manifest
+from ace_gui.methods import get_method
+from ace_gui.recipe.files import dump_recipe
+
+
+def model_card(
+    title: str,
+    manifest: Manifest,
+    reports: Mapping[str, LayerReport],
+    heads: Mapping[str, tuple[str, ...]],
+    dtype: str | None,
+) -> str:
+    """The text of README.md, with the front matter that model hubs read."""
+    method = get_method(manifest.recipe.merge_method)
+    experts = manifest.recipe.expert_names
+    base = manifest.recipe.base_model.name
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags:",
+        "- merge",
+        f"- {json.dumps(method.name)}",
+        "---",
+        "",
+        f"# {_plain(title)}",
+        "",
+        f"{len(experts)} experts merged into one model with **{method.title}** by ACE workbench "
+        f"{ace_gui.__version__}.",
+        "",
+        f"- Base model: {_plain(base)}",
+        *(f"- Expert: {_plain(name)}" for name in experts),
+        f"- Number format: {dtype or 'as the base'}",
+        "",
+        "## Method",
+        "",
+        method.summary,
+        "",
+        f"{method.citation}",
+        "",
+        *_parameter_lines(manifest),
+        "",
+        "## What happened to the tensors",
+        "",
+        *_count_lines(manifest, reports),
+        "",
+        *_head_lines(heads),
+        "## Recipe",
+        "",
+        "The file `merge_recipe.yaml` runs again with `ace-gui merge`; its paths are those of the "
+        "machine that made it.",
+        "",
+        "```yaml",
+        dump_recipe(manifest.recipe, None).rstrip(),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _parameter_lines(manifest: Manifest) -> list[str]:
+    if not manifest.parameters:
+        return ["The method has no parameters."]
+    return [
+        "| parameter | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in manifest.parameters.items()),
+    ]
+
+
+def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
+    counts = Counter(row.disposition for row in manifest.rows)
+    lines = [f"- {count} {disposition.value}" for disposition, count in counts.items()]
+    regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
+    if regimes:
+        lines.append(
+            f"- of the merged ones, {regimes[Regime.HETEROGENEOUS]} heterogeneous (refined) and "
+            f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
+        )
+    noted = sum(bool(report.notes) for report in reports.values())
+    if noted:
+        lines.append(f"- {noted} with a departure from the published procedure or a warning")
+    return lines
+
+
+def _head_lines(heads: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """How to put an expert's head on the merged backbone."""
+    if not heads:
+        return []
+    first = next(iter(heads))
+    return [
+        "## Heads",
+        "",
+        "The experts' own heads were not merged. Each is in `heads/`, under the expert's tensor "
+        "names:",
+        "",
+        *(
+            f"- `heads/{_plain(name)}.safetensors`: {', '.join(map(_plain, names[:4]))}"
+            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            for name, names in heads.items()
+        ),
+        "",
+        "To use one, load the merged model with the expert's own class and config, then its head:",
+        "",
+        "```python",
+        "from safetensors.torch import load_file",
+        "from transformers import AutoConfig, AutoModelForSequenceClassification",
+        "",
+        "config = AutoConfig.from_pretrained(EXPERT_FOLDER)",
+        "model = AutoModelForSequenceClassification.from_pretrained(MERGED_FOLDER, config=config,",
+        "    ignore_mismatched_sizes=True)",
+        f"head = load_file(MERGED_FOLDER + {json.dumps(f'/heads/{first}.safetensors')})",
+        "model.load_state_dict(head, strict=False)",
+        "```",
+        "",
+    ]
+
+
+def _plain(text: str) -> str:
+    """Text from a file, fit for Markdown: no control or direction characters, no markup."""
+    kept = "".join(
+        character for character in text if unicodedata.category(character) not in {"Cc", "Cf"}
+    )
+    for mark in "\\`*_[]<>|#":
+        kept = kept.replace(mark, "\\" + mark)
+    return kept

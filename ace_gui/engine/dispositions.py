@@ -1,0 +1,203 @@
+"""What becomes of each tensor, and why: the rules, one tensor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ace_gui.architecture.scopes import decide
+from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.checkpoints import is_float, listing
+from ace_gui.engine.opening import OpenedModel
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.errors import MismatchError
+from ace_gui.methods.base import MergeMethod
+
+HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
+
+AVERAGE_REASONS = {
+    Role.EMBEDDING: "an embedding has no inputs to decorrelate: averaged",
+    Role.POSITION: "a position embedding has no inputs to decorrelate: averaged",
+    Role.VOCABULARY_HEAD: "the vocabulary head follows the embedding: averaged",
+    Role.NORM: "not a matrix (norm): averaged",
+    Role.BIAS: "not a matrix (bias): averaged",
+    Role.CONVOLUTION: "not a matrix (convolution): averaged",
+}
+
+
+def plan_rows(
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    method: MergeMethod[object],
+    scope: str,
+) -> tuple[PlanRow, ...]:
+    """A row for every tensor of the base, then for every tensor that only experts have.
+
+    Raises MismatchError where an expert lacks tensors of the base's blocks, has other shapes, or
+    has tensors of blocks that the base lacks.
+    """
+    _refuse_missing(base, experts)
+    rows = [_base_row(name, base, experts, method, scope) for name in base.checkpoint.tensors]
+    return tuple(rows) + _extra_rows(experts)
+
+
+def _base_row(
+    name: str,
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    method: MergeMethod[object],
+    scope: str,
+) -> PlanRow:
+    info = base.checkpoint.tensors[name]
+    traits = base.architecture.traits[name]
+    owners = tuple(t for t, expert in enumerate(experts) if expert.has(name))
+    row = PlanRow(
+        name=name,
+        role=traits.role.value,
+        shape=info.shape,
+        dtype=info.dtype,
+        disposition=Disposition.BASE,
+        reason="",
+        block=traits.block,
+        tied_to=traits.tied_to if traits.tied_to in base.checkpoint.tensors else None,
+        experts=owners,
+    )
+    if traits.role == Role.BUFFER or not is_float(info.dtype):
+        what = "buffer" if traits.role == Role.BUFFER else "not floating point"
+        return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
+    if traits.role == Role.HEAD and owners:
+        reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
+        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
+    if not owners:
+        return replace(row, reason="no expert has this tensor: kept from the base")
+    if row.tied_to is not None:
+        source = _base_row(row.tied_to, base, experts, method, scope)
+        return replace(
+            row,
+            disposition=source.disposition,
+            transposed=source.transposed,
+            experts=source.experts,
+            reason=f"tied to {row.tied_to}: written with the same values",
+        )
+    _refuse_shapes(name, info.shape, experts, owners)
+    return _combined(row, traits, method, scope, len(experts))
+
+
+def _combined(
+    row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
+) -> PlanRow:
+    """The row of a tensor that takes part in the merge."""
+    some = f" (in {len(row.experts)} of {total} experts)" if len(row.experts) < total else ""
+    decision = decide(scope, row.name, len(row.shape))
+    if decision is not None:
+        disposition = {
+            "merge": Disposition.MERGED,
+            "average": Disposition.AVERAGED,
+            "base": Disposition.BASE,
+        }[decision.kind]
+        transposed = traits.transposed and not decision.as_stored
+        return replace(
+            row, disposition=disposition, transposed=transposed, reason=decision.reason + some
+        )
+    if method.elementwise:
+        reason = f"{method.title} applies to every entry{some}"
+        return replace(row, disposition=Disposition.MERGED, reason=reason)
+    if traits.matrix and traits.role not in AVERAGE_REASONS:
+        stored = ", stored inputs × outputs" if traits.transposed else ""
+        return replace(
+            row,
+            disposition=Disposition.MERGED,
+            transposed=traits.transposed,
+            reason=f"matrix of a linear layer{stored}{some}",
+        )
+    reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
+    return replace(row, disposition=Disposition.AVERAGED, reason=reason + some)
+
+
+def _extra_rows(experts: Sequence[OpenedModel]) -> tuple[PlanRow, ...]:
+    """Tensors that the base has not: heads and what belongs to them; leftovers by name."""
+    owners: dict[str, list[int]] = {}
+    for t, expert in enumerate(experts):
+        for name in expert.extra:
+            owners.setdefault(name, []).append(t)
+    return tuple(_extra_row(name, experts, tuple(who)) for name, who in owners.items())
+
+
+def _extra_row(name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...]) -> PlanRow:
+    owner = experts[owners[0]]
+    info = owner.checkpoint.tensors[name]
+    traits = owner.architecture.traits[name]
+    row = PlanRow(
+        name=name,
+        role=traits.role.value,
+        shape=info.shape,
+        dtype=info.dtype,
+        disposition=Disposition.PER_EXPERT,
+        reason="task head: saved with its expert in heads/",
+        in_base=False,
+        block=traits.block,
+        tied_to=traits.tied_to,
+        experts=owners,
+    )
+    if traits.role == Role.BUFFER:
+        reason = "a buffer that the base does not have: dropped"
+        return replace(row, disposition=Disposition.DROPPED, reason=reason)
+    if traits.tied_to is not None:
+        reason = f"tied to {traits.tied_to}, which is in the merged model: dropped"
+        return replace(row, disposition=Disposition.DROPPED, reason=reason)
+    if traits.role not in HEADS:
+        return replace(row, reason="the base has no such tensor: saved with its expert in heads/")
+    return row
+
+
+def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
+    """Blocks must agree; what stands outside of them (poolers, heads) may differ."""
+    for expert in experts:
+        missing = [
+            name
+            for name, traits in base.architecture.traits.items()
+            if traits.block is not None and traits.role != Role.BUFFER and not expert.has(name)
+        ]
+        if missing:
+            raise MismatchError(
+                f"{expert.name} lacks {len(missing)} tensors of the base: {listing(missing)}. "
+                "It is probably another architecture or size; choose experts fine-tuned from "
+                "this base.",
+                path=expert.checkpoint.path,
+                tensor=missing[0],
+                details="\n".join(missing),
+            )
+        surplus = [
+            name
+            for name in expert.extra
+            if (traits := expert.architecture.traits[name]).block is not None
+            and traits.role not in HEADS | {Role.BUFFER}
+        ]
+        if surplus:
+            raise MismatchError(
+                f"{expert.name} has {len(surplus)} tensors that the base lacks: "
+                f"{listing(surplus)}. It is probably another architecture or size; choose experts "
+                "fine-tuned from this base.",
+                path=expert.checkpoint.path,
+                tensor=surplus[0],
+                details="\n".join(surplus),
+            )
+
+
+def _refuse_shapes(
+    name: str, shape: tuple[int, ...], experts: Sequence[OpenedModel], owners: Sequence[int]
+) -> None:
+    for t in owners:
+        theirs = experts[t].shape(name)
+        if theirs != shape:
+            raise MismatchError(
+                f"`{name}` is {_times(theirs)} in {experts[t].name} but {_times(shape)} in the "
+                "base; choose experts fine-tuned from this base.",
+                path=experts[t].checkpoint.path,
+                tensor=name,
+                shapes={"base": shape, experts[t].name: theirs},
+            )
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a scalar"

@@ -1,0 +1,143 @@
+"""From a finished store to a model folder that transformers loads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ace_gui.checkpoints import (
+    Checkpoint,
+    OutputTensor,
+    ShardedWriter,
+    TensorReader,
+    check_output_folder,
+    discard,
+    new_stage,
+    open_checkpoint,
+    plan_shards,
+    promote,
+    torch_dtype,
+)
+from ace_gui.engine import store as stores
+from ace_gui.engine.card import model_card
+from ace_gui.engine.events import Exported, ExportProgress
+from ace_gui.engine.merging import HEADS
+from ace_gui.engine.planning import output_dtype
+from ace_gui.engine.store import MODEL, Manifest, read_finished, reports
+from ace_gui.engine.tensor_merge import rounded
+from ace_gui.recipe.files import dump_recipe
+
+CARD = "README.md"
+RECIPE = "merge_recipe.yaml"
+
+
+def export(
+    store: Path, folder: Path, *, dtype: str | None, shard_bytes: int
+) -> Iterator[ExportProgress | Exported]:
+    """Write a finished store as a model folder at ``folder``, in one piece or not at all.
+
+    ``dtype``: name of the output's float dtype; None: the recipe's, else the base's own.
+    Raises OutputError, ResourceError or CheckpointError.
+    """
+    manifest = read_finished(store)
+    folder = check_output_folder(folder, manifest.input_folders)
+    wanted = dtype or manifest.recipe.out_dtype
+    dtypes = {row.name: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
+    stage = new_stage(folder)
+    try:
+        yield from _convert(store / MODEL, stage, dtypes, shard_bytes)
+        _copy_companions(store / MODEL, stage)
+        finish(stage, folder, manifest, reports_folder=store, dtype=wanted)
+        promote(stage, folder)
+    finally:
+        discard(stage)
+    yield exported(folder)
+
+
+def publish(store: Path, folder: Path) -> Exported:
+    """Turn a store that was made in the output's own dtype into the output, without copying."""
+    manifest = read_finished(store)
+    finish(store / MODEL, folder, manifest, reports_folder=store, dtype=manifest.recipe.out_dtype)
+    promote(store / MODEL, folder)
+    stores.discard(store)
+    return exported(folder)
+
+
+def finish(
+    stage: Path, folder: Path, manifest: Manifest, *, reports_folder: Path, dtype: str | None
+) -> None:
+    """Add what stands beside the tensors: config, card and recipe."""
+    _set_config_dtype(stage / "config.json", dtype)
+    card = model_card(folder.name, manifest, reports(reports_folder), _head_names(stage), dtype)
+    (stage / CARD).write_text(card, encoding="utf-8")
+    (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")
+
+
+def exported(folder: Path) -> Exported:
+    """What is in a finished output folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Exported(
+        folder=folder,
+        files=tuple(path.relative_to(folder).as_posix() for path in files),
+        bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+def _convert(
+    model: Path, stage: Path, dtypes: Mapping[str, str], shard_bytes: int
+) -> Iterator[ExportProgress]:
+    """Copy every tensor, rounding it once to its dtype in the output."""
+    checkpoint = open_checkpoint(model)
+    shards = plan_shards(_outputs(checkpoint, dtypes), shard_bytes)
+    total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
+    with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
+        for name, info in checkpoint.tensors.items():
+            writer.write(name, rounded(reader.read(name), torch_dtype(dtypes[name]), name))
+            done += info.nbytes
+            yield ExportProgress(done=done, total=total)
+        writer.finish()
+
+
+def _outputs(checkpoint: Checkpoint, dtypes: Mapping[str, str]) -> list[OutputTensor]:
+    return [
+        OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
+        for name, info in checkpoint.tensors.items()
+    ]
+
+
+def _copy_companions(model: Path, stage: Path) -> None:
+    """Heads and side files, byte for byte."""
+    for path in model.iterdir():
+        if path.is_dir():
+            shutil.copytree(path, stage / path.name)
+        elif not path.name.startswith("model") or path.suffix not in {".safetensors", ".json"}:
+            shutil.copyfile(path, stage / path.name)
+
+
+def _set_config_dtype(config: Path, dtype: str | None) -> None:
+    """Tell loaders the dtype of the tensors, where it is no longer the base's.
+
+    transformers casts to the config's dtype on loading, which would undo the person's choice.
+    """
+    if dtype is None or not config.exists():
+        return
+    content = json.loads(config.read_text(encoding="utf-8"))
+    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
+    if all(content.get(key) == dtype for key in present):
+        return
+    for key in present:
+        content[key] = dtype
+    config.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:
+    """The tensors in every file of ``heads/``, by expert."""
+    folder = stage / HEADS
+    if not folder.exists():
+        return {}
+    return {
+        path.name.removesuffix(".safetensors"): tuple(open_checkpoint(path).tensors)
+        for path in sorted(folder.glob("*.safetensors"))
+    }

@@ -1,0 +1,168 @@
+"""The merge: a generator that carries out a plan, one tensor at a time, into a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+
+import torch
+
+from ace_gui.checkpoints import (
+    FORMATS,
+    OutputTensor,
+    ShardedWriter,
+    copy_side_files,
+    is_float,
+    plan_shards,
+    torch_dtype,
+)
+from ace_gui.engine.budget import measured_peak_bytes
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import Prepared, output_dtype
+from ace_gui.engine.store import InputFile, Manifest, MergeStore
+from ace_gui.engine.task_vectors import Readers
+from ace_gui.engine.tensor_merge import merge_tensor, rounded
+from ace_gui.errors import RecipeError
+
+SHARD_BYTES = 5_000_000_000
+HEADS = "heads"
+
+
+def merge(
+    prepared: Prepared,
+    store_folder: Path,
+    *,
+    device: str = "auto",
+    resume: bool = False,
+    as_output: bool = False,
+) -> Iterator[Event]:
+    """Merge into a store at ``store_folder``.
+
+    ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
+    are kept in float32 (float64 where the base is), so that an export rounds once. Stopping the
+    iteration cancels; the store can then be resumed.
+
+    Raises WorkbenchError of every kind that reading, merging and writing can raise.
+    """
+    if not prepared.experts:
+        raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
+    started = time.monotonic()
+    where = resolve_device(device)
+    manifest = make_manifest(prepared, where, as_output=as_output)
+    opened = MergeStore.resume if resume else MergeStore.create
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    readers = Readers(prepared)
+    with opened(store_folder, manifest) as store:
+        yield MergeStarted(
+            total=len(rows),
+            done=len(store.done),
+            bytes_total=sum(_bytes(row, manifest) for row in rows),
+            peak_bytes=prepared.plan.peak_bytes,
+        )
+        yield from _merge_rows(rows, prepared, readers, store, where)
+        readers.check_unchanged()
+        _write_heads(prepared, readers, store.model / HEADS)
+        copy_side_files(prepared.base.checkpoint.side_files, store.model)
+        store.complete()
+    yield MergeFinished(
+        store=store_folder,
+        seconds=time.monotonic() - started,
+        peak_bytes=measured_peak_bytes(),
+        warnings=prepared.plan.warnings,
+    )
+
+
+def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) -> Manifest:
+    """What the store binds: the recipe, the inputs as they are now, the layout, the versions."""
+    plan = prepared.plan
+    dtypes = {
+        row.name: output_dtype(row, plan.recipe.out_dtype) if as_output else _wide(row)
+        for row in plan.rows
+        if row.in_base
+    }
+    return Manifest(
+        recipe=plan.recipe,
+        parameters=plan.parameters,
+        inputs=tuple(
+            InputFile(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
+            for model in (prepared.base, *prepared.experts)
+            for stamp in model.checkpoint.files
+        ),
+        input_folders=input_folders(prepared),
+        rows=plan.rows,
+        dtypes=dtypes,
+        shard_bytes=SHARD_BYTES,
+        device=str(device),
+        threads=torch.get_num_threads(),
+    )
+
+
+def input_folders(prepared: Prepared) -> tuple[Path, ...]:
+    """The folders of the models; a bare file has none."""
+    models = (prepared.base, *prepared.experts)
+    return tuple(
+        model.checkpoint.folder for model in models if model.checkpoint.folder is not None
+    )
+
+
+def _merge_rows(
+    rows: list[PlanRow],
+    prepared: Prepared,
+    readers: Readers,
+    store: MergeStore,
+    device: torch.device,
+) -> Iterator[TensorFinished]:
+    bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.name in store.done)
+    for row in rows:
+        if row.name in store.done:
+            continue
+        started = time.monotonic()
+        merged = merge_tensor(row, prepared, readers, device)
+        dtype = torch_dtype(store.manifest.dtypes[row.name])
+        store.write(merged.report, rounded(merged.tensor, dtype, row.name))
+        bytes_done += _bytes(row, store.manifest)
+        yield TensorFinished(
+            report=merged.report,
+            done=len(store.done),
+            total=len(rows),
+            bytes_done=bytes_done,
+            seconds=time.monotonic() - started,
+        )
+
+
+def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
+    """Every expert's own tensors, under its own names, one file an expert."""
+    for t, expert in enumerate(prepared.experts):
+        names = [
+            expert.own_names.get(row.name, row.name)
+            for row in prepared.plan.rows
+            if row.disposition == Disposition.PER_EXPERT and t in row.experts
+        ]
+        if not names:
+            continue
+        infos = expert.checkpoint.tensors
+        outputs = [
+            OutputTensor(name=name, dtype=infos[name].dtype, shape=infos[name].shape)
+            for name in names
+        ]
+        folder.mkdir(exist_ok=True)
+        shards = plan_shards(outputs, SHARD_BYTES, stem=expert.name)
+        with ShardedWriter(folder, shards) as writer:
+            for name in names:
+                writer.write(name, readers.experts[t].reader.read(name))
+            writer.finish()
+
+
+def _wide(row: PlanRow) -> str:
+    """The dtype in a store that will be exported later: wide enough to round only once."""
+    if row.disposition == Disposition.COPIED or not is_float(row.dtype) or row.dtype == "F64":
+        return row.dtype
+    return "F32"
+
+
+def _bytes(row: PlanRow, manifest: Manifest) -> int:
+    return prod(row.shape) * FORMATS[manifest.dtypes[row.name]].bits // 8

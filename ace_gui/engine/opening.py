@@ -1,0 +1,120 @@
+"""Opens the models of a recipe: headers, configs, traits, and which tensor answers which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ace_gui.architecture.describe import describe
+from ace_gui.architecture.names import match_names
+from ace_gui.architecture.traits import Architecture
+from ace_gui.checkpoints import Checkpoint, listing, open_checkpoint
+from ace_gui.engine.plan import ExpertSummary
+from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedModel:
+    """A model of the recipe.
+
+    ``own_names``: the base's name of a tensor → its name in this model's files. ``extra``: names
+    in this model's files that answer to no tensor of the base.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    architecture: Architecture
+    own_names: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+
+    def has(self, base_name: str) -> bool:
+        """Whether this model has the tensor that the base calls ``base_name``."""
+        return base_name in self.own_names
+
+    def shape(self, base_name: str) -> tuple[int, ...]:
+        """Shape as stored of the tensor that the base calls ``base_name``."""
+        return self.checkpoint.tensors[self.own_names[base_name]].shape
+
+    @property
+    def summary(self) -> ExpertSummary:
+        """What a list of models shows."""
+        architecture = self.architecture
+        return ExpertSummary(
+            name=self.name,
+            path=str(self.checkpoint.path),
+            bytes=self.checkpoint.bytes,
+            dtype=self.checkpoint.dtype or "",
+            architecture=architecture.model_class or architecture.family or "from names alone",
+            warnings=self.checkpoint.warnings + ((architecture.note,) if architecture.note else ()),
+        )
+
+
+def open_base(path: Path) -> OpenedModel:
+    """Open the base model: every tensor answers to its own name."""
+    checkpoint = open_checkpoint(path)
+    return OpenedModel(
+        name=checkpoint.path.name,
+        checkpoint=checkpoint,
+        architecture=_describe(checkpoint),
+        own_names={name: name for name in checkpoint.tensors},
+    )
+
+
+def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
+    """Open an expert and match its tensors to the base's by name, prefixes aside.
+
+    Raises MismatchError where no tensor of it answers to one of the base.
+    """
+    checkpoint = open_checkpoint(path)
+    answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
+    if not answers:
+        raise MismatchError(
+            f"{name} has no tensor in common with the base: its first is "
+            f"{listing(list(checkpoint.tensors)[:1])}, the base's "
+            f"{listing(list(base.checkpoint.tensors)[:1])}. Choose experts fine-tuned from this "
+            "base.",
+            path=path,
+        )
+    return OpenedModel(
+        name=name,
+        checkpoint=checkpoint,
+        architecture=_describe(checkpoint),
+        own_names={theirs: own for own, theirs in answers.items()},
+        extra=tuple(own for own in checkpoint.tensors if own not in answers),
+    )
+
+
+def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
+    """Open the base and every expert of a recipe.
+
+    Raises CheckpointError, MismatchError, and RecipeError where one model stands twice.
+    """
+    base = open_base(recipe.base_model)
+    experts = tuple(
+        open_expert(name, entry.model, base)
+        for name, entry in zip(recipe.expert_names, recipe.models, strict=True)
+    )
+    _refuse_repeats(base, experts)
+    return base, experts
+
+
+def _describe(checkpoint: Checkpoint) -> Architecture:
+    return describe(
+        checkpoint.config, {name: info.shape for name, info in checkpoint.tensors.items()}
+    )
+
+
+def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:
+    """The same files under two names are a slip, not a wish."""
+    seen = {base.checkpoint.identity: "the base"}
+    for expert in experts:
+        identity = expert.checkpoint.identity
+        if identity in seen:
+            raise RecipeError(
+                f"{expert.name} is the same model as {seen[identity]} "
+                f"({expert.checkpoint.path}); remove one of them.",
+                path=expert.checkpoint.path,
+            )
+        seen[identity] = expert.name

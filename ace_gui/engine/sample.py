@@ -1,0 +1,2 @@
+def sample_accuracies():
+    yield from ()

@@ -1,0 +1,86 @@
+"""The task vectors of one tensor, read from disk each time they are asked for.
+
+T experts; a matrix is O outputs × I inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import TensorReader, require_finite
+from ace_gui.engine.opening import OpenedModel
+from ace_gui.engine.plan import PlanRow
+from ace_gui.engine.planning import Prepared
+
+
+class ModelReader:
+    """Reads a model's tensors under the base's names, checked to be finite."""
+
+    def __init__(self, model: OpenedModel) -> None:
+        self.model = model
+        self.reader = TensorReader(model.checkpoint)
+
+    def read(self, base_name: str) -> Tensor:
+        """The tensor as stored. Raises NonFiniteError, CheckpointError, FileChangedError."""
+        own = self.model.own_names[base_name]
+        tensor = self.reader.read(own)
+        require_finite(tensor, own, self.model.name, self.model.checkpoint.path)
+        return tensor
+
+
+class Readers:
+    """Readers of the base and of every expert of a plan. Nothing stays open between reads."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.base = ModelReader(prepared.base)
+        self.experts = tuple(ModelReader(expert) for expert in prepared.experts)
+
+    def check_unchanged(self) -> None:
+        """Raises FileChangedError where a file is no longer the one that was opened."""
+        for model in (self.base, *self.experts):
+            model.reader.check_unchanged()
+
+
+class TaskVectors(Sequence[Tensor]):
+    """ΔW_t = W_t − W₀ of one tensor for the experts that have it, float32, oriented.
+
+    Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
+    in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
+    says so. A float64 base makes everything float64.
+    """
+
+    def __init__(self, row: PlanRow, readers: Readers, device: torch.device) -> None:
+        self._name = row.tied_to or row.name
+        self._row = row
+        self._device = device
+        self._experts = tuple(readers.experts[t] for t in row.experts)
+        self.names = tuple(expert.model.name for expert in self._experts)
+        stored = readers.base.read(self._name)
+        # Integers never come here; everything narrower than float32 is widened exactly.
+        self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
+        self.base = self._oriented(stored)
+
+    def __len__(self) -> int:
+        return len(self._experts)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(index, slice):
+            return [self[t] for t in range(*index.indices(len(self)))]
+        return self._oriented(self._experts[index].read(self._name)).sub_(self.base)
+
+    def restored(self, merged: Tensor) -> Tensor:
+        """A merged weight back in the orientation in which it is stored, on the CPU."""
+        stored = merged.T if self._row.transposed else merged
+        return stored.cpu().contiguous()
+
+    def _oriented(self, stored: Tensor) -> Tensor:
+        moved = stored.to(device=self._device, dtype=self._dtype, copy=True)
+        return moved.T.contiguous() if self._row.transposed else moved

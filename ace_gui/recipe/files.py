@@ -1,0 +1,221 @@
+"""A recipe as YAML, in mergekit's vocabulary, read strictly and written so that it runs again."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.values import ModelEntry, Recipe
+
+RECIPE_BYTES = 1_000_000
+"""No recipe is larger; a larger file is something else."""
+
+
+class _ModelParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)] | None = None
+    parameters: _ModelParameters = _ModelParameters()
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    merge_method: str = "ace"
+    base_model: Annotated[str, Field(min_length=1)]
+    models: Annotated[list[_Model], Field(min_length=1)]
+    parameters: dict[str, bool | int | float | str] = {}
+    scope: str = "default"
+    out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that reads ``1e-5`` as a number, refuses repeated keys and needs no aliases."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is not a name", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, "aliases are not allowed", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+# YAML 1.1 takes 1e-5 for text because it has no dot; nobody who writes it means text.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe; relative paths in it are taken from its folder.
+
+    Raises RecipeError with the file, and the key where one is at fault.
+    """
+    document = _parse(path, _read(path))
+    folder = path.parent
+    return Recipe(
+        base_model=_resolve(folder, document.base_model),
+        models=tuple(
+            ModelEntry(
+                model=_resolve(folder, entry.model),
+                name=entry.name,
+                weight=entry.parameters.weight,
+            )
+            for entry in document.models
+        ),
+        merge_method=document.merge_method,
+        parameters=document.parameters,
+        scope=document.scope,
+        out_dtype=document.out_dtype,
+    )
+
+
+def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
+    """The recipe as YAML text; model paths relative to ``folder``, or bare names without one."""
+
+    def place(path: Path) -> str:
+        if folder is None:
+            return path.name
+        try:
+            return Path(os.path.relpath(path, folder)).as_posix()
+        except ValueError:  # another drive
+            return str(path)
+
+    models: list[dict[str, object]] = []
+    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
+        model: dict[str, object] = {"model": place(entry.model)}
+        if name != entry.model.name.removesuffix(".safetensors"):
+            model["name"] = name
+        if entry.weight != 1.0:
+            model["parameters"] = {"weight": entry.weight}
+        models.append(model)
+    document: dict[str, object] = {
+        "merge_method": recipe.merge_method,
+        "base_model": place(recipe.base_model),
+        "models": models,
+    }
+    if recipe.parameters:
+        document["parameters"] = dict(recipe.parameters)
+    if recipe.scope != "default":
+        document["scope"] = recipe.scope
+    if recipe.out_dtype is not None:
+        document["out_dtype"] = recipe.out_dtype
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _read(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise RecipeError(f"{path} is not a file; name a recipe in YAML.", path=path)
+        if path.stat().st_size > RECIPE_BYTES:
+            raise RecipeError(f"{path} is too large to be a recipe; name a YAML file.", path=path)
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RecipeError(f"{path} is not text; name a recipe in YAML.", path=path) from None
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
+
+
+def _parse(path: Path, text: str) -> _Document:
+    try:
+        content = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise RecipeError(
+            f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)
+        ) from error
+    if not isinstance(content, dict):
+        raise RecipeError(
+            f"{path} is not a recipe: expected keys such as base_model and models.", path=path
+        )
+    try:
+        return _Document.model_validate(content)
+    except ValidationError as error:
+        raise _explain(path, error) from None
+
+
+def _resolve(folder: Path, written: str) -> Path:
+    """An absolute path, symbolic links kept as they are."""
+    return Path(os.path.abspath(folder / Path(written).expanduser()))  # noqa: PTH100
+
+
+def _one_line(error: Exception) -> str:
+    problem = getattr(error, "problem", None) or str(error).split("\n")[0] or "too deeply nested"
+    mark = getattr(error, "problem_mark", None)
+    return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
+
+
+_KNOWN = {
+    (): tuple(_Document.model_fields),
+    ("models",): tuple(_Model.model_fields),
+    ("models", "parameters"): tuple(_ModelParameters.model_fields),
+}
+
+
+def _explain(path: Path, error: ValidationError) -> RecipeError:
+    """The first complaint of pydantic as one sentence; all of them as details."""
+    first = error.errors()[0]
+    place = first["loc"]
+    key = _key(place)
+    if first["type"] == "extra_forbidden":
+        known = _KNOWN.get(tuple(part for part in place[:-1] if isinstance(part, str)), ())
+        close = difflib.get_close_matches(str(place[-1]), known, n=1)
+        hint = f"; did you mean {close[0]!r}" if close else ""
+        sentence = f"{path}: unknown key {key!r}{hint}. Known here: {', '.join(known)}."
+    elif first["type"] == "missing":
+        sentence = f"{path}: the key {key!r} is missing; add it."
+    else:
+        given = first["input"]
+        shown = repr(given) if isinstance(given, str | int | float | bool) else type(given).__name__
+        sentence = f"{path}: {key!r} is {shown}, but {_wanted(dict(first))}."
+    return RecipeError(sentence, path=path, key=key, details=str(error))
+
+
+def _wanted(complaint: dict[str, Any]) -> str:
+    if complaint["type"] == "literal_error":
+        return f"must be one of {complaint['ctx']['expected']}"
+    if complaint["type"] == "too_short":
+        return "at least one entry is needed"
+    return str(complaint["msg"]).replace("Input should", "should")
+
+
+def _key(place: tuple[int | str, ...]) -> str:
+    """``models[2].parameters.weight`` from pydantic's location."""
+    text = ""
+    for part in place:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part not in {"bool", "int", "float", "str"}:  # the members of a union
+            text += f".{part}" if text else part
+    return text

@@ -1,0 +1,213 @@
+"""The whole path without a window: from folders on disk to a folder transformers loads."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from ace_gui.architecture.loading import load_pretrained
+from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.models import Family, gpt2_family, roberta_family
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ace_gui", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def write_recipe(folder: Path, family: Family, **keys: object) -> Path:
+    models = [{"model": str(path), "name": name} for name, path in family.experts.items()]
+    content = {"merge_method": "ace", "base_model": str(family.base), "models": models, **keys}
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Family]:
+    folder = tmp_path_factory.mktemp("families")
+    return {
+        "gpt2": gpt2_family(folder / "gpt2"),
+        "roberta": roberta_family(folder / "roberta"),
+    }
+
+
+@pytest.fixture(scope="module", params=["gpt2", "roberta"])
+def merged(
+    request: pytest.FixtureRequest,
+    families: dict[str, Family],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Family, Path]:
+    family = families[request.param]
+    folder = tmp_path_factory.mktemp("merged")
+    result = run("merge", write_recipe(folder, family), "--out", folder / "out")
+    assert result.returncode == 0, result.stderr
+    return family, folder / "out"
+
+
+def test_transformers_loads_it_without_missing_or_unexpected_keys(
+    merged: tuple[Family, Path],
+) -> None:
+    _, out = merged
+    _, report = load_pretrained(out)
+    assert not report.missing
+    assert not report.unexpected
+    assert not report.mismatched
+
+
+def test_the_folder_holds_what_the_contract_promises(merged: tuple[Family, Path]) -> None:
+    family, out = merged
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    heads = {f"heads/{name}.safetensors" for name in family.experts}
+    assert {"model.safetensors", "config.json", "README.md", "merge_recipe.yaml"} | heads <= files
+    assert (out / "tokenizer.json").read_bytes() == (family.base / "tokenizer.json").read_bytes()
+    assert load_file(out / "model.safetensors").keys() == load_file(
+        family.base / "model.safetensors"
+    ).keys()
+    assert list(out.parent.glob(".*")) == []  # nothing left beside it
+
+
+def test_heads_are_the_experts_own(merged: tuple[Family, Path]) -> None:
+    family, out = merged
+    base = load_file(family.base / "model.safetensors")
+    for name, folder in family.experts.items():
+        head = load_file(out / "heads" / f"{name}.safetensors")
+        expert = load_file(folder / "model.safetensors")
+        assert head.keys() == expert.keys() - base.keys()
+        assert all(torch.equal(tensor, expert[key]) for key, tensor in head.items())
+
+
+def test_matrices_equal_the_oracle_and_the_rest_is_averaged(merged: tuple[Family, Path]) -> None:
+    family, out = merged
+    result = load_file(out / "model.safetensors")
+    base = load_file(family.base / "model.safetensors")
+    experts = [load_file(path / "model.safetensors") for path in family.experts.values()]
+    epsilon = 4e-2 if any(name.startswith("transformer.h") for name in base) else 1e-5
+    matrices = 0
+    for name, weight in base.items():
+        if not all(name in expert for expert in experts):
+            assert torch.equal(result[name], weight)
+            continue
+        deltas = [(expert[name] - weight).double().numpy() for expert in experts]
+        if ".weight" in name and weight.ndim == 2 and ".wte" not in name and "embed" not in name:
+            if ".wpe" in name:
+                continue
+            matrices += 1
+            conv1d = "transformer.h" in name
+            oriented = [delta.T if conv1d else delta for delta in deltas]
+            expected = ace_oracle(np.stack(oriented), epsilon=epsilon, tau=0.3, k_frac=0.3).delta
+            expected = expected.T if conv1d else expected
+        else:
+            expected = np.mean(deltas, axis=0)
+        error = np.linalg.norm(result[name].double().numpy() - weight.double().numpy() - expected)
+        assert error <= 1e-5 * np.linalg.norm(expected) + 1e-6 * np.linalg.norm(weight.numpy())
+    assert matrices >= 8
+
+
+def test_the_recipe_beside_the_model_runs_again_to_the_same_bits(
+    merged: tuple[Family, Path], tmp_path: Path
+) -> None:
+    _, out = merged
+    again = run("merge", out / "merge_recipe.yaml", "--out", tmp_path / "again")
+    assert again.returncode == 0, again.stderr
+    first = load_file(out / "model.safetensors")
+    second = load_file(tmp_path / "again" / "model.safetensors")
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
+def test_inspect_lists_every_tensor_with_its_reason(
+    families: dict[str, Family], tmp_path: Path
+) -> None:
+    family = families["roberta"]
+    recipe = write_recipe(tmp_path, family)
+    result = run("inspect", recipe, "--json", tmp_path / "i.json", "--csv", tmp_path / "i.csv")
+    assert result.returncode == 0, result.stderr
+    layers = json.loads((tmp_path / "i.json").read_text())["layers"]
+    keys = {"name", "role", "shape", "disposition", "reason", "gamma", "regime", "energies"}
+    assert all(layer.keys() == keys and layer["reason"] for layer in layers)
+    by_name = {layer["name"]: layer for layer in layers}
+    assert by_name.keys() >= load_file(family.base / "model.safetensors").keys()
+    query = by_name["roberta.encoder.layer.0.attention.self.query.weight"]
+    assert query["disposition"] == "merged"
+    assert query["gamma"] > 0
+    assert query["energies"].keys() == family.experts.keys()
+    norm = by_name["roberta.encoder.layer.0.output.LayerNorm.weight"]
+    assert (norm["disposition"], norm["gamma"], norm["regime"]) == ("averaged", None, None)
+    lines = (tmp_path / "i.csv").read_text().splitlines()
+    assert len(lines) == len(layers) + 1
+
+
+def test_out_dtype_is_written_and_told_to_loaders(
+    families: dict[str, Family], tmp_path: Path
+) -> None:
+    recipe = write_recipe(tmp_path, families["roberta"], out_dtype="bfloat16")
+    result = run("merge", recipe, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    tensors = load_file(tmp_path / "out" / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    model, _ = load_pretrained(tmp_path / "out")
+    assert next(model.parameters()).dtype == torch.bfloat16
+
+
+BAD = {
+    "unknown key": {"tau": 0.3},
+    "unknown method": {"merge_method": "acee"},
+    "unknown parameter": {"parameters": {"epsilom": 1e-5}},
+    "value out of range": {"parameters": {"k_frac": 1.5}},
+    "unknown scope": {"scope": "authors"},
+    "missing model": {"base_model": "nowhere"},
+}
+
+
+@pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
+def test_bad_recipes_are_one_sentence_and_write_nothing(
+    families: dict[str, Family], tmp_path: Path, change: dict[str, object]
+) -> None:
+    recipe = write_recipe(tmp_path, families["roberta"], **change)
+    result = run("merge", recipe, "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_an_output_folder_that_is_not_empty_is_left_alone(
+    families: dict[str, Family], tmp_path: Path
+) -> None:
+    recipe = write_recipe(tmp_path, families["roberta"])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    result = run("merge", recipe, "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert "/out: The folder is not empty" in result.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["mrege"], ["merge"], ["merge", "recipe.yaml"], ["methods", "a", "b"], ["--nonsense"]],
+    ids=" ".join,
+)
+def test_wrong_usage_is_status_two(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_methods_lists_all_and_shows_one() -> None:
+    listing = run("methods")
+    assert listing.returncode == 0
+    for name in ("ace", "linear", "task_arithmetic"):
+        assert name in listing.stdout
+    one = run("methods", "ace")
+    assert one.returncode == 0
+    for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"):
+        assert word in one.stdout
+    assert run("methods", "nothing").returncode == 1

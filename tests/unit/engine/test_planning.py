@@ -1,0 +1,160 @@
+"""What the plan decides, and why, on tiny models of real architectures."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import CheckpointError, MismatchError, RecipeError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.models import Family, gpt2_family, roberta_family
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+def recipe(family: Family, **keys: object) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    return Recipe(**{"base_model": family.base, "models": entries, **keys})  # type: ignore[arg-type]
+
+
+def rows(family: Family, **keys: object) -> dict[str, PlanRow]:
+    return {row.name: row for row in prepare(recipe(family, **keys)).plan.rows}
+
+
+def bare(folder: Path, **tensors: torch.Tensor) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.safetensors"
+    save_file(tensors, path)
+    return path
+
+
+def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family) -> None:
+    for family in (gpt2, roberta):
+        plan = prepare(recipe(family)).plan
+        assert all(row.reason for row in plan.rows)
+        in_base = {row.name for row in plan.rows if row.in_base}
+        assert in_base == load_file(family.base / "model.safetensors").keys()
+
+
+def test_gpt2_is_turned_by_class_and_its_embeddings_are_averaged(gpt2: Family) -> None:
+    found = rows(gpt2)
+    for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
+        row = found[f"transformer.h.0.{part}.weight"]
+        assert (row.disposition, row.transposed) == (Disposition.MERGED, True)
+    for name in ("transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f.weight"):
+        assert found[name].disposition == Disposition.AVERAGED
+    head = found["score.weight"]
+    assert (head.disposition, head.in_base) == (Disposition.PER_EXPERT, False)
+
+
+def test_the_base_keeps_what_no_expert_has(roberta: Family) -> None:
+    found = rows(roberta)
+    assert found["lm_head.dense.weight"].disposition == Disposition.BASE
+    assert found["classifier.dense.weight"].disposition == Disposition.PER_EXPERT
+    assert found["classifier.out_proj.weight"].experts == (0, 1, 2)
+
+
+def test_elementwise_methods_take_every_float_tensor(roberta: Family) -> None:
+    found = rows(roberta, merge_method="task_arithmetic")
+    assert found["roberta.embeddings.word_embeddings.weight"].disposition == Disposition.MERGED
+    assert found["roberta.encoder.layer.0.output.LayerNorm.bias"].disposition == Disposition.MERGED
+
+
+def test_authors_scopes(gpt2: Family, roberta: Family) -> None:
+    found = rows(gpt2, scope="authors-gpt2")
+    for name in ("transformer.wte.weight", "transformer.h.1.mlp.c_fc.weight"):
+        row = found[name]
+        assert (row.disposition, row.transposed) == (Disposition.MERGED, False)
+    assert found["transformer.ln_f.bias"].disposition == Disposition.AVERAGED
+    found = rows(roberta, scope="authors-roberta")
+    layer = "roberta.encoder.layer.0."
+    assert found[f"{layer}attention.self.query.weight"].disposition == Disposition.MERGED
+    for name in (f"{layer}attention.self.query.bias", f"{layer}output.LayerNorm.weight"):
+        assert found[name].disposition == Disposition.BASE
+    assert found["roberta.embeddings.word_embeddings.weight"].disposition == Disposition.BASE
+
+
+def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, roberta: Family) -> None:
+    plan = prepare(recipe(gpt2)).plan
+    assert plan.parameters["epsilon"] == 4e-2
+    assert plan.parameter_notes["epsilon"]
+    assert prepare(recipe(roberta)).plan.parameters["epsilon"] == 1e-5  # small, so not base-sized
+    chosen = prepare(recipe(gpt2, parameters={"epsilon": 1e-3})).plan
+    assert (chosen.parameters["epsilon"], chosen.parameter_notes) == (1e-3, {})
+
+
+def test_integers_and_buffers_are_copied(tmp_path: Path) -> None:
+    weight = torch.ones(4, 4)
+    base = bare(tmp_path, **{"a.weight": weight, "position_ids": torch.arange(4)})
+    expert = bare(tmp_path, **{"a.weight": 2 * weight, "position_ids": torch.arange(4)})
+    plan = prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),))).plan
+    found = {row.name: row.disposition for row in plan.rows}
+    assert found == {"a.weight": Disposition.MERGED, "position_ids": Disposition.COPIED}
+
+
+def test_other_shapes_are_refused_with_both(tmp_path: Path) -> None:
+    base = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(4, 6)})
+    expert = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(4, 8)})
+    entry = ModelEntry(model=expert, name="wide")
+    with pytest.raises(MismatchError) as caught:
+        prepare(Recipe(base_model=base, models=(entry,)))
+    assert "4×8" in caught.value.sentence
+    assert "4×6" in caught.value.sentence
+    assert caught.value.shapes == {"base": (4, 6), "wide": (4, 8)}
+
+
+def test_missing_blocks_name_the_first_eight(tmp_path: Path) -> None:
+    names = [f"layers.{index}.fc.weight" for index in range(12)]
+    base = bare(tmp_path, **{name: torch.ones(2, 2) for name in names})
+    expert = bare(tmp_path, **{name: torch.ones(2, 2) for name in names[:2]})
+    with pytest.raises(MismatchError, match="lacks 10 tensors") as caught:
+        prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),)))
+    assert caught.value.sentence.count("`layers.") == 8
+    assert caught.value.details.count("layers.") == 10
+    with pytest.raises(MismatchError, match="has 10 tensors that the base lacks"):
+        prepare(Recipe(base_model=expert, models=(ModelEntry(model=base),)))
+
+
+def test_nothing_in_common(tmp_path: Path) -> None:
+    base = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(2, 2)})
+    expert = bare(tmp_path, **{"something": torch.ones(2, 2)})
+    with pytest.raises(MismatchError, match="no tensor in common"):
+        prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),)))
+
+
+def test_one_model_twice_is_refused(roberta: Family, tmp_path: Path) -> None:
+    first = next(iter(roberta.experts.values()))
+    link = tmp_path / "link"
+    link.symlink_to(first)
+    for repeated in (roberta.base, first, link):
+        entries = (ModelEntry(model=first), ModelEntry(model=repeated))
+        with pytest.raises(RecipeError, match="is the same model as"):
+            prepare(Recipe(base_model=roberta.base, models=entries))
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", " ", "a\nb", "x" * 200, "c:d"])
+def test_names_that_are_no_file_names_are_refused(roberta: Family, name: str) -> None:
+    first = next(iter(roberta.experts.values()))
+    entries = (ModelEntry(model=first, name=name or "."),)
+    with pytest.raises(RecipeError, match="cannot name a file"):
+        prepare(Recipe(base_model=roberta.base, models=entries))
+
+
+def test_a_plan_without_experts_keeps_everything(roberta: Family) -> None:
+    plan = prepare(Recipe(base_model=roberta.base, models=())).plan
+    assert {row.disposition for row in plan.rows} <= {Disposition.BASE, Disposition.COPIED}
+
+
+def test_a_folder_that_is_not_there(roberta: Family, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="nowhere"):
+        prepare(Recipe(base_model=roberta.base, models=(ModelEntry(model=tmp_path / "nowhere"),)))

@@ -1,0 +1,141 @@
+"""The engine in its own process: answers, interleaves, cancels, dies with a sentence."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ace_gui.engine.events import (
+    EngineReady,
+    Event,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    LayerAnalysed,
+    LayerSpectrum,
+    MergeFinished,
+    MergeStarted,
+    PlanReady,
+    TensorFinished,
+)
+from ace_gui.engine.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
+from ace_gui.engine.plan import Disposition, Plan
+from ace_gui.engine.process import EngineProcess
+from ace_gui.errors import CheckpointError, EngineError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.models import Family, roberta_family
+
+ENDS = (JobDone, JobFailed, JobCancelled)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def recipe(family: Family) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    return Recipe(base_model=family.base, models=entries)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineProcess]:
+    process = EngineProcess()
+    yield process
+    process.close()
+
+
+def until(engine: EngineProcess, number: int) -> list[tuple[int, Event]]:
+    """Everything the engine says until that job ends."""
+    heard: list[tuple[int, Event]] = []
+    while not heard or heard[-1][0] != number or not isinstance(heard[-1][1], ENDS):
+        received = engine.receive(60)
+        assert received is not None, "the engine fell silent"
+        heard.append(received)
+    return heard
+
+
+def plan_of(engine: EngineProcess, recipe: Recipe) -> Plan:
+    heard = until(engine, engine.submit(PlanJob(recipe=recipe)))
+    return next(event.plan for _, event in heard if isinstance(event, PlanReady))
+
+
+def test_it_introduces_itself_then_plans_and_analyses(
+    engine: EngineProcess, recipe: Recipe
+) -> None:
+    received = engine.receive(60)
+    assert received is not None
+    number, ready = received
+    assert number == 0
+    assert isinstance(ready, EngineReady)
+    assert [method.name for method in ready.methods][0] == "ace"
+    assert ready.devices[0].name == "cpu"
+    plan = plan_of(engine, recipe)
+    heard = until(engine, engine.submit(AnalyseJob(recipe=recipe)))
+    analysed = [event for _, event in heard if isinstance(event, LayerAnalysed)]
+    combined = {Disposition.MERGED, Disposition.AVERAGED}
+    assert len(analysed) == sum(row.disposition in combined for row in plan.rows)
+    merged = sum(row.disposition == Disposition.MERGED for row in plan.rows)
+    assert all(event.statistics.gamma is not None for event in analysed[:merged])
+
+
+def test_a_look_goes_before_the_rest_of_a_merge(
+    engine: EngineProcess, recipe: Recipe, tmp_path: Path
+) -> None:
+    plan = plan_of(engine, recipe)
+    row = next(row for row in plan.rows if row.disposition == Disposition.MERGED)
+    merge = engine.submit(MergeJob(recipe=recipe, store=tmp_path / "store"))
+    look = engine.submit(SpectrumJob(recipe=recipe, row=row))
+    events = [event for _, event in until(engine, merge)]
+    kinds = [type(event) for event in events]
+    assert kinds.index(LayerSpectrum) < kinds.index(MergeFinished)
+    spectrum = next(event for event in events if isinstance(event, LayerSpectrum))
+    assert spectrum.experts.keys() == {expert.name for expert in plan.experts}
+    assert spectrum.merged.shape == (min(row.shape),)
+    assert look > merge
+
+
+def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
+    engine: EngineProcess, recipe: Recipe, tmp_path: Path
+) -> None:
+    job = MergeJob(recipe=recipe, store=tmp_path / "store")
+    number = engine.submit(job)
+    while True:
+        received = engine.receive(60)
+        assert received is not None
+        if isinstance(received[1], TensorFinished):
+            break
+    engine.cancel(number)
+    heard = until(engine, number)
+    assert isinstance(heard[-1][1], JobCancelled | JobDone)
+    again = MergeJob(recipe=recipe, store=tmp_path / "store", resume=True)
+    events = [event for _, event in until(engine, engine.submit(again))]
+    started = next(event for event in events if isinstance(event, MergeStarted))
+    assert started.done >= 1
+    assert isinstance(events[-1], JobDone)
+
+
+def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe) -> None:
+    missing = Recipe(base_model=recipe.base_model, models=(ModelEntry(model=Path("nowhere")),))
+    _, event = until(engine, engine.submit(PlanJob(recipe=missing)))[-1]
+    assert isinstance(event, JobFailed)
+    assert isinstance(event.error, CheckpointError)
+    assert "nowhere" in event.error.sentence
+    assert "Traceback" in event.error.details
+
+
+def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, family: Family) -> None:
+    job = LoadRecipeJob(paths=(family.base, *family.experts.values()))
+    events = [event for _, event in until(engine, engine.submit(job))]
+    plan = next(event.plan for event in events if isinstance(event, PlanReady))
+    assert [expert.name for expert in plan.experts] == list(family.experts)
+
+
+def test_a_killed_engine_is_reported_in_a_sentence() -> None:
+    process = EngineProcess()
+    assert process.receive(60) is not None
+    process.kill()
+    with pytest.raises(EngineError, match="stopped by the system, probably for lack of memory"):
+        process.receive(60)
+    process.close()

@@ -1,0 +1,193 @@
+"""Merging into a store: cancel, kill, resume, export; always the same bits or an error."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ace_gui.engine.events import Event, Exported, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.exporting import export, publish
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.store import JOURNAL, MODEL, discard, read_finished
+from ace_gui.errors import NonFiniteError, OutputError, RecipeError, ResumeError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.models import Family, roberta_family
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def prepared(family: Family) -> Prepared:
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    return prepare(Recipe(base_model=family.base, models=entries))
+
+
+@pytest.fixture(scope="module")
+def whole(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("whole") / "store"
+    drain(merge(prepared, store))
+    return store
+
+
+def drain(events: Iterator[Event]) -> list[Event]:
+    return list(events)
+
+
+def stop_after(events: Iterator[Event], tensors: int) -> None:
+    """Take that many finished tensors, then go away as a cancelled job does."""
+    taken = 0
+    for event in events:
+        taken += isinstance(event, TensorFinished)
+        if taken == tensors:
+            break
+    events.close()  # type: ignore[attr-defined]
+
+
+def bits(folder: Path) -> dict[str, bytes]:
+    return {
+        name: tensor.view(torch.uint8).numpy().tobytes()
+        for path in folder.glob("*.safetensors")
+        for name, tensor in load_file(path).items()
+    }
+
+
+def test_events_tell_the_whole_story(prepared: Prepared, tmp_path: Path) -> None:
+    events = drain(merge(prepared, tmp_path / "store"))
+    first, *middle, last = events
+    total = sum(row.in_base for row in prepared.plan.rows)
+    assert isinstance(first, MergeStarted)
+    assert (first.total, first.done) == (total, 0)
+    assert all(isinstance(event, TensorFinished) for event in middle)
+    assert [event.done for event in middle] == list(range(1, total + 1))  # type: ignore[union-attr]
+    assert middle[-1].bytes_done == first.bytes_total  # type: ignore[union-attr]
+    assert isinstance(last, MergeFinished)
+
+
+@pytest.mark.parametrize("tensors", [1, 7, 20])
+def test_a_stopped_merge_resumes_to_the_same_bits(
+    prepared: Prepared, whole: Path, tmp_path: Path, tensors: int
+) -> None:
+    store = tmp_path / "store"
+    stop_after(merge(prepared, store), tensors)
+    with pytest.raises(OutputError, match="not complete"):
+        read_finished(store)
+    started = next(iter(events := merge(prepared, store, resume=True)))
+    assert isinstance(started, MergeStarted)
+    assert started.done == tensors
+    drain(events)
+    assert bits(store / MODEL) == bits(whole / MODEL)
+
+
+def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
+    prepared: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    stop_after(merge(prepared, store), 9)
+    journal = store / JOURNAL
+    journal.write_text(journal.read_text()[:-30])
+    data = bytearray((store / MODEL / "model.safetensors").read_bytes())
+    written = next(row for row in prepared.plan.rows if row.in_base)
+    place = data.find(load_file(whole / MODEL / "model.safetensors")[written.name].numpy().tobytes())
+    data[place] ^= 1
+    (store / MODEL / "model.safetensors").write_bytes(data)
+    started = next(iter(events := merge(prepared, store, resume=True)))
+    assert isinstance(started, MergeStarted)
+    assert started.done == 7
+    drain(events)
+    assert bits(store / MODEL) == bits(whole / MODEL)
+
+
+def test_resuming_another_merge_is_refused_by_name(prepared: Prepared, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    stop_after(merge(prepared, store), 3)
+    recipe = dataclasses.replace(prepared.plan.recipe, parameters={"tau": 0.5})
+    with pytest.raises(ResumeError, match="recipe"):
+        drain(merge(prepare(recipe), store, resume=True))
+
+
+def test_without_resume_a_merge_begins_anew(prepared: Prepared, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    stop_after(merge(prepared, store), 3)
+    started = next(iter(events := merge(prepared, store)))
+    assert isinstance(started, MergeStarted)
+    assert started.done == 0
+    events.close()  # type: ignore[attr-defined]
+
+
+def test_a_folder_of_someone_else_is_never_removed(prepared: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"mine\.txt"):
+        drain(merge(prepared, tmp_path))
+    assert (tmp_path / "mine.txt").exists()
+    discard(tmp_path / "nothing there")
+
+
+def test_export_rounds_once_and_shards(prepared: Prepared, whole: Path, tmp_path: Path) -> None:
+    events = list(export(whole, tmp_path / "out", dtype="bfloat16", shard_bytes=20_000))
+    last = events[-1]
+    assert isinstance(last, Exported)
+    assert "model.safetensors.index.json" in last.files
+    kept = load_file(whole / MODEL / "model.safetensors")
+    written = {
+        name: tensor
+        for path in (tmp_path / "out").glob("*.safetensors")
+        for name, tensor in load_file(path).items()
+    }
+    assert written.keys() == kept.keys()
+    assert all(
+        torch.equal(written[name], tensor.to(torch.bfloat16)) for name, tensor in kept.items()
+    )
+    assert (tmp_path / "out" / "heads" / "task0.safetensors").exists()
+
+
+def test_export_that_overflows_leaves_nothing(whole: Path, family: Family, tmp_path: Path) -> None:
+    base = load_file(family.base / "model.safetensors")
+    big = {name: tensor * 1e6 for name, tensor in base.items()}
+    from safetensors.torch import save_file
+
+    (tmp_path / "base").mkdir()
+    save_file(big, tmp_path / "base" / "model.safetensors")
+    save_file(
+        {name: tensor + 1 for name, tensor in big.items()}, tmp_path / "expert.safetensors"
+    )
+    entry = ModelEntry(model=tmp_path / "expert.safetensors")
+    prepared = prepare(Recipe(base_model=tmp_path / "base", models=(entry,)))
+    drain(merge(prepared, tmp_path / "store"))
+    with pytest.raises(OutputError, match="do not fit into float16"):
+        list(export(tmp_path / "store", tmp_path / "out", dtype="float16", shard_bytes=10**9))
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_publish_moves_the_store(prepared: Prepared, whole: Path, tmp_path: Path) -> None:
+    drain(merge(prepared, tmp_path / ".out.partial", as_output=True))
+    publish(tmp_path / ".out.partial", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert bits(tmp_path / "out") == bits(whole / MODEL)  # the base is float32
+
+
+def test_a_merge_without_experts_is_refused(family: Family, tmp_path: Path) -> None:
+    prepared = prepare(Recipe(base_model=family.base, models=()))
+    with pytest.raises(RecipeError, match="at least one expert"):
+        drain(merge(prepared, tmp_path / "store"))
+
+
+def test_nan_stops_the_merge_with_its_place(family: Family, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    tensors = load_file(next(iter(family.experts.values())) / "model.safetensors")
+    name = "roberta.encoder.layer.1.attention.self.key.weight"
+    tensors[name][3, 5] = torch.nan
+    save_file(tensors, tmp_path / "bad.safetensors")
+    entry = ModelEntry(model=tmp_path / "bad.safetensors")
+    prepared = prepare(Recipe(base_model=family.base, models=(entry,)))
+    with pytest.raises(NonFiniteError, match=r"first at \[3, 5\]") as caught:
+        drain(merge(prepared, tmp_path / "store"))
+    assert caught.value.tensor == name

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.files import dump_recipe, load_recipe
+
+MINIMAL = "base_model: base\nmodels: [{model: a}]\n"
+
+REFUSED = {
+    "empty": ("", "not a recipe"),
+    "list": ("- 1", "not a recipe"),
+    "no base": ("models: [{model: a}]", "'base_model' is missing"),
+    "no models": ("base_model: x\nmodels: []", "at least one entry"),
+    "models of the wrong kind": ("base_model: x\nmodels: 3", "'models' is 3"),
+    "unknown key": (MINIMAL + "paramters: {}", "did you mean 'parameters'"),
+    "unknown nested key": (
+        "base_model: x\nmodels: [{model: a, parameters: {wieght: 1}}]",
+        "'models[0].parameters.wieght'; did you mean 'weight'",
+    ),
+    "repeated key": (MINIMAL + "base_model: y", "stands twice"),
+    "bad dtype": (MINIMAL + "out_dtype: int8", "must be one of 'float32'"),
+    "weight is not a number": (
+        "base_model: x\nmodels: [{model: a, parameters: {weight: .nan}}]",
+        "weight",
+    ),
+    "alias": ("base_model: &x b\nmodels: [{model: *x}]", "aliases are not allowed"),
+    "deep": ("{" * 5000, "not valid YAML"),
+    "key that is no name": (MINIMAL + "parameters: {1: 2}", "the key 1 is not a name"),
+    "python object": ("base_model: !!python/object/apply:os.getcwd []", "not valid YAML"),
+}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED.keys())
+def test_refusals_name_the_file_and_the_key(tmp_path: Path, text: str, expected: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    assert expected in caught.value.sentence
+    assert str(path) in caught.value.sentence
+    assert "\n" not in caught.value.sentence
+
+
+def test_missing_file_and_binary_file(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="not a file"):
+        load_recipe(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecipeError, match="not text"):
+        load_recipe(tmp_path / "binary.yaml")
+
+
+def test_relative_paths_are_taken_from_the_recipes_folder(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, MINIMAL))
+    assert recipe.base_model == tmp_path / "base"
+    assert recipe.models == (ModelEntry(model=tmp_path / "a"),)
+    assert (recipe.merge_method, recipe.scope, recipe.out_dtype) == ("ace", "default", None)
+
+
+@pytest.mark.parametrize("text", ["1e-5", "1.0e-5", "1E-05", "0.00001"])
+def test_scientific_notation_is_a_number_with_or_without_a_dot(tmp_path: Path, text: str) -> None:
+    recipe = load_recipe(write(tmp_path, f"{MINIMAL}parameters: {{epsilon: {text}}}"))
+    assert recipe.parameters["epsilon"] == pytest.approx(1e-5)
+
+
+def test_experts_of_one_name_are_told_apart() -> None:
+    entries = (
+        ModelEntry(model=Path("x/a")),
+        ModelEntry(model=Path("y/a")),
+        ModelEntry(model=Path("z/v1.5")),
+        ModelEntry(model=Path("z/b.safetensors")),
+        ModelEntry(model=Path("z/c"), name="named"),
+    )
+    names = Recipe(base_model=Path("base"), models=entries).expert_names
+    assert names == ("a-1", "a-2", "v1.5", "b", "named")
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    names=st.lists(st.from_regex(r"[a-z]{1,8}(\.[0-9])?", fullmatch=True), min_size=1, unique=True),
+    weight=st.floats(-4, 4),
+    epsilon=st.floats(1e-12, 1),
+    scope=st.sampled_from(["default", "authors-gpt2"]),
+    dtype=st.sampled_from([None, "float32", "bfloat16"]),
+)
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    names: list[str],
+    weight: float,
+    epsilon: float,
+    scope: str,
+    dtype: str | None,
+) -> None:
+    folder = tmp_path_factory.mktemp("recipes")
+    recipe = Recipe(
+        base_model=folder / "models" / "base",
+        models=tuple(ModelEntry(model=folder / name, weight=weight) for name in names),
+        parameters={"epsilon": epsilon, "tau": 0.3},
+        scope=scope,
+        out_dtype=dtype,
+    )
+    path = write(folder, dump_recipe(recipe, folder))
+    assert load_recipe(path) == recipe
