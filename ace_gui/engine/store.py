@@ -37,6 +37,7 @@ from ace_gui.checkpoints import (
     open_checkpoint,
     plan_shards,
 )
+from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.events import LayerReport
 from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
@@ -124,10 +125,13 @@ class MergeStore:
         """
         discard(folder)
         model = folder / MODEL
-        model.mkdir(parents=True)
-        writer = ShardedWriter(model, _shards(manifest))
-        (folder / MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
-        journal = (folder / JOURNAL).open("x", encoding="utf-8")
+        try:
+            model.mkdir(parents=True)
+            writer = ShardedWriter(model, _shards(manifest))
+            (folder / MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
+            journal = (folder / JOURNAL).open("x", encoding="utf-8")
+        except OSError as error:
+            raise output_error(folder, error) from None
         return cls(folder, manifest, writer, journal, {})
 
     @classmethod
@@ -146,6 +150,7 @@ class MergeStore:
                 path=folder,
             )
         shards = _shards(manifest)
+        ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
         verified = _verified(folder, shards)
         (folder / COMPLETE).unlink(missing_ok=True)
         _rewrite_journal(folder, verified)

@@ -1,0 +1,59 @@
+"""Model files on disk: opened by their headers, read and written one tensor at a time."""
+
+from ace_gui.checkpoints.dtypes import (
+    FORMATS,
+    RECIPE_NAMES,
+    RECIPE_TAGS,
+    NumberFormat,
+    is_float,
+    tag_of,
+    torch_dtype,
+)
+from ace_gui.checkpoints.files import FileStamp
+from ace_gui.checkpoints.header import Header, TensorInfo, read_header
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
+from ace_gui.checkpoints.labels import listing, place, plain
+from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_shards
+from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
+from ace_gui.checkpoints.staging import (
+    check_output_folder,
+    discard,
+    new_stage,
+    promote,
+    staging_folder,
+)
+from ace_gui.checkpoints.writer import ShardedWriter
+
+__all__ = [
+    "FORMATS",
+    "RECIPE_NAMES",
+    "RECIPE_TAGS",
+    "Checkpoint",
+    "FileStamp",
+    "Header",
+    "NumberFormat",
+    "OutputTensor",
+    "Shard",
+    "ShardedWriter",
+    "SideFiles",
+    "TensorInfo",
+    "TensorReader",
+    "check_output_folder",
+    "copy_side_files",
+    "discard",
+    "find_side_files",
+    "is_float",
+    "listing",
+    "new_stage",
+    "open_checkpoint",
+    "place",
+    "plain",
+    "plan_shards",
+    "promote",
+    "read_header",
+    "require_finite",
+    "staging_folder",
+    "tag_of",
+    "torch_dtype",
+]

@@ -1,0 +1,248 @@
+"""The header of a safetensors file, checked before anything else sees the file.
+
+The format: eight bytes of header length (little-endian), the header as JSON, then the tensors'
+bytes without a gap. This reader accepts less than the library does: a regular file only, no name
+twice, no unknown fields, and the limits below.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ace_gui.checkpoints.dtypes import FORMATS
+from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at, refusal
+from ace_gui.checkpoints.labels import plain
+
+HEADER_LIMIT: Final = 10_000_000
+"""Largest header in bytes; the biggest published models need about 1 MB a file."""
+
+TENSOR_LIMIT: Final = 200_000
+RANK_LIMIT: Final = 8
+
+LENGTH_BYTES: Final = 8
+METADATA_KEY: Final = "__metadata__"
+
+_SNIFF_BYTES: Final = 512
+_IMPOSSIBLE: Final = 2**63
+_PICKLE_STARTS: Final = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_FIELDS: Final = frozenset({"dtype", "shape", "data_offsets"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorInfo:
+    """One tensor as its header describes it.
+
+    ``dtype`` is a safetensors tag; ``start`` counts bytes from the beginning of ``file``.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """A valid header. ``tensors`` in the order of their bytes, which start at ``data_start``."""
+
+    stamp: FileStamp
+    tensors: tuple[TensorInfo, ...]
+    metadata: Mapping[str, str]
+    data_start: int
+
+
+class _Repeated:
+    """Stands for a JSON object that has a key twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def read_header(path: Path) -> Header:
+    """Read and check the header of one file.
+
+    Raises CheckpointError with the path, and the tensor where one is to blame.
+    """
+    with open_regular(path) as (descriptor, stamp):
+        beginning = _read(descriptor, stamp, 0, min(stamp.size, _SNIFF_BYTES))
+        length = _header_length(stamp, beginning)
+        text = _read(descriptor, stamp, LENGTH_BYTES, length)
+    entries = _parse(path, text)
+    metadata = _metadata(path, entries.pop(METADATA_KEY, {}))
+    if len(entries) > TENSOR_LIMIT:
+        raise refusal(path, f"{len(entries)} tensors; the limit is {TENSOR_LIMIT}.")
+    data_start = LENGTH_BYTES + length
+    tensors = sorted(
+        (_tensor(path, name, entry, data_start) for name, entry in entries.items()),
+        key=lambda tensor: (tensor.start, tensor.nbytes),
+    )
+    _check_layout(stamp, tensors, data_start)
+    return Header(stamp=stamp, tensors=tuple(tensors), metadata=metadata, data_start=data_start)
+
+
+def _read(descriptor: int, stamp: FileStamp, offset: int, count: int) -> bytes:
+    buffer = bytearray(count)
+    if read_at(descriptor, memoryview(buffer), offset) < count:
+        raise changed(stamp.path)
+    return bytes(buffer)
+
+
+def _header_length(stamp: FileStamp, beginning: bytes) -> int:
+    """The length of the header in bytes, once it is sure that there is one."""
+    path, size = stamp.path, stamp.size
+    if size == 0:
+        raise refusal(path, "File is empty (0 bytes). Download it again.")
+    length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
+    fits = length <= min(size - LENGTH_BYTES, HEADER_LIMIT)
+    if fits and beginning[LENGTH_BYTES : LENGTH_BYTES + 1] == b"{":
+        return length
+    if disguise := _disguise(beginning, length):
+        raise refusal(path, disguise)
+    if size < LENGTH_BYTES:
+        raise refusal(path, f"File has {size} bytes, too few for a header. Download it again.")
+    if length > size - LENGTH_BYTES:
+        raise refusal(path, f"Header claims {length} bytes; the file has {size}. Likely truncated.")
+    if length > HEADER_LIMIT:
+        raise refusal(path, f"Header too large ({length}); the limit is {HEADER_LIMIT}.")
+    raise refusal(path, "This is not a safetensors file. Download it again.")
+
+
+def _disguise(beginning: bytes, length: int) -> str:
+    """What a file that is no safetensors file is instead, as a sentence; empty if unknown."""
+    # A truncated file whose header is 640 bytes long begins like a pickle, but claims far less.
+    pickle = length > HEADER_LIMIT and beginning[:2] in _PICKLE_STARTS
+    text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if beginning.startswith(b"version https://git-lfs.github.com/spec/"):
+        return "This is a Git LFS placeholder, not the weights. Run `git lfs pull`."
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
+        return "This is a web page, not a model."
+    if pickle or beginning.startswith(b"PK\x03\x04"):
+        return "Contents are a PyTorch pickle despite the name."
+    if beginning.startswith(b"GGUF"):
+        return "This is a GGUF file. Merging needs the original safetensors weights."
+    return ""
+
+
+def _parse(path: Path, text: bytes) -> dict[str, object]:
+    """The header's JSON: name to entry. It begins with a brace, so it can only be an object."""
+    try:
+        entries: dict[str, object] | _Repeated = json.loads(
+            text.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_int=_natural,
+            parse_float=_no_number,
+            parse_constant=_no_number,
+        )
+    except UnicodeDecodeError:
+        raise refusal(path, "The header is not UTF-8. Download the file again.") from None
+    except (ValueError, RecursionError):
+        raise refusal(path, "The header is not valid JSON. Download the file again.") from None
+    if isinstance(entries, _Repeated):
+        name = entries.key
+        raise refusal(path, f"Tensor `{plain(name)}` is defined twice.", tensor=name)
+    return entries
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object] | _Repeated:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+    return _Repeated(key)
+
+
+def _natural(digits: str) -> int | None:
+    """A natural number; None for a negative one (and -0, which the library refuses)."""
+    if digits.startswith("-"):
+        return None
+    return int(digits) if len(digits) <= len(str(_IMPOSSIBLE)) else _IMPOSSIBLE
+
+
+def _no_number(_text: str) -> None:
+    """Fractions, exponents, NaN and Infinity have no place in a header."""
+
+
+def _metadata(path: Path, value: object) -> Mapping[str, str]:
+    if isinstance(value, dict) and all(map(_is_text, (*value, *value.values()))):
+        return value
+    raise refusal(path, "The header's metadata are not text. Download the file again.")
+
+
+def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo:
+    shown = plain(name)
+    if not _is_text(name) or not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        raise refusal(path, f"The header's entry of `{shown}` is malformed.", tensor=name)
+    tag, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(tag, str) or tag not in FORMATS:
+        unknown = plain(str(tag))
+        raise refusal(path, f"Unknown number format `{unknown}` in `{shown}`.", tensor=name)
+    if not _are_naturals(shape) or not _are_naturals(offsets) or len(offsets) != 2:
+        raise refusal(path, f"The shape or place of `{shown}` is malformed.", tensor=name)
+    if len(shape) > RANK_LIMIT:
+        sentence = f"`{shown}` has {len(shape)} dimensions; the limit is {RANK_LIMIT}."
+        raise refusal(path, sentence, tensor=name)
+    begin, end = offsets
+    nbytes = _nbytes(FORMATS[tag].bits, shape)
+    if nbytes is None or end >= _IMPOSSIBLE or begin > end:
+        raise refusal(path, f"Tensor `{shown}` declares an impossible size.", tensor=name)
+    if end - begin != nbytes:
+        sentence = f"`{shown}` needs {nbytes} bytes by its shape; the header gives {end - begin}."
+        raise refusal(path, sentence, tensor=name)
+    return TensorInfo(
+        name=name,
+        dtype=tag,
+        shape=tuple(shape),
+        file=path,
+        start=data_start + begin,
+        nbytes=nbytes,
+    )
+
+
+def _is_text(value: object) -> bool:
+    """A string without lone surrogates, which are not Unicode text."""
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
+def _are_naturals(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in value)
+
+
+def _nbytes(bits: int, shape: Iterable[int]) -> int | None:
+    """Bytes of a tensor; None if it has no whole number of them or any product is too large.
+
+    Zeros count as ones in the check of the product, so that ``[0, 2**63]`` is refused as well.
+    """
+    sizes = list(shape)
+    if math.prod(max(size, 1) for size in sizes) * bits >= _IMPOSSIBLE:
+        return None
+    nbytes, rest = divmod(math.prod(sizes) * bits, 8)
+    return nbytes if rest == 0 else None
+
+
+def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:
+    """The tensors, sorted by place, cover the file from ``data_start`` to its end exactly."""
+    path, expected, previous = stamp.path, data_start, ""
+    for tensor in tensors:
+        shown, missing = plain(tensor.name), tensor.start - expected
+        if missing < 0:
+            sentence = f"`{shown}` overlaps `{plain(previous)}`; the file is malformed."
+            raise refusal(path, sentence, tensor=tensor.name)
+        if missing > 0:
+            raise refusal(path, f"Gap of {missing} bytes before `{shown}`.", tensor=tensor.name)
+        expected, previous = tensor.start + tensor.nbytes, tensor.name
+    if stamp.size < expected:
+        raise refusal(path, f"Incomplete: expected {expected} bytes, found {stamp.size}.")
+    if stamp.size > expected:
+        extra = stamp.size - expected
+        raise refusal(path, f"{extra} unexpected bytes after the last tensor.")

@@ -1,0 +1,72 @@
+"""What is a valid file but not a model that can be merged: quantised weights and adapters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ace_gui.checkpoints.dtypes import FORMATS
+from ace_gui.checkpoints.files import refusal
+from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.labels import place, plain
+from ace_gui.errors import CheckpointError
+
+ADAPTER_SENTENCE: Final = (
+    "This is an adapter (LoRA), not a whole model. Merge it into its base first, with PEFT's "
+    "`merge_and_unload`, and save the result."
+)
+
+_CONFIG_KEYS: Final = ("quantization_config", "compression_config", "quantization")
+
+# Companions that only a quantised weight has, by the last part of their names.
+_COMPANIONS: Final = {
+    "qweight": "GPTQ or AWQ",
+    "qzeros": "GPTQ or AWQ",
+    "weight_scale_inv": "fp8 with block scales",
+    "weight_packed": "compressed-tensors",
+    "absmax": "bitsandbytes",
+    "SCB": "bitsandbytes",
+}
+
+_ADAPTER_FACTOR: Final = re.compile(r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b")
+
+
+def refuse_quantised_config(path: Path, config: Mapping[str, object]) -> None:
+    """Raise CheckpointError if a config, or one nested in it, says the weights are quantised."""
+    nested = [value for value in config.values() if isinstance(value, dict)]
+    for level in (config, *nested):
+        for key in _CONFIG_KEYS:
+            if isinstance(settings := level.get(key), dict) and settings:
+                method = settings.get("quant_method") or settings.get("quant_type") or key
+                raise _quantised(path, place(path), plain(str(method)))
+
+
+def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
+    """Raise CheckpointError, naming a tensor, if the tensors are quantised or an adapter's."""
+    for name, tensor in tensors.items():
+        how = _quantisation(tensor, tensors)
+        if how:
+            raise _quantised(tensor.file, plain(name), how, tensor=name)
+        if _ADAPTER_FACTOR.search(name):
+            raise refusal(path, ADAPTER_SENTENCE, tensor=name)
+
+
+def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str | None:
+    """How a tensor is quantised, None if it is not."""
+    if FORMATS[tensor.dtype].quantised:
+        return tensor.dtype
+    owner, _, last = tensor.name.rpartition(".")
+    if last in _COMPANIONS:
+        return _COMPANIONS[last]
+    # `scales` alone is an ordinary name; beside an integer weight it is MLX's or another's.
+    weight = tensors.get(f"{owner}.weight")
+    if last == "scales" and weight is not None and weight.dtype.startswith(("I", "U")):
+        return "integers with scales"
+    return None
+
+
+def _quantised(path: Path, what: str, how: str, *, tensor: str | None = None) -> CheckpointError:
+    sentence = f"`{what}` is quantised ({how}). Merging needs BF16, FP16 or FP32; dequantise first."
+    return refusal(path, sentence, tensor=tensor)

@@ -1,0 +1,114 @@
+"""Reading one tensor at a time, at the offsets its header gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints.dtypes import torch_dtype
+from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at
+from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.labels import place, plain
+from ace_gui.errors import NonFiniteError, ResourceError
+
+
+class TensorReader:
+    """Reads the tensors of one checkpoint. Safe to use from several threads.
+
+    No file stays open between reads (twenty experts of a hundred shards would exceed the limit on
+    open files), nor is one mapped into memory (a truncated one would kill the process). Leaving the
+    ``with`` block without an error checks once more that no file has changed.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._tensors = checkpoint.tensors
+        self._stamps = {stamp.path: stamp for stamp in checkpoint.files}
+
+    def __enter__(self) -> TensorReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.check_unchanged()
+
+    def read(self, name: str) -> Tensor:
+        """The tensor ``name`` in its stored dtype and shape, contiguous, in memory of its own.
+
+        Raises KeyError for a name the checkpoint does not have, FileChangedError if the file is no
+        longer the one whose header was read, CheckpointError if it cannot be read, ResourceError
+        if the tensor does not fit into memory.
+        """
+        info = self._tensors[name]
+        tensor = _allocate(info)
+        buffer = tensor.reshape(-1).view(torch.uint8).numpy().data
+        with open_regular(info.file) as (descriptor, stamp):
+            self._require_same(stamp)
+            if read_at(descriptor, buffer, info.start) < info.nbytes:
+                raise changed(info.file)
+        return tensor
+
+    def check_unchanged(self) -> None:
+        """Raise FileChangedError if any file's size, time or inode differs from its header's."""
+        for path in self._stamps:
+            try:
+                status = path.stat()
+            except OSError:
+                raise changed(path) from None
+            self._require_same(FileStamp.of(path, status))
+
+    def _require_same(self, stamp: FileStamp) -> None:
+        if stamp != self._stamps[stamp.path]:
+            raise changed(stamp.path)
+
+
+def _allocate(info: TensorInfo) -> Tensor:
+    try:
+        return torch.empty(info.shape, dtype=torch_dtype(info.dtype))
+    except RuntimeError as error:  # torch has no kind of its own for this on the CPU
+        raise ResourceError(
+            f"`{plain(info.name)}` of {place(info.file)} needs {info.nbytes} bytes of memory, "
+            "which are not free. Close other programs.",
+            path=info.file,
+            tensor=info.name,
+            details=str(error),
+        ) from None
+
+
+def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
+    """Raise NonFiniteError if ``tensor``, which is called ``name`` in ``owner``, holds NaN or Inf.
+
+    One pass over a finite tensor: the smallest and the largest element are NaN if any is, and
+    cannot overflow as a sum could.
+    """
+    if tensor.numel() == 0 or not tensor.is_floating_point():
+        return
+    low, high = torch.aminmax(tensor)
+    if torch.isfinite(low) and torch.isfinite(high):
+        return
+    raise NonFiniteError(
+        f"`{plain(name)}` of `{plain(owner)}` has {_non_finite(tensor)}. Download it again, "
+        "or merge without it.",
+        path=path,
+        tensor=name,
+    )
+
+
+def _non_finite(tensor: Tensor) -> str:
+    """``"3 NaN values (first at [0, 3])"``."""
+    bad = ~torch.isfinite(tensor)
+    nan = int(torch.isnan(tensor).sum())
+    infinite = int(bad.sum()) - nan
+    counts = [f"{nan} NaN"] * (nan > 0) + [f"{infinite} infinite"] * (infinite > 0)
+    first = np.unravel_index(int(bad.reshape(-1).to(torch.uint8).argmax()), tuple(tensor.shape))
+    values = "value" if nan + infinite == 1 else "values"
+    return f"{' and '.join(counts)} {values} (first at {[int(index) for index in first]})"

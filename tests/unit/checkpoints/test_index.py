@@ -1,0 +1,300 @@
+"""Opening model folders and bare files by their headers."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.checkpoints import Checkpoint, open_checkpoint
+from ace_gui.errors import CheckpointError
+from tests.helpers.checkpoints import entry, raw_file, save_model, small_tensors, write_index
+
+
+def refused(path: Path, sentence: str) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        open_checkpoint(path)
+    assert sentence in caught.value.sentence
+    assert caught.value.path is not None
+    return caught.value
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "expert-a"
+
+
+def shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    return {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_folder(folder: Path, shards: int):
+    tensors = small_tensors()
+    save_model(folder, tensors, config={"model_type": "roberta"}, shards=shards)
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "modeling.py").write_text("raise SystemExit")
+    checkpoint = open_checkpoint(folder)
+    assert shapes(checkpoint) == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    assert checkpoint.bytes == sum(tensor.nbytes for tensor in tensors.values())
+    assert checkpoint.folder == folder
+    assert checkpoint.config == {"model_type": "roberta"}
+    assert checkpoint.dtype == "F32"
+    assert len(checkpoint.files) == shards
+    assert [file.name for file in checkpoint.side_files] == ["config.json", "tokenizer.json"]
+    assert [file.name for file in checkpoint.code_files] == ["modeling.py"]
+    assert "expert-a: Python code of the model is neither run nor copied" in checkpoint.warnings[0]
+
+
+def test_bare_file(tmp_path: Path):
+    file = tmp_path / "any.safetensors"
+    save_file(small_tensors(), file)
+    checkpoint = open_checkpoint(str(file))
+    assert checkpoint.folder is None
+    assert checkpoint.config is None
+    assert checkpoint.side_files == ()
+    assert set(checkpoint.tensors) == set(small_tensors())
+
+
+def test_the_weights_of_a_folder_open_as_that_folder(folder: Path):
+    save_model(folder, small_tensors())
+    checkpoint = open_checkpoint(folder / "model.safetensors")
+    assert checkpoint.folder == folder
+    assert checkpoint.config is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "diffusion_pytorch_model.safetensors",
+        "open_clip_model.safetensors",
+        "anything.safetensors",
+    ],
+)
+def test_other_names_of_the_single_file(folder: Path, name: str):
+    folder.mkdir()
+    save_file(small_tensors(), folder / name)
+    assert set(open_checkpoint(folder).tensors) == set(small_tensors())
+
+
+def test_a_single_file_comes_before_an_index_as_in_transformers(folder: Path):
+    save_model(folder, small_tensors(), shards=2)
+    save_file({"only": torch.zeros(1)}, folder / "model.safetensors")
+    checkpoint = open_checkpoint(folder)
+    assert list(checkpoint.tensors) == ["only"]
+    assert "as transformers does" in checkpoint.warnings[0]
+
+
+def test_weights_that_are_not_read_are_named(folder: Path):
+    save_model(folder, small_tensors())
+    save_file(small_tensors(), folder / "consolidated.safetensors")
+    assert "not `consolidated.safetensors`" in open_checkpoint(folder).warnings[0]
+
+
+def test_identity_is_the_files_not_the_path(tmp_path: Path):
+    first = open_checkpoint(save_model(tmp_path / "a", small_tensors()))
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    copy = open_checkpoint(save_model(tmp_path / "c", small_tensors()))
+    assert open_checkpoint(tmp_path / "b").identity == first.identity
+    assert copy.identity != first.identity
+
+
+def test_a_snapshot_of_the_hugging_face_cache(tmp_path: Path):
+    blobs, snapshot = tmp_path / "repo/blobs", tmp_path / "repo/snapshots/abc"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    save_model(tmp_path / "plain", small_tensors(), shards=2)
+    for number, file in enumerate(sorted((tmp_path / "plain").iterdir())):
+        shutil.copy(file, blobs / str(number))
+        (snapshot / file.name).symlink_to(Path("../../blobs") / str(number))
+    checkpoint = open_checkpoint(snapshot)
+    assert set(checkpoint.tensors) == set(small_tensors())
+    assert [file.name for file in checkpoint.side_files] == ["config.json"]
+    assert checkpoint.warnings == ()
+
+
+def test_missing_shard(folder: Path):
+    save_model(folder, small_tensors(7), shards=7)
+    (folder / "model-00003-of-00007.safetensors").unlink()
+    refused(folder, "Shard 3 of 7 is missing.")
+
+
+def test_tensor_absent_from_its_shard(folder: Path):
+    save_model(folder, small_tensors(), shards=3)
+    save_file({"other": torch.zeros(1)}, folder / "model-00003-of-00003.safetensors")
+    error = refused(folder, "`layer.2.weight` should be in shard 3 but is not.")
+    assert error.tensor == "layer.2.weight"
+
+
+def test_tensors_that_the_index_does_not_list_are_read_and_named(folder: Path):
+    save_model(folder, small_tensors(), shards=2)
+    file = folder / "model-00002-of-00002.safetensors"
+    held = {name: tensor for name, tensor in small_tensors().items() if name in str_of(file)}
+    save_file({**held, "extra.bias": torch.zeros(2)}, file)
+    checkpoint = open_checkpoint(folder)
+    assert "extra.bias" in checkpoint.tensors
+    assert "`extra.bias`" in checkpoint.warnings[0]
+
+
+def str_of(file: Path) -> str:
+    return file.read_bytes().decode("latin-1")
+
+
+def test_a_tensor_in_two_shards(folder: Path):
+    save_model(folder, {"a": torch.zeros(1), "b": torch.zeros(1)}, shards=2)
+    save_file({"a": torch.ones(1), "b": torch.ones(1)}, folder / "model-00002-of-00002.safetensors")
+    refused(folder, "Tensor `a` is defined twice, in model-00001-of-00002.safetensors and in")
+
+
+@pytest.mark.parametrize(
+    ("index", "sentence"),
+    [
+        ("{", "This is not valid JSON."),
+        ("[]", "This JSON file holds no object."),
+        ('{"a":' * 100_000, "This is not valid JSON."),
+        ("{}", "The index has no weight map."),
+        ('{"weight_map": {}}', "The index has no weight map."),
+        ('{"weight_map": ["a"]}', "The index has no weight map."),
+        ('{"weight_map": {"a": 3}}', "The index names no file for `a`."),
+    ],
+)
+def test_malformed_index(folder: Path, index: str, sentence: str):
+    folder.mkdir()
+    (folder / "model.safetensors.index.json").write_text(index)
+    refused(folder, sentence)
+
+
+@pytest.mark.parametrize("config", ["{", '"text"', "\xff"])
+def test_malformed_config(folder: Path, config: str):
+    save_model(folder, small_tensors())
+    (folder / "config.json").write_bytes(config.encode("latin-1"))
+    refused(folder, "expert-a/config.json: This")
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "The folder is empty."),
+        (["notes.txt"], "No weights here."),
+        (["pytorch_model.bin", "config.json"], "Holds PyTorch pickles (`pytorch_model.bin`)."),
+        (["model.gguf"], "Holds GGUF files."),
+        (["adapter_config.json", "adapter_model.safetensors"], "This is an adapter (LoRA)"),
+        (["a.safetensors", "b.safetensors"], "Holds several models: `a.safetensors`, `b"),
+        (["model-00001-of-00002.safetensors"], "The shards' index is missing."),
+        (
+            ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+            "The shards' index is missing.",
+        ),
+        (["unet/diffusion_pytorch_model.safetensors"], "No weights here, but in `unet`."),
+    ],
+)
+def test_folders_without_a_model(folder: Path, names: list[str], sentence: str):
+    folder.mkdir()
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+    refused(folder, sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("model.gguf", "This is a GGUF file."),
+        ("pytorch_model.bin", "This is a PyTorch pickle."),
+        ("model.pth", "a pickle can run code"),
+        ("model.safetensors.index.json", "Open the folder it is in."),
+        ("adapter.safetensors", "File is empty (0 bytes)."),
+        ("anything", "File is empty (0 bytes)."),
+    ],
+)
+def test_files_that_are_no_model(tmp_path: Path, name: str, sentence: str):
+    (tmp_path / name).touch()
+    refused(tmp_path / name, sentence)
+
+
+def test_missing_paths_and_files_without_tensors(tmp_path: Path):
+    refused(tmp_path / "absent", "No such file or folder.")
+    refused(tmp_path / "absent.bin", "No such file or folder.")
+    refused(raw_file(tmp_path / "a.safetensors", "{}"), "Holds no tensors.")
+
+
+def test_no_permission_to_list_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def denied(*_arguments: object) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    folder.mkdir()
+    monkeypatch.setattr(os, "listdir", denied)
+    monkeypatch.setattr(os, "scandir", denied)
+    refused(folder, "No permission to read it.")
+
+
+@pytest.mark.parametrize(
+    ("config", "how"),
+    [
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "(gptq)"),
+        ({"text_config": {"quantization_config": {"quant_method": "fp8"}}}, "(fp8)"),
+        ({"quantization": {"group_size": 64, "bits": 4}}, "(quantization)"),
+    ],
+)
+def test_quantised_by_its_config(folder: Path, config: dict[str, object], how: str):
+    save_model(folder, small_tensors(), config=config)
+    sentence = refused(folder, "is quantised").sentence
+    assert how in sentence
+    assert "Merging needs BF16, FP16 or FP32; dequantise first." in sentence
+
+
+@pytest.mark.parametrize(
+    "name", ["qweight", "qzeros", "weight_scale_inv", "absmax", "SCB", "weight_packed"]
+)
+def test_quantised_by_its_names(folder: Path, name: str):
+    save_model(folder, {**small_tensors(), f"layer.{name}": torch.zeros(1)})
+    assert refused(folder, f"`layer.{name}` is quantised").tensor == f"layer.{name}"
+
+
+def test_scales_are_quantised_only_beside_integers(folder: Path):
+    scales = torch.ones(1)
+    save_model(folder, {"layer.weight": torch.ones(2, 2), "layer.scales": scales})
+    assert "layer.scales" in open_checkpoint(folder).tensors
+    save_model(folder, {"layer.weight": torch.ones(2, 2).to(torch.uint32), "layer.scales": scales})
+    refused(folder, "`layer.scales` is quantised (integers with scales)")
+
+
+@pytest.mark.parametrize("tag", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3"])
+def test_quantised_by_its_format(tmp_path: Path, tag: str):
+    nbytes = {"F4": 4, "F6_E2M3": 6}.get(tag, 8)
+    file = raw_file(tmp_path / "q.safetensors", {"a": entry(tag, [8], 0, nbytes)}, b"\0" * nbytes)
+    refused(file, f"`a` is quantised ({tag}). Merging needs BF16, FP16 or FP32; dequantise first.")
+
+
+def test_masks_of_bytes_are_not_quantised(folder: Path):
+    save_model(folder, {"attn.bias": torch.ones(1, 1, 4, 4, dtype=torch.uint8)})
+    assert open_checkpoint(folder).dtype is None
+
+
+def test_adapter_in_a_bare_file(tmp_path: Path):
+    file = tmp_path / "lora.safetensors"
+    save_file({"base_model.q_proj.lora_A.weight": torch.zeros(2, 8)}, file)
+    refused(file, "This is an adapter (LoRA), not a whole model.")
+
+
+def test_code_in_a_checkpoint_is_never_imported(folder: Path, tmp_path: Path):
+    canary = tmp_path / "canary"
+    save_model(folder, small_tensors(), config={"auto_map": {"AutoModel": "modeling.Model"}})
+    (folder / "modeling.py").write_text(f"open({str(canary)!r}, 'w')")
+    assert open_checkpoint(folder).config == json.loads((folder / "config.json").read_text())
+    assert not canary.exists()
+
+
+def test_a_link_in_place_of_the_index_to_a_device(folder: Path):
+    folder.mkdir()
+    if not Path("/dev/zero").exists():
+        pytest.skip("no device nodes on this system")
+    (folder / "model.safetensors.index.json").symlink_to("/dev/zero")
+    refused(folder, "Not a regular file.")
+    write = folder / "model.safetensors.index.json"
+    write.unlink()
+    write_index(folder, {"a": "absent.safetensors"})
+    refused(folder, "Shard 1 of 1 is missing.")

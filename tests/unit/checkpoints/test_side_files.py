@@ -1,0 +1,86 @@
+"""Which files travel with a model, and that they travel unchanged."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ace_gui.checkpoints import copy_side_files, find_side_files
+from ace_gui.errors import CheckpointError, OutputError
+
+BELONG = [
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json"),
+    *("added_tokens.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
+    *("chat_template.jinja", "preprocessor_config.json", "processor_config.json"),
+    *("modules.json", "tekken.json", "qwen.tiktoken", "LICENSE", "LICENCE.md", "license.txt"),
+    *("NOTICE", "USE_POLICY.md"),
+]
+
+OTHERS = [
+    *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"),
+    *("pytorch_model.bin.index.json", "training_args.bin", "optimizer.pt", "rng_state.pth"),
+    *("model.ckpt", "model.gguf", "model.onnx", "tf_model.h5", "flax_model.msgpack"),
+    *("README.md", "readme.md", ".gitattributes", ".secret.json", "trainer_state.json"),
+    *("eval_results.json", "adapter_config.json", "photo.png"),
+]
+
+
+def test_sorting_a_folder(tmp_path: Path):
+    for name in (*BELONG, *OTHERS, "modeling_x.py"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "folder.json").mkdir()
+    found = find_side_files(tmp_path)
+    assert {file.name for file in found.files} == set(BELONG)
+    assert [file.name for file in found.code] == ["modeling_x.py"]
+    assert found.outside == ()
+
+
+def test_copying_byte_for_byte(tmp_path: Path):
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    target.mkdir()
+    contents = {"vocab.txt": bytes(range(256)) * 9000, "merges.txt": b"", "config.json": b"{\r\n}"}
+    for name, content in contents.items():
+        (source / name).write_bytes(content)
+    copy_side_files(find_side_files(source).files, target)
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == contents
+
+
+def test_links_out_of_the_folder_are_not_copied(tmp_path: Path):
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "tokenizer.json").symlink_to(secret)
+    (folder / "vocab.json").write_text("{}")
+    (folder / "added_tokens.json").symlink_to("vocab.json")
+    found = find_side_files(folder)
+    assert [file.name for file in found.files] == ["added_tokens.json", "vocab.json"]
+    assert [file.name for file in found.outside] == ["tokenizer.json"]
+
+
+def test_a_folder_reached_by_a_link_is_itself(tmp_path: Path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/vocab.json").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    assert [file.name for file in find_side_files(tmp_path / "link").files] == ["vocab.json"]
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path):
+    (tmp_path / "vocab.json").write_text("new")
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "vocab.json").write_text("old")
+    with pytest.raises(OutputError, match=r"out/vocab\.json: Something is already there"):
+        copy_side_files([tmp_path / "vocab.json"], target)
+    assert (target / "vocab.json").read_text() == "old"
+
+
+def test_a_fifo_that_took_a_file_s_place(tmp_path: Path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no FIFOs on this system")
+    os.mkfifo(tmp_path / "vocab.json")
+    assert find_side_files(tmp_path).files == ()
+    with pytest.raises(CheckpointError, match="Not a regular file"):
+        copy_side_files([tmp_path / "vocab.json"], tmp_path)

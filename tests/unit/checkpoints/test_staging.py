@@ -1,0 +1,156 @@
+"""Output folders appear whole or not at all, and never where they would do harm."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ace_gui.checkpoints import (
+    check_output_folder,
+    discard,
+    new_stage,
+    promote,
+    staging_folder,
+)
+from ace_gui.errors import OutputError
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): file.read_text()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def filled_stage(target: Path) -> Path:
+    stage = new_stage(target)
+    (stage / "heads").mkdir()
+    (stage / "config.json").write_text("{}")
+    (stage / "heads/cola.safetensors").write_text("head")
+    return stage
+
+
+FILLED = {"config.json": "{}", "heads/cola.safetensors": "head"}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_promotion(tmp_path: Path, exists: bool):
+    target = tmp_path / "deep" / "merged"
+    if exists:
+        target.mkdir(parents=True)
+    stage = filled_stage(target)
+    assert stage == staging_folder(target) == tmp_path / "deep" / ".merged.partial"
+    promote(stage, target)
+    assert contents(target) == FILLED
+    assert not stage.exists()
+
+
+def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path: Path):
+    target = tmp_path / "merged"
+    target.mkdir()
+    stage = filled_stage(target)
+    (target / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="Choose a new or empty folder"):
+        promote(stage, target)
+    assert contents(target) == {"mine.txt": "mine"}
+    assert contents(stage) == FILLED
+
+
+def test_everything_is_synced_before_the_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    target = tmp_path / "merged"
+    stage = filled_stage(target)
+    inodes = {path.stat().st_ino for path in (stage, *stage.rglob("*"))}
+    synced: set[int] = set()
+
+    def record(descriptor: int) -> None:
+        assert not target.exists() or os.fstat(descriptor).st_ino == tmp_path.stat().st_ino
+        synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", record)
+    promote(stage, target)
+    assert synced == inodes | {tmp_path.stat().st_ino}
+
+
+def test_a_failing_disk_completes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def failing(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    target = tmp_path / "merged"
+    stage = filled_stage(target)
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OutputError, match="Cannot be written"):
+        promote(stage, target)
+    assert not target.exists()
+
+
+def test_a_new_stage_is_empty_and_discarding_follows_no_link(tmp_path: Path):
+    target = tmp_path / "merged"
+    filled_stage(target)
+    stage = new_stage(target)
+    assert contents(stage) == {}
+    discard(stage)
+    discard(stage)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    stage.symlink_to(precious)
+    assert contents(new_stage(target)) == {}
+    assert contents(precious) == {"file": "kept"}
+
+
+def test_a_target_reached_through_a_link(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    target = check_output_folder(tmp_path / "link", [])
+    promote(filled_stage(target), target)
+    assert contents(tmp_path / "real") == FILLED
+
+
+@pytest.mark.parametrize("name", ["new", "empty", "deep/er/new"])
+def test_folders_that_can_be_made(tmp_path: Path, name: str):
+    (tmp_path / "empty").mkdir()
+    assert check_output_folder(tmp_path / name, []) == (tmp_path / name).resolve()
+    assert not (tmp_path / "deep").exists()
+
+
+def refused(path: Path, sentence: str) -> None:
+    with pytest.raises(OutputError) as caught:
+        check_output_folder(path, [])
+    assert sentence in caught.value.sentence
+
+
+def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/.hidden").write_text("x")
+    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    refused(tmp_path / "file", "This is not a folder.")
+    refused(tmp_path / "file/inside", "This is not a folder.")
+    refused(tmp_path / "dangling", "This is not a folder.")
+    refused(tmp_path / "loop", "This is not a folder.")
+    refused(tmp_path / "full", "The folder is not empty. Choose a new or empty folder.")
+    refused(Path("a\0b"), "This is not a valid path.")
+    refused(tmp_path / ("x" * 300), "Cannot be written")
+    monkeypatch.setattr(os, "access", lambda *_arguments: False)
+    refused(tmp_path / "new", "No permission to write here.")
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no device nodes on this system")
+def test_devices_and_mounts():
+    refused(Path("/dev/null"), "This is not a folder.")
+    refused(Path("/"), "This is where a disk is mounted.")
+
+
+def test_no_output_inside_an_input(tmp_path: Path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (tmp_path / "link").symlink_to(model)
+    (tmp_path / "model/empty").mkdir()
+    (tmp_path / "other").mkdir()
+    inside = ["model/out", "link/out", "link/deep/out", "other/../model/out", "model/empty"]
+    for name in inside:
+        with pytest.raises(OutputError, match="This is inside the model"):
+            check_output_folder(tmp_path / name, [model])
+    assert check_output_folder(tmp_path / "model-merged", [model]).name == "model-merged"

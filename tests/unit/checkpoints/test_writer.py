@@ -1,0 +1,342 @@
+"""What is written is what the library would write, whatever the order; and no false completion."""
+
+import errno
+import json
+import os
+import random
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    OutputTensor,
+    Shard,
+    ShardedWriter,
+    TensorReader,
+    open_checkpoint,
+    plan_shards,
+    tag_of,
+)
+from ace_gui.errors import OutputError, ResourceError, ResumeError, WorkbenchError
+from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format
+
+ONE_FILE = 10**12
+
+
+def planned(tensors: Mapping[str, Tensor]) -> list[OutputTensor]:
+    return [
+        OutputTensor(name=name, dtype=tag_of(tensor.dtype), shape=tuple(tensor.shape))
+        for name, tensor in tensors.items()
+    ]
+
+
+def write_all(folder: Path, tensors: Mapping[str, Tensor], shard_bytes: int) -> tuple[Path, ...]:
+    with ShardedWriter(folder, plan_shards(planned(tensors), shard_bytes)) as writer:
+        for name in random.Random(1).sample(sorted(tensors), len(tensors)):
+            writer.write(name, tensors[name])
+        return writer.finish()
+
+
+def test_one_file_is_byte_for_byte_the_library_s(tmp_path: Path):
+    tensors = small_tensors()
+    (written,) = write_all(tmp_path, tensors, ONE_FILE)
+    save_file(tensors, tmp_path / "library.safetensors", metadata={"format": "pt"})
+    assert written.name == "model.safetensors"
+    assert written.read_bytes() == (tmp_path / "library.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("shard_bytes", [ONE_FILE, 100, 1])
+def test_every_format_in_one_file_or_many(tmp_path: Path, shard_bytes: int):
+    tensors = {
+        **tensors_of_every_format(),
+        "scalar": torch.tensor(2.5, dtype=torch.bfloat16),
+        "empty": torch.zeros(0, 3),
+        "odd": torch.ones(3, dtype=torch.uint8),
+        'name with "quotes" and ü': torch.ones(2),
+    }
+    files = write_all(tmp_path, tensors, shard_bytes)
+    loaded = {}
+    for file in files:
+        if file.suffix == ".safetensors":
+            with safe_open(file, "pt") as library:
+                assert library.metadata() == {"format": "pt"}
+                loaded.update({name: library.get_tensor(name) for name in library.keys()})  # noqa: SIM118
+    assert loaded.keys() == tensors.keys()
+    with TensorReader(open_checkpoint(tmp_path)) as reader:
+        for name, tensor in tensors.items():
+            assert same_bits(loaded[name], tensor)
+            assert same_bits(reader.read(name), tensor)
+
+
+def test_a_transposed_view_is_written_as_its_values(tmp_path: Path):
+    shared = torch.arange(12.0).reshape(3, 4)
+    tensors = {"a": shared, "b": shared.T, "c": shared[1]}
+    write_all(tmp_path, tensors, ONE_FILE)
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        assert torch.equal(tensor, tensors[name])
+
+
+def test_the_index_and_the_files_agree_both_ways(tmp_path: Path):
+    tensors = small_tensors()
+    files = write_all(tmp_path, tensors, 100)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in tensors.values())
+    held = {}
+    for file in files:
+        if file.suffix == ".safetensors":
+            held.update(dict.fromkeys(load_file(file), file.name))
+    assert index["weight_map"] == held
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in files}
+    assert open_checkpoint(tmp_path).warnings == ()
+
+
+def test_transformers_loads_the_shards(tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=6)
+    model = transformers.GPT2Model(config)
+    config.save_pretrained(tmp_path)
+    write_all(tmp_path, model.state_dict(), 1000)
+    loaded, report = transformers.GPT2Model.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+
+
+SIZES = st.lists(st.integers(0, 30), max_size=30)
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(sizes=SIZES, shard_bytes=st.integers(1, 60))
+def test_shards_keep_the_order_and_the_limit(sizes: list[int], shard_bytes: int):
+    tensors = [
+        OutputTensor(name=str(place), dtype="U8", shape=(size,)) for place, size in enumerate(sizes)
+    ]
+    shards = plan_shards(tensors, shard_bytes)
+    assert [tensor for shard in shards for tensor in shard.tensors] == tensors
+    for shard in shards:
+        held = sum(tensor.nbytes for tensor in shard.tensors)
+        assert held <= shard_bytes or len([t for t in shard.tensors if t.nbytes]) == 1
+    if sum(sizes) <= shard_bytes:
+        assert [shard.file_name for shard in shards] == ["model.safetensors"]
+    for number, shard in enumerate(shards, start=1):
+        count = len(shards)
+        assert count == 1 or shard.file_name == f"model-{number:05d}-of-{count:05d}.safetensors"
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(tags=st.lists(st.sampled_from(["F64", "F32", "BF16", "U8"]), min_size=1, max_size=8))
+def test_every_tensor_begins_at_a_multiple_of_its_element_s_size(tags: list[str]):
+    tensors = [OutputTensor(name=str(n), dtype=tag, shape=(3,)) for n, tag in enumerate(tags)]
+    (shard,) = plan_shards(tensors, ONE_FILE)
+    assert len(shard.header) % 8 == 0
+    for tensor in tensors:
+        assert shard.starts[tensor.name] % (tensor.nbytes // 3) == 0
+
+
+def test_other_stems(tmp_path: Path):
+    (shard,) = plan_shards(planned(small_tensors()), ONE_FILE, stem="cola")
+    assert shard.file_name == "cola.safetensors"
+
+
+def test_a_name_given_twice():
+    tensor = OutputTensor(name="a", dtype="F32", shape=(2,))
+    with pytest.raises(OutputError, match="`a` would be written twice"):
+        plan_shards([tensor, tensor], ONE_FILE)
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(3, 2), torch.ones(2, 3, dtype=torch.float16)])
+def test_other_shape_or_dtype_than_planned(tmp_path: Path, wrong: Tensor):
+    shards = plan_shards([OutputTensor(name="a", dtype="F32", shape=(2, 3))], ONE_FILE)
+    with ShardedWriter(tmp_path, shards) as writer:
+        with pytest.raises(OutputError, match=r"`a` was planned as F32 \[2, 3\], not torch"):
+            writer.write("a", wrong)
+        with pytest.raises(KeyError):
+            writer.write("b", wrong)
+
+
+def test_finishing_without_every_tensor(tmp_path: Path):
+    with ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), 100)) as writer:
+        writer.write("layer.0.weight", small_tensors()["layer.0.weight"])
+        with pytest.raises(OutputError, match=r"5 tensors were not written: `layer\.1\.weight`"):
+            writer.finish()
+    assert not (tmp_path / "model.safetensors.index.json").exists()
+
+
+def test_files_that_are_there_are_not_overwritten(tmp_path: Path):
+    (tmp_path / "model.safetensors").write_text("mine")
+    with pytest.raises(OutputError, match="Something is already there"):
+        ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
+    assert (tmp_path / "model.safetensors").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
+def test_the_mode_follows_the_umask(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        (file,) = write_all(tmp_path, small_tensors(), ONE_FILE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("done", range(7))
+@pytest.mark.parametrize("shard_bytes", [ONE_FILE, 100])
+def test_a_resumed_writer_gives_the_same_bytes(tmp_path: Path, done: int, shard_bytes: int):
+    tensors = small_tensors()
+    shards = plan_shards(planned(tensors), shard_bytes)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    whole.mkdir()
+    resumed.mkdir()
+    write_all(whole, tensors, shard_bytes)
+    names = list(tensors)
+    with ShardedWriter(resumed, shards) as writer:
+        for name in names[:done]:
+            writer.write(name, tensors[name])
+        writer.sync()
+    with ShardedWriter.reopen(resumed, shards, names[:done]) as writer:
+        for name in names[done:]:
+            writer.write(name, tensors[name])
+        writer.finish()
+    for file in whole.iterdir():
+        assert (resumed / file.name).read_bytes() == file.read_bytes()
+
+
+def break_header(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[20] ^= 1
+    file.write_bytes(content)
+
+
+def shorten(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("harm", [break_header, shorten, Path.unlink])
+def test_files_that_a_merge_cannot_resume_into(tmp_path: Path, harm):
+    shards = plan_shards(planned(small_tensors()), 100)
+    ShardedWriter(tmp_path, shards).close()
+    harm(tmp_path / shards[1].file_name)
+    with pytest.raises(ResumeError, match=shards[1].file_name):
+        ShardedWriter.reopen(tmp_path, shards, [])
+
+
+def test_a_disk_that_fills_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whichever write fails: a typed error, nothing complete, and resuming completes it."""
+    tensors = small_tensors()
+    shards = plan_shards(planned(tensors), 100)
+    real = os.pwrite
+    for allowed in range(len(shards), len(shards) + len(tensors)):
+        folder = tmp_path / str(allowed)
+        folder.mkdir()
+        left = allowed
+
+        def limited(descriptor: int, data: memoryview, offset: int) -> int:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(descriptor, data, offset)
+
+        written: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", limited)
+            with (
+                pytest.raises(ResourceError, match="The disk is full"),
+                ShardedWriter(folder, shards) as writer,
+            ):
+                fill(writer, tensors, written)
+        assert not (folder / "model.safetensors.index.json").exists()
+        with ShardedWriter.reopen(folder, shards, written) as writer:
+            with pytest.raises(OutputError, match="not written"):
+                writer.finish()
+            fill(writer, {name: tensors[name] for name in tensors if name not in written}, written)
+        with TensorReader(open_checkpoint(folder)) as reader:
+            assert all(same_bits(reader.read(name), tensors[name]) for name in tensors)
+
+
+def fill(writer: ShardedWriter, tensors: Mapping[str, Tensor], written: list[str]) -> None:
+    for name, tensor in tensors.items():
+        writer.write(name, tensor)
+        written.append(name)
+    writer.finish()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EIO, OutputError), (errno.EFBIG, ResourceError), (errno.EDQUOT, ResourceError)],
+)
+def test_a_failing_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[WorkbenchError]
+):
+    def failing(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE)) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing)
+            with pytest.raises(kind) as caught:
+                fill(writer, small_tensors(), [])
+        assert type(caught.value) is kind
+        with pytest.raises(OutputError, match="not written"):
+            writer.finish()
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[int]:
+    """No file of this process may grow over 4096 bytes (SIGXFSZ is ignored by Python)."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("can_reserve", [True, False])
+def test_a_limit_on_the_size_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_size_limit: int, can_reserve: bool
+):
+    if not can_reserve:
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    tensors = {"a": torch.zeros(300), "b": torch.zeros(2 * file_size_limit)}
+    with pytest.raises(ResourceError, match="Choose smaller shards"):
+        ShardedWriter(tmp_path, plan_shards(planned(tensors), ONE_FILE))
+
+
+def test_file_systems_that_cannot_reserve_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def unsupported(*_arguments: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
+    write_all(tmp_path, small_tensors(), ONE_FILE)
+    assert load_file(tmp_path / "model.safetensors").keys() == small_tensors().keys()
+
+
+def test_a_full_disk_shows_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_arguments: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(ResourceError, match="The disk is full"):
+        ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path):
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("needs /proc")
+    tensors = {f"t{number}": torch.ones(2) for number in range(50)}
+    shards: tuple[Shard, ...] = plan_shards(planned(tensors), 8)
+    assert len(shards) == 50
+    before = len(list(descriptors.iterdir()))
+    with ShardedWriter(tmp_path, shards) as writer:
+        for name, tensor in tensors.items():
+            writer.write(name, tensor)
+            assert len(list(descriptors.iterdir())) <= before + 1
