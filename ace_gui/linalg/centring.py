@@ -1,0 +1,15 @@
+"""Centring over outputs (ACE paper, Eq. 5). O outputs, I inputs."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def centre_(delta_OI: Tensor) -> Tensor:
+    """Subtract from every row the mean row μ, in place; return μ (I,).
+
+    Turns ΔW into W̃ = ΔW − 1μᵀ, whose columns sum to zero.
+    """
+    mean_I = delta_OI.mean(dim=0)
+    delta_OI.sub_(mean_I)
+    return mean_I

@@ -1,0 +1,74 @@
+"""How much experts disagree in scale: energies and γ (ACE paper, Eq. 7)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+
+GUARD: Final = 1e-12
+"""Added to energies before the logarithm and to denominators, as in the authors' code."""
+
+NO_CHANGE: Final = 1e-10
+"""An expert with at most this share of the median energy has numerically not changed a tensor.
+
+In norms this is 1e-5. A fine-tune moves weights by about 1e-3 to 1e-2 of their size, so such a
+change is no larger than the rounding (6e-8 of the weight) of the float32 numbers it was read from.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heterogeneity:
+    """γ of one tensor and what it was computed from.
+
+    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None with fewer than two experts kept.
+    ``mean_log_energy``: mean of ℓ_t; None with none kept. ``kept`` and ``left_out``: indices of
+    the experts that changed the tensor, and of those that numerically did not; both ascending.
+    """
+
+    gamma: float | None
+    mean_log_energy: float | None
+    kept: tuple[int, ...]
+    left_out: tuple[int, ...]
+
+
+def energy(delta: Tensor) -> float:
+    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64."""
+    norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
+    return norm * norm
+
+
+def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
+    """γ of a tensor from one energy an expert (Eq. 7), unbiased variance, natural logarithm.
+
+    Experts with numerically no change are left out first: ln 0 would turn one frozen tensor into
+    an extreme γ. Raises MethodError where an energy is NaN or infinite.
+    """
+    for t, value in enumerate(energies, start=1):
+        if not math.isfinite(value):
+            raise MethodError(
+                f"Task vector {t} of {len(energies)} holds NaN or Inf; check that expert's files."
+            )
+    kept = _changed(energies)
+    logs = [math.log(energies[t] + GUARD) for t in kept]
+    mean = statistics.fmean(logs) if logs else None
+    gamma = None
+    if mean is not None and len(logs) > 1:
+        gamma = statistics.variance(logs) / (mean**2 + GUARD)
+    left_out = tuple(t for t in range(len(energies)) if t not in kept)
+    return Heterogeneity(gamma=gamma, mean_log_energy=mean, kept=kept, left_out=left_out)
+
+
+def _changed(energies: Sequence[float]) -> tuple[int, ...]:
+    nonzero = [value for value in energies if value > 0]
+    if not nonzero:
+        return ()
+    threshold = NO_CHANGE * statistics.median(nonzero)
+    return tuple(t for t, value in enumerate(energies) if value > threshold)

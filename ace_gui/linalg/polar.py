@@ -1,0 +1,71 @@
+"""The leading part of a polar factor: U_k V_kᵀ of X = U S Vᵀ. O outputs, I inputs, K directions.
+
+Two ways. The eigenvectors of the smaller Gram matrix are the cheap one; squaring halves the digits,
+so that the subspace is known to about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. Where that is too
+coarse, a singular value decomposition of X itself gives u·s₁/(s_k − s_{k+1}).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+SMALLEST_GAP: Final = 1e-9
+"""Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-6."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopPolar:
+    """``factor_OI``: U_k V_kᵀ, without the directions that have no singular value above rounding.
+
+    ``mean``: mean of s_1..s_k. ``rank``: how many of the k directions the factor holds.
+    ``weakest``: the smallest singular value among those, as a share of the largest.
+    """
+
+    factor_OI: Tensor
+    mean: float
+    rank: int
+    weakest: float
+
+
+def top_polar(matrix_OI: Tensor, k: int, *, noise: float = 0.0) -> TopPolar:
+    """U_k V_kᵀ and the mean of the k largest singular values of a float64 matrix.
+
+    1 ≤ k ≤ min(O, I). ``noise``: error of the matrix relative to its largest singular value.
+    Singular vectors whose singular value does not exceed it (or the rounding of the matrix) are
+    arbitrary, and left out.
+    """
+    tall = matrix_OI.shape[0] > matrix_OI.shape[1]
+    wide = matrix_OI.T if tall else matrix_OI
+    basis_RK, values_K, projected_KC = _by_gram(wide, k) or _by_svd(wide, k)
+    unit = torch.finfo(matrix_OI.dtype).eps
+    floor = max(noise, unit * max(matrix_OI.shape)) * values_K[0]
+    kept = values_K > floor
+    factor = (basis_RK[:, kept] / values_K[kept]) @ projected_KC[kept]
+    rank = int(kept.sum())
+    return TopPolar(
+        factor_OI=factor.T if tall else factor,
+        mean=float(values_K.mean()),
+        rank=rank,
+        weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
+    )
+
+
+def _by_gram(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
+    """U_k, s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
+    squares_R, vectors_RR = torch.linalg.eigh(wide_RC @ wide_RC.T)
+    squares_R, vectors_RR = squares_R.flip(0), vectors_RR.flip(1)
+    below = squares_R[k] if k < len(squares_R) else squares_R.new_zeros(())
+    if not bool(squares_R[k - 1] - below > SMALLEST_GAP * squares_R[0]):
+        return None
+    basis_RK = vectors_RR[:, :k]
+    return basis_RK, squares_R[:k].sqrt(), basis_RK.T @ wide_RC
+
+
+def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """U_k, s and U_kᵀX, the latter as s·V_kᵀ."""
+    u_RR, s_R, vh_RC = torch.linalg.svd(wide_RC, full_matrices=False)
+    return u_RR[:, :k], s_R[:k], s_R[:k, None] * vh_RC[:k]

@@ -1,0 +1,23 @@
+"""Merge methods: pure functions on task vectors, and the registry that names them."""
+
+from ace_gui.methods.ace import family_epsilon
+from ace_gui.methods.base import Diagnostics, Merged, MergeMethod
+from ace_gui.methods.registry import (
+    METHODS,
+    ParameterField,
+    checked_parameters,
+    get_method,
+    parameter_fields,
+)
+
+__all__ = [
+    "METHODS",
+    "Diagnostics",
+    "MergeMethod",
+    "Merged",
+    "ParameterField",
+    "checked_parameters",
+    "family_epsilon",
+    "get_method",
+    "parameter_fields",
+]

@@ -1,0 +1,97 @@
+"""What ACE says about a tensor: departures from the published procedure, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ace_gui.linalg.heterogeneity import Heterogeneity
+from ace_gui.linalg.polar import TopPolar
+
+LARGEST_RIDGE_MASS: Final = 0.5
+"""Beyond it, −(e/T) Σ_t ΔW_t weighs in the residual; near e = 1 that turns it on the experts."""
+
+LARGEST_CONDITION: Final = 1e10
+"""Beyond it, double precision leaves the solution fewer than about five digits."""
+
+FLOAT32_ROUNDING: Final = 6e-8
+"""Task vectors come from float32 numbers at best: weaker directions say nothing of the tasks."""
+
+
+def left_out(found: Heterogeneity) -> list[str]:
+    """Which experts take no part, and what becomes of the tensor with fewer than two."""
+    notes = []
+    total = len(found.kept) + len(found.left_out)
+    if found.left_out:
+        notes.append(
+            f"{len(found.left_out)} of {total} experts do not change this tensor, or less than "
+            "1e-5 of what is usual here, and were left out."
+        )
+    if len(found.kept) == 1:
+        notes.append("Only one expert changes this tensor, so its task vector was taken as it is.")
+    if not found.kept:
+        notes.append("No expert changes this tensor, so it stays as in the base.")
+    return notes
+
+
+def conditioning(condition: float, cut: int) -> list[str]:
+    """Warnings about the linear system."""
+    if cut:
+        return [
+            f"The system is numerically singular: {cut} directions were left out of the solution. "
+            "Raise epsilon."
+        ]
+    if condition > LARGEST_CONDITION:
+        return [
+            f"The system's condition number may reach {condition:.0e}, which costs accuracy. "
+            "Raise epsilon."
+        ]
+    return []
+
+
+def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
+    """Warnings about a tensor in the heterogeneous regime.
+
+    γ divides the variance of the log energies by their squared mean. Where the variance alone is
+    at most τ, only a mean between −1 and 1 (norms near 1) lifted γ above it: multiplying all the
+    task vectors by one factor would change the regime.
+    """
+    notes = []
+    gamma, mean = found.gamma or 0.0, found.mean_log_energy or 0.0
+    if gamma * mean**2 <= tau:
+        notes.append(
+            f"γ = {gamma:.3g} exceeds τ only because the mean log energy, {mean:.2g}, is near "
+            "zero; the experts hardly differ in scale. Raise tau to treat them as homogeneous."
+        )
+    if ridge_mass > LARGEST_RIDGE_MASS:
+        notes.append(
+            f"The ridge mass is {ridge_mass:.2g} (more than {LARGEST_RIDGE_MASS}), so that the "
+            "refinement may work against the experts. Lower epsilon."
+        )
+    return notes
+
+
+def no_refinement(k_frac: float, shape: Sequence[int]) -> str:
+    """Why there is no refinement."""
+    return f"No refinement: {k_frac:g} of the {min(shape)} singular directions is less than one."
+
+
+def refinement(k: int, polar: TopPolar, cosine: float) -> list[str]:
+    """What happened in the refinement; ``cosine`` is with the sum of the task vectors."""
+    notes = []
+    if polar.rank < k:
+        notes.append(
+            f"The fused matrix has only {polar.rank} directions above rounding where {k} were to "
+            "be refined; the others, which are arbitrary, were left alone."
+        )
+    if polar.weakest < FLOAT32_ROUNDING and polar.rank:
+        notes.append(
+            f"The weakest refined direction is {polar.weakest:.0e} of the strongest, below the "
+            "rounding of float32, so that rounding noise is amplified. Lower k_frac."
+        )
+    if cosine < 0:
+        notes.append(
+            "The refinement points against the sum of the task vectors (cosine "
+            f"{cosine:.2f}). Lower epsilon, or set k_frac to 0."
+        )
+    return notes

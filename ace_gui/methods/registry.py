@@ -1,0 +1,132 @@
+"""The merge methods by name, their parameters and the checks of a recipe's values."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, get_type_hints
+
+from ace_gui.errors import RecipeError
+from ace_gui.methods.ace import ACE
+from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.linear import LINEAR
+from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
+
+METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
+    {method.name: method for method in (ACE, LINEAR, TASK_ARITHMETIC)}
+)
+"""Every method by its name, in the order in which to offer them."""
+
+_KINDS: Final = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "text",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterField:
+    """One parameter of a method. ``kind``: float, int, bool or str.
+
+    ``metadata``: what ``methods.base.parameter`` was told, under the names of its arguments.
+    """
+
+    name: str
+    kind: str
+    default: float | int | bool | str
+    metadata: Mapping[str, Any]
+
+
+def get_method(name: str) -> MergeMethod[Any]:
+    """The method called ``name``. Raises RecipeError that names the known ones."""
+    if name in METHODS:
+        return METHODS[name]
+    raise RecipeError(
+        f"There is no merge method {name!r}; known: {', '.join(METHODS)}."
+        + _suggestion(name, METHODS),
+        key="merge_method",
+    )
+
+
+def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:
+    """The parameters of a method, in the order of its dataclass."""
+    hints, defaults = get_type_hints(method.parameters), method.parameters()
+    return tuple(
+        ParameterField(
+            name=field.name,
+            kind=hints[field.name].__name__,
+            default=getattr(defaults, field.name),
+            metadata=field.metadata,
+        )
+        for field in dataclasses.fields(method.parameters)
+    )
+
+
+def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -> Any:
+    """The method's parameter dataclass from a recipe's values; what is missing is the default.
+
+    Raises RecipeError, with ``key``, for an unknown name, a value of the wrong kind, NaN or Inf,
+    or a value out of range.
+    """
+    fields = {field.name: field for field in parameter_fields(method)}
+    for name in values:
+        if name not in fields:
+            known = f"it has: {', '.join(fields)}" if fields else "it has none"
+            raise RecipeError(
+                f"{method.name} has no parameter {name!r}; {known}." + _suggestion(name, fields),
+                key=name,
+            )
+    checked = {name: _checked(fields[name], value) for name, value in values.items()}
+    return method.parameters(**checked)
+
+
+def _checked(field: ParameterField, value: object) -> float | int | bool | str:
+    if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+        value = _as_float(value)
+    if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
+        raise RecipeError(
+            f"`{field.name}` must be {_KINDS[field.kind]}, not {value!r}; {_range_of(field)}.",
+            key=field.name,
+        )
+    if not _allowed(field, value):
+        raise RecipeError(f"`{field.name}` is {value!r}, but {_range_of(field)}.", key=field.name)
+    return value
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _allowed(field: ParameterField, value: float | int | bool | str) -> bool:
+    choices = field.metadata["choices"]
+    if isinstance(value, bool | str):
+        return not choices or value in choices
+    low, high = field.metadata["low"], field.metadata["high"]
+    above = low is None or (value > low if field.metadata["low_open"] else value >= low)
+    return math.isfinite(value) and above and (high is None or value <= high)
+
+
+def _range_of(field: ParameterField) -> str:
+    """The allowed values as the rest of a sentence."""
+    if field.metadata["choices"]:
+        return f"it must be one of: {', '.join(field.metadata['choices'])}"
+    low, high = field.metadata["low"], field.metadata["high"]
+    bounds = []
+    if low is not None:
+        bounds.append(f"{'greater than' if field.metadata['low_open'] else 'at least'} {low:g}")
+    if high is not None:
+        bounds.append(f"at most {high:g}")
+    return f"it must be {' and '.join(bounds)}" if bounds else f"it must be {_KINDS[field.kind]}"
+
+
+def _suggestion(name: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,59 @@
+"""Task arithmetic: the sum of the task vectors, scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ace_gui.methods.base import Merged, MergeMethod, parameter
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskArithmeticParameters:
+    """Parameters of task arithmetic.
+
+    ``scaling``: λ. The experts' weights are not normalised: weights (1, 1) and λ = 1/2 give the
+    mean. A negative λ takes abilities away.
+    """
+
+    scaling: float = parameter(
+        0.3,
+        label="Scaling λ",
+        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
+        low=-10.0,
+        high=10.0,
+        presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
+    )
+
+
+def task_arithmetic(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: TaskArithmeticParameters,
+    *,
+    keep_preliminary: bool = False,  # noqa: ARG001 — one signature for every method
+) -> Merged:
+    """λ Σ_t w_t ΔW_t, elementwise, float32, for tensors of any shape.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    return Merged(delta=experts.weighted_sum().mul_(parameters.scaling))
+
+
+TASK_ARITHMETIC = MergeMethod(
+    name="task_arithmetic",
+    title="Task arithmetic",
+    summary="Adds up what every expert learned on top of the base and scales the sum.",
+    formula="W = W₀ + λ Σₜ wₜ ΔWₜ,  ΔWₜ = Wₜ − W₀",
+    citation=(
+        "G. Ilharco, M. T. Ribeiro, M. Wortsman, L. Schmidt, H. Hajishirzi, A. Farhadi, Editing "
+        "models with task arithmetic, ICLR 2023, arXiv:2212.04089"
+    ),
+    parameters=TaskArithmeticParameters,
+    merge=task_arithmetic,
+    elementwise=True,
+)

@@ -1,0 +1,139 @@
+"""Centring, solving, polar factors and spectra, each against its definition."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ace_gui.errors import MethodError
+from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.solve import right_divide
+from ace_gui.linalg.spectra import singular_values
+
+sizes = st.integers(min_value=1, max_value=12)
+
+
+def with_spectrum(values: list[float], m: int, n: int, seed: int = 0) -> torch.Tensor:
+    """A matrix of given singular values in random bases."""
+    rng = np.random.default_rng(seed)
+    r = len(values)
+    u = np.linalg.qr(rng.standard_normal((m, r)))[0]
+    v = np.linalg.qr(rng.standard_normal((n, r)))[0]
+    return torch.from_numpy(u * np.array(values) @ v.T)
+
+
+def literal_polar(matrix: torch.Tensor, k: int) -> torch.Tensor:
+    u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
+    return u[:, :k] @ vh[:k]
+
+
+@given(sizes, sizes)
+@settings(deadline=None, max_examples=30, derandomize=True)
+def test_centring_removes_the_mean_row(m: int, n: int) -> None:
+    delta = torch.randn(m, n, dtype=torch.float64, generator=torch.Generator().manual_seed(m * n))
+    given_rows = delta.clone()
+    mean = centre_(delta)
+    torch.testing.assert_close(delta.sum(dim=0), torch.zeros(n, dtype=torch.float64))
+    torch.testing.assert_close(delta + mean, given_rows)
+
+
+@given(sizes, sizes)
+@settings(deadline=None, max_examples=30, derandomize=True)
+def test_right_divide_solves_from_the_right(k: int, n: int) -> None:
+    generator = torch.Generator().manual_seed(100 * k + n)
+    root = torch.randn(n, n, dtype=torch.float64, generator=generator)
+    matrix = root @ root.T + torch.eye(n, dtype=torch.float64)
+    numerator = torch.randn(k, n, dtype=torch.float64, generator=generator)
+    quotient = right_divide(numerator, matrix)
+    assert quotient.cut == 0
+    torch.testing.assert_close(quotient.value_KI @ matrix, numerator)
+
+
+def test_a_singular_matrix_is_divided_by_in_its_range() -> None:
+    basis = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    matrix = basis @ basis.T
+    matrix[0] = matrix[:, 0] = 0  # a pivot of exactly zero: Cholesky must give up
+    numerator = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    quotient = right_divide(numerator @ matrix, matrix)
+    assert quotient.cut >= 2
+    torch.testing.assert_close(quotient.value_KI @ matrix, numerator @ matrix)
+    torch.testing.assert_close(
+        quotient.value_KI, numerator @ matrix @ torch.linalg.pinv(matrix, hermitian=True)
+    )
+
+
+def test_a_nan_that_only_the_upper_triangle_holds_is_seen() -> None:
+    matrix = torch.eye(4, dtype=torch.float64)
+    matrix[0, 3] = torch.nan
+    assert int(torch.linalg.cholesky_ex(matrix).info) == 0  # what makes the check necessary
+    with pytest.raises(MethodError, match="not finite"):
+        right_divide(torch.ones(1, 4, dtype=torch.float64), matrix)
+
+
+@pytest.mark.parametrize(("m", "n"), [(6, 15), (15, 6), (9, 9), (1, 5), (5, 1)])
+def test_top_polar_is_that_of_a_full_decomposition(m: int, n: int) -> None:
+    r = min(m, n)
+    matrix = with_spectrum(list(np.linspace(3, 1, r)), m, n)
+    for k in range(1, r + 1):
+        found = top_polar(matrix, k)
+        torch.testing.assert_close(found.factor_OI, literal_polar(matrix, k))
+        assert found.mean == pytest.approx(np.linspace(3, 1, r)[:k].mean())
+        assert found.rank == k
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([1.0, 1e-2, 1e-3, 1e-5, 1e-7, 0.5e-7], id="small"),
+        pytest.param([1e5, 1.1, 1.0, 0.99, 0.98, 0.97], id="spike over a flat bulk"),
+        pytest.param([1.0, 0.5, 0.25, 0.25 * (1 - 1e-8), 0.1, 0.1], id="close pair at the cut"),
+    ],
+)
+def test_top_polar_stays_accurate_where_a_gram_matrix_does_not(values: list[float]) -> None:
+    u_and_v = with_spectrum([1.0] * 6, 8, 20, seed=3)
+    matrix = with_spectrum(values, 8, 20, seed=3)
+    assert u_and_v.shape == matrix.shape
+    for k in range(1, 5):
+        expected = with_spectrum([1.0] * k + [0.0] * (6 - k), 8, 20, seed=3)
+        error = torch.linalg.norm(top_polar(matrix, k).factor_OI - expected)
+        assert float(error) < 1e-6
+
+
+def test_directions_at_or_below_the_noise_are_left_out() -> None:
+    matrix = with_spectrum([1.0, 0.5, 1e-6, 1e-7], 7, 5)
+    found = top_polar(matrix, 4, noise=1e-5)
+    assert found.rank == 2
+    assert found.weakest == pytest.approx(0.5)
+    assert found.mean == pytest.approx((1.5 + 1.1e-6) / 4)
+    torch.testing.assert_close(found.factor_OI, literal_polar(matrix, 2))
+    assert top_polar(matrix, 4, noise=1e-9).rank == 4
+
+
+def test_a_rank_deficient_matrix_gives_a_partial_isometry() -> None:
+    matrix = with_spectrum([2.0, 1.0], 6, 9)
+    factor = top_polar(matrix, 5).factor_OI
+    torch.testing.assert_close(factor, literal_polar(matrix, 2))
+    torch.testing.assert_close(factor @ factor.T @ factor, factor)
+
+
+def test_the_zero_matrix_has_an_empty_polar_factor() -> None:
+    found = top_polar(torch.zeros(3, 4, dtype=torch.float64), 2)
+    assert found.rank == 0
+    assert found.mean == 0.0
+    assert not found.factor_OI.any()
+
+
+@pytest.mark.parametrize(("m", "n"), [(6, 15), (15, 6), (8, 8), (1, 4)])
+def test_singular_values_hold_small_ones_too(m: int, n: int) -> None:
+    spectrum = list(np.geomspace(1, 1e-12, min(m, n)))
+    found = singular_values(with_spectrum(spectrum, m, n))
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-2, atol=1e-15)
+
+
+def test_singular_values_of_a_float32_matrix_are_those_of_its_numbers() -> None:
+    matrix = torch.randn(7, 11, generator=torch.Generator().manual_seed(4))
+    expected = np.linalg.svd(matrix.double().numpy(), compute_uv=False)
+    np.testing.assert_allclose(singular_values(matrix).numpy(), expected, rtol=1e-12)

@@ -1,0 +1,215 @@
+"""Where ACE departs from the published procedure, what it warns of and what it refuses."""
+
+import math
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.errors import MethodError
+from ace_gui.methods.ace import ACE, AceParameters, ace, family_epsilon
+from ace_gui.methods.base import Merged
+from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
+
+HETEROGENEOUS = 0.0
+
+
+def tensors(deltas: np.ndarray) -> list[torch.Tensor]:
+    return [torch.from_numpy(delta).float() for delta in deltas]
+
+
+def merge(deltas: Sequence[torch.Tensor], **parameters: float) -> Merged:
+    return ace(deltas, [1.0] * len(deltas), AceParameters(**parameters), keep_preliminary=True)
+
+
+def says(merged: Merged, words: str) -> bool:
+    return any(words in note for note in merged.diagnostics.notes)
+
+
+@pytest.mark.parametrize("tau", [0.0, 100.0])
+@pytest.mark.parametrize("tiny", [0.0, 1e-8])
+def test_an_expert_without_a_change_is_left_out(tau: float, tiny: float) -> None:
+    deltas = tensors(random_deltas(4, 12, 10, spread(4, 10), 0))
+    still = tiny * torch.ones(12, 10) / 11
+    with_still = merge([deltas[0], still, *deltas[1:]], tau=tau)
+    without = merge(deltas, tau=tau)
+    assert torch.equal(with_still.delta, without.delta)
+    assert with_still.diagnostics.left_out == (1,)
+    assert with_still.diagnostics.gamma == without.diagnostics.gamma
+    assert len(with_still.diagnostics.energies) == 5
+    assert says(with_still, "1 of 5 experts do not change this tensor")
+    assert not without.diagnostics.notes
+
+
+def test_a_weight_of_zero_leaves_an_expert_out() -> None:
+    deltas = tensors(random_deltas(3, 8, 6, 0.1, 1))
+    found = ace(deltas, [1.0, 0.0, 1.0], AceParameters())
+    assert found.diagnostics.left_out == (1,)
+    assert torch.equal(found.delta, merge([deltas[0], deltas[2]]).delta)
+
+
+def test_one_expert_is_returned_as_it_is() -> None:
+    delta = tensors(random_deltas(1, 8, 6, 0.1, 2))[0]
+    for deltas in ([delta], [torch.zeros(8, 6), delta, torch.zeros(8, 6)]):
+        found = merge(deltas, scaling=0.5)
+        torch.testing.assert_close(found.delta, 0.5 * delta, rtol=0, atol=0)
+        assert found.diagnostics.gamma is None
+        assert found.diagnostics.heterogeneous is None
+        assert says(found, "Only one expert changes this tensor")
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (1, 1), (0, 4), (3, 0)])
+def test_no_change_anywhere_gives_zero(shape: tuple[int, int]) -> None:
+    found = merge([torch.zeros(shape)] * 3)
+    assert torch.equal(found.delta, torch.zeros(shape))
+    assert found.diagnostics.left_out == (0, 1, 2)
+    assert says(found, "No expert changes this tensor")
+
+
+@pytest.mark.parametrize(("shape", "k"), [((3, 40), 0), ((4, 40), 1), ((40, 3), 0), ((10, 10), 3)])
+def test_the_number_of_refined_directions_is_rounded_down(shape: tuple[int, int], k: int) -> None:
+    deltas = tensors(random_deltas(4, *shape, spread(4, 10), 3))
+    found = merge(deltas, tau=HETEROGENEOUS, k_frac=0.3)
+    assert found.preliminary is not None
+    step = found.delta - found.preliminary
+    assert int(torch.linalg.matrix_rank(step, rtol=1e-3)) == k
+    assert says(found, "No refinement") == (k == 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (2, 2)])
+@pytest.mark.parametrize("T", [2, 20])
+@pytest.mark.parametrize("k_frac", [0.3, 1.0])
+def test_the_smallest_matrices_merge(shape: tuple[int, int], T: int, k_frac: float) -> None:
+    found = merge(tensors(random_deltas(T, *shape, spread(T, 30), 4)), tau=0.0, k_frac=k_frac)
+    assert found.delta.shape == shape
+    assert bool(torch.isfinite(found.delta).all())
+
+
+def test_undefined_directions_are_not_refined() -> None:
+    deltas = [torch.from_numpy(d) for d in low_rank_deltas(3, 30, 40, 2, spread(3, 10), 5)]
+    found = merge(deltas, tau=HETEROGENEOUS, k_frac=0.5)
+    assert says(found, "has only 6 directions above rounding where 15 were to be refined")
+    assert found.preliminary is not None
+    assert int(torch.linalg.matrix_rank(found.delta - found.preliminary, rtol=1e-4)) == 6
+
+
+def test_refining_what_float32_rounding_left_is_said() -> None:
+    deltas = tensors(low_rank_deltas(3, 30, 40, 2, spread(3, 10), 5))
+    assert says(merge(deltas, tau=HETEROGENEOUS, k_frac=0.5), "rounding noise is amplified")
+
+
+def test_a_ridge_that_outweighs_the_experts_is_said_and_turns_the_refinement() -> None:
+    deltas = tensors(random_deltas(8, 32, 32, spread(8, 4, 0.2), 6))
+    total = sum(deltas)
+    steps = {}
+    for epsilon in (1e-5, 1e-2):
+        found = merge(deltas, tau=HETEROGENEOUS, epsilon=epsilon)
+        assert found.preliminary is not None
+        assert found.diagnostics.ridge_mass is not None
+        steps[epsilon] = float(((found.delta - found.preliminary) * total).sum())
+        assert says(found, "ridge mass") == (found.diagnostics.ridge_mass > 0.5)
+        assert says(found, "points against") == (steps[epsilon] < 0)
+    assert steps[1e-5] > 0 > steps[1e-2]
+
+
+def test_a_threshold_passed_only_by_unit_norms_is_said() -> None:
+    deltas = random_deltas(3, 12, 10, np.array([1.0, 1.03, 0.96]), 7)
+    near, far = merge(tensors(deltas)), merge(tensors(deltas / 30))
+    assert near.diagnostics.heterogeneous
+    assert says(near, "near zero")
+    assert not far.diagnostics.heterogeneous
+    apart = merge(tensors(random_deltas(3, 12, 10, spread(3, 100), 7)))
+    assert apart.diagnostics.heterogeneous
+    assert not says(apart, "near zero")
+
+
+def test_a_system_that_strains_double_precision_is_said() -> None:
+    deltas = tensors(random_deltas(2, 4, 20, 1e4, 8))
+    assert says(merge(deltas, epsilon=1e-4), "condition number")
+    assert not says(merge(deltas, epsilon=1.0), "condition number")
+
+
+def test_a_numerically_singular_system_is_solved_in_its_range_and_said() -> None:
+    deltas = tensors(low_rank_deltas(2, 6, 20, 1, 1e6, 9))
+    found = merge(deltas, epsilon=1e-14, tau=100.0)
+    assert says(found, "numerically singular")
+    assert float(found.delta.norm()) < 3e6
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_non_finite_task_vector_is_refused(bad: float) -> None:
+    deltas = tensors(random_deltas(3, 5, 4, 0.1, 10))
+    deltas[1][4, 0] = bad
+    with pytest.raises(MethodError, match="Task vector 2 of 3 holds NaN or Inf"):
+        merge(deltas)
+
+
+def test_a_result_beyond_float32_is_refused() -> None:
+    deltas = [torch.full((1, 1), 3e38)]
+    with pytest.raises(MethodError, match="leaves the range of float32"):
+        merge(deltas, scaling=10.0)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4), ()])
+def test_only_matrices_are_merged(shape: tuple[int, ...]) -> None:
+    with pytest.raises(MethodError, match="merges matrices"):
+        merge([torch.ones(shape)] * 2)
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(MethodError, match=r"Task vector 2 has shape \(3, 2\)") as caught:
+        merge([torch.ones(2, 3), torch.ones(3, 2)])
+    assert caught.value.shapes == {"first": (2, 3), "expert 2": (3, 2)}
+
+
+class FromDisk(Sequence[torch.Tensor]):
+    """Task vectors made anew at each read; fails where an earlier one is still held."""
+
+    def __init__(self, deltas: list[torch.Tensor]) -> None:
+        self.deltas = deltas
+        self.reads: Counter[int] = Counter()
+        self.alive: weakref.ReferenceType[torch.Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    def __getitem__(self, t):
+        assert self.alive is None or self.alive() is None, "an earlier task vector is still held"
+        self.reads[t] += 1
+        tensor = self.deltas[t].clone()
+        self.alive = weakref.ref(tensor)
+        return tensor
+
+
+@pytest.mark.parametrize("tau", [0.0, 100.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_experts_are_read_twice_at_most_and_one_at_a_time(tau: float, dtype: torch.dtype) -> None:
+    deltas = [delta.to(dtype) for delta in tensors(random_deltas(6, 8, 12, spread(6, 10), 11))]
+    lazy = FromDisk([*deltas, torch.zeros(8, 12, dtype=dtype)])
+    found = merge(lazy, tau=tau)
+    assert dict(lazy.reads) == {**dict.fromkeys(range(6), 2), 6: 1}
+    assert torch.equal(found.delta, merge(deltas, tau=tau).delta)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_experts_are_read_twice_at_most(count: int) -> None:
+    lazy = FromDisk([torch.ones(3, 4) * (t < count) for t in range(3)])
+    merge(lazy)
+    assert max(lazy.reads.values()) <= 2
+
+
+def test_epsilon_of_a_family() -> None:
+    assert family_epsilon("gpt2", 768)[0] == 4e-2
+    assert family_epsilon("roberta", 768)[0] == 2e-4
+    assert family_epsilon("roberta", 1024)[0] == 1e-5
+    assert family_epsilon("llama", 4096)[0] == 1e-5
+    assert family_epsilon(None, None)[0] == AceParameters().epsilon
+    assert all("paper" in family_epsilon(family, 768)[1] for family in ("gpt2", "roberta", None))
+
+
+def test_the_entry_says_it_has_regimes() -> None:
+    assert ACE.heterogeneity
+    assert not ACE.elementwise

@@ -1,0 +1,144 @@
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ace_gui.errors import RecipeError
+from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
+from ace_gui.methods.ace import AceParameters, ace
+from ace_gui.methods.base import Merged, MergeMethod, parameter
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EveryKind:
+    """A parameter of each kind."""
+
+    share: float = parameter(0.5, label="", help="", low=0.0, high=1.0)
+    count: int = parameter(3, label="", help="", low=1)
+    exact: bool = parameter(True, label="", help="")
+    mode: str = parameter("sum", label="", help="", choices=("sum", "mean"))
+    free: float = parameter(0.0, label="", help="")
+
+
+def never(*_: Any, **__: Any) -> Merged:
+    raise AssertionError
+
+
+SAMPLE = MergeMethod(
+    name="sample",
+    title="",
+    summary="",
+    formula="",
+    citation="",
+    parameters=EveryKind,
+    merge=never,
+    elementwise=True,
+)
+
+
+def test_ace_comes_first_and_names_match() -> None:
+    assert next(iter(METHODS)) == "ace"
+    assert set(METHODS) == {"ace", "linear", "task_arithmetic"}
+    assert all(name == method.name for name, method in METHODS.items())
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+def test_every_method_describes_itself_and_merges_with_its_defaults(
+    method: MergeMethod[Any],
+) -> None:
+    assert method.summary.endswith(".")
+    assert "W₀" in method.formula
+    assert "arXiv:" in method.citation
+    deltas = [torch.eye(4), torch.ones(4, 4)]
+    merged = method.merge(deltas, [1.0, 1.0], checked_parameters(method, {}))
+    assert merged.delta.shape == (4, 4)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+def test_every_parameter_is_documented_and_its_default_and_presets_allowed(
+    method: MergeMethod[Any],
+) -> None:
+    for field in parameter_fields(method):
+        assert field.metadata["label"]
+        assert field.metadata["help"].endswith(".")
+        for value in (field.default, *(preset for _, preset in field.metadata["presets"])):
+            given = checked_parameters(method, {field.name: value})
+            assert getattr(given, field.name) == value
+
+
+def test_fields_follow_the_dataclass() -> None:
+    fields = parameter_fields(SAMPLE)
+    assert [field.name for field in fields] == ["share", "count", "exact", "mode", "free"]
+    assert [field.kind for field in fields] == ["float", "int", "bool", "str", "float"]
+    assert [field.default for field in fields] == [0.5, 3, True, "sum", 0.0]
+    assert fields[3].metadata["choices"] == ("sum", "mean")
+
+
+def test_a_known_name_gives_its_method() -> None:
+    assert get_method("ace").merge is ace
+
+
+def test_an_unknown_method_names_the_known_and_the_closest() -> None:
+    with pytest.raises(RecipeError) as caught:
+        get_method("task_aritmetic")
+    assert caught.value.key == "merge_method"
+    assert all(name in caught.value.sentence for name in METHODS)
+    assert "Did you mean 'task_arithmetic'?" in caught.value.sentence
+    with pytest.raises(RecipeError, match="known: ace") as caught:
+        get_method("zzz")
+    assert "Did you mean" not in caught.value.sentence
+
+
+def test_missing_values_are_the_defaults_and_whole_numbers_will_do() -> None:
+    given = checked_parameters(get_method("ace"), {"scaling": 2, "epsilon": 1e-3})
+    assert given == AceParameters(scaling=2.0, epsilon=1e-3)
+    assert isinstance(given.scaling, float)
+
+
+def test_an_unknown_parameter_names_the_closest() -> None:
+    with pytest.raises(RecipeError, match="Did you mean 'epsilon'") as caught:
+        checked_parameters(get_method("ace"), {"epsilom": 1.0})
+    assert caught.value.key == "epsilom"
+    with pytest.raises(RecipeError, match="it has none"):
+        checked_parameters(get_method("linear"), {"scaling": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (
+            "share",
+            "0.5",
+            "`share` must be a number, not '0.5'; it must be at least 0 and at most 1",
+        ),
+        ("share", True, "must be a number"),
+        ("share", None, "must be a number"),
+        ("share", [0.5], "must be a number"),
+        ("share", -0.1, "at least 0 and at most 1"),
+        ("share", 1.5, "at least 0 and at most 1"),
+        ("share", math.nan, "at least 0"),
+        ("share", 10**400, "at most 1"),
+        ("free", math.inf, "must be a number"),
+        ("free", 10**400, "must be a number"),
+        ("count", 2.0, "must be a whole number"),
+        ("count", False, "must be a whole number"),
+        ("count", 0, "at least 1"),
+        ("exact", 1, "must be true or false"),
+        ("mode", "max", "one of: sum, mean"),
+        ("mode", 3, "must be text"),
+    ],
+)
+def test_a_wrong_value_names_the_key_and_the_range(key: str, value: object, words: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        checked_parameters(SAMPLE, {key: value})
+    assert caught.value.key == key
+    assert key in caught.value.sentence
+    assert words in caught.value.sentence
+
+
+def test_an_open_end_is_excluded() -> None:
+    with pytest.raises(RecipeError, match="greater than 0 and at most 1"):
+        checked_parameters(get_method("ace"), {"epsilon": 0.0})
+    assert checked_parameters(get_method("ace"), {"epsilon": 1e-300}).epsilon == 1e-300
