@@ -17,6 +17,7 @@ class Role(StrEnum):
     ATTENTION_OUTPUT = "attention output"
     MLP_UP = "MLP up"
     MLP_GATE = "MLP gate"
+    MLP_GATE_UP = "MLP gate+up"
     MLP_DOWN = "MLP down"
     EMBEDDING = "embedding"
     POSITION = "position embedding"

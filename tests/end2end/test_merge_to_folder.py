@@ -101,7 +101,7 @@ def test_matrices_equal_the_oracle_and_the_rest_is_averaged(merged: tuple[Family
             matrices += 1
             conv1d = "transformer.h" in name
             oriented = [delta.T if conv1d else delta for delta in deltas]
-            expected = ace_oracle(np.stack(oriented), epsilon=epsilon, tau=0.3, k_frac=0.3).delta
+            expected = ace_oracle(np.stack(oriented), epsilon=epsilon, tau=0.3, k_frac=0.3).merged
             expected = expected.T if conv1d else expected
         else:
             expected = np.mean(deltas, axis=0)
