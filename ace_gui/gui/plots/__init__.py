@@ -1,0 +1,1 @@
+"""The plots: heterogeneity along the model, spectra, energies."""

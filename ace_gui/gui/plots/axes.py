@@ -1,0 +1,175 @@
+"""Axes that name quantities in plain numbers: 0.01 or 10⁻⁵, never 1e-05 or a stray SI prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, isfinite, log10
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QFontMetricsF
+
+# isort: split
+import pyqtgraph as pg
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LABEL_OVERHANG = 15  # pixels
+_LABELLED_WITHIN_DECADE = (2, 5)
+Ticks = list[tuple[float | None, list[float]]]
+
+
+def power_of_ten(exponent: int) -> str:
+    """10⁻⁵, as text."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def number_text(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
+    if not isfinite(value):
+        return "not a number" if value != value else ("∞" if value > 0 else "−∞")
+    if value == 0:
+        return "0"
+    mantissa, exponent_text = f"{abs(value):.{digits - 1}e}".split("e")
+    exponent = int(exponent_text)
+    sign = "−" if value < 0 else ""
+    if -4 < exponent < 5:
+        return f"{sign}{abs(float(f'{value:.{digits - 1}e}')):.{max(digits - 1 - exponent, 0)}f}"
+    return f"{sign}{mantissa}×{power_of_ten(exponent)}"
+
+
+class QuantityAxis(pg.AxisItem):
+    """An axis of a quantity, linear or logarithmic.
+
+    Where ``logarithmic`` is set, positions along the axis are log10 of the quantity.
+    """
+
+    def __init__(self, orientation: str) -> None:
+        super().__init__(orientation, maxTickLength=-4)
+        self.logarithmic = False
+        self.enableAutoSIPrefix(False)
+        self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
+
+    def boundingRect(self) -> QRectF:
+        """Wide enough for a label at either end, grid or not."""
+        across = LABEL_OVERHANG if self.orientation == "bottom" else 0
+        return super().boundingRect().adjusted(-across, 0, across, 0)
+
+    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+        if not self.logarithmic:
+            return super().tickValues(low, high, size)
+        low, high = sorted((low, high))
+        decades = range(floor(low), ceil(high) + 1)
+        room = 44 if self.orientation == "bottom" else 20
+        stride = max(1, ceil((high - low) * room / max(size, 1)))
+        labelled = [float(d) for d in decades if d % stride == 0 and low <= d <= high]
+        if stride > 1:
+            between = [float(d) for d in decades if d % stride and low <= d <= high]
+            return [(1.0, labelled), (None, between)]
+        minor = [d + log10(m) for d in decades for m in range(2, 10)]
+        return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
+
+    def tickStrings(
+        self, values: Sequence[float], scale: float, spacing: float | None
+    ) -> list[str]:
+        if not self.logarithmic:
+            return [_plain(value * scale, spacing or 1.0) for value in values]
+        if spacing is not None:
+            return [self._decade(round(value)) for value in values]
+        if self.range[1] - self.range[0] > 1.6:
+            return [""] * len(values)
+        return [_within_decade(value) for value in values]
+
+    def _decade(self, exponent: int) -> str:
+        """Plain numbers as long as the whole axis can have them."""
+        low, high = self.range
+        if low >= -3.3 and high <= 4.3:
+            return number_text(10.0**exponent, 1)
+        return power_of_ten(exponent)
+
+
+def _within_decade(position: float) -> str:
+    exponent = floor(position + 1e-9)
+    digit = round(10 ** (position - exponent))
+    return number_text(digit * 10.0**exponent, 1) if digit in _LABELLED_WITHIN_DECADE else ""
+
+
+def _plain(value: float, spacing: float) -> str:
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5 or spacing >= 1e-3:
+        places = max(0, ceil(-log10(spacing) - 1e-9))
+        return f"{value:.{places}f}".replace("-", "−")
+    return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
+
+
+class NameAxis(pg.AxisItem):
+    """A vertical axis with a name at each whole number, elided in the middle to fit.
+
+    ``share``: the part of the plot's width that names may take.
+    """
+
+    def __init__(self, share: float = 0.35) -> None:
+        super().__init__("left", maxTickLength=0)
+        self._names: tuple[str, ...] = ()
+        self._share = share
+
+    def set_names(self, names: Sequence[str], plot_width: float) -> None:
+        """Show ``names`` at 0, 1, 2, …"""
+        self._names = tuple(names)
+        metrics = QFontMetricsF(self.font())
+        room = self._share * plot_width
+        texts = [metrics.elidedText(n, Qt.TextElideMode.ElideMiddle, room) for n in self._names]
+        self.setTicks([list(enumerate(texts))])
+        self.setWidth(max((metrics.horizontalAdvance(t) for t in texts), default=0) + 12)
+
+
+class ThresholdAxis(pg.AxisItem):
+    """The right edge of a plot, with the name of a threshold beside its line."""
+
+    def __init__(self) -> None:
+        super().__init__("right", maxTickLength=0)
+        self.setWidth(64)
+        self.setStyle(hideOverlappingLabels=False)
+
+    def set_threshold(self, position: float, text: str) -> None:
+        """Write ``text`` at ``position``."""
+        self.setTicks([[(position, text)]])
+
+
+class BlockAxis(QuantityAxis):
+    """The position along the model, with the blocks' numbers where each block starts."""
+
+    def __init__(self) -> None:
+        super().__init__("bottom")
+        self._starts: tuple[tuple[float, str], ...] = ()
+
+    def set_blocks(self, starts: Sequence[tuple[int, str]]) -> None:
+        """``starts``: index of the first layer of each block, and the block's number."""
+        self._starts = tuple((index - 0.5, label) for index, label in starts)
+        self.picture = None
+        self.update()
+
+    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+        shown = [position for position, _ in self._starts if low <= position <= high]
+        if not shown:
+            return []
+        stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
+        labelled = {position for position, _ in self._starts[::stride]}
+        major = [position for position in shown if position in labelled]
+        minor = [position for position in shown if position not in labelled]
+        crowded = len(shown) * 6 > size
+        return [(1.0, major)] if crowded else [(1.0, major), (None, minor)]
+
+    def tickStrings(
+        self,
+        values: Sequence[float],
+        scale: float,  # noqa: ARG002  (pyqtgraph's signature)
+        spacing: float | None,
+    ) -> list[str]:
+        if spacing is None:
+            return [""] * len(values)
+        labels = dict(self._starts)
+        return [labels[value] for value in values]
+
+
+def _strides() -> list[int]:
+    return [digit * 10**power for power in range(6) for digit in (1, 2, 5)]

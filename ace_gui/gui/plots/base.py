@@ -1,0 +1,267 @@
+"""What every plot has in common: place for a message, captions, theme, menu, zoom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QAction, QColor, QFocusEvent, QKeySequence, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QMessageBox,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.plots.axes import QuantityAxis
+from ace_gui.gui.plots.export_image import FILTERS, IN_PICTURE, copy_plot, grab_plot
+from ace_gui.gui.plots.legend import ElidedLabel, Legend
+from ace_gui.gui.theme import Theme, current_theme
+
+BUSY_AFTER_MS = 200
+
+pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
+
+
+class _View(pg.ViewBox):
+    """A view box whose right button is left to the context menu."""
+
+    def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
+        if event.button() == Qt.MouseButton.RightButton:  # type: ignore[attr-defined]
+            event.ignore()  # type: ignore[attr-defined]
+            return
+        super().mouseDragEvent(event, axis)
+
+
+class _Canvas(pg.PlotWidget):
+    """The drawing area: no menu and no buttons of pyqtgraph's own."""
+
+    def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
+        super().__init__(
+            viewBox=_View(enableMenu=False),
+            axisItems={"bottom": bottom, "left": left},
+            enableMenu=False,
+        )
+        self.hideButtons()
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
+        self.getPlotItem().setContentsMargins(0, 4, 12, 0)  # room for the last tick label
+        for axis in (bottom, left):
+            axis.setZValue(-1)  # grid lines belong behind the data
+            axis.setStyle(hideOverlappingLabels=False)
+
+
+class _LogBox(QCheckBox):
+    """The switch of the scale, which pictures do without."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.property(IN_PICTURE):
+            super().paintEvent(event)
+
+
+class Plot(QWidget):
+    """A plot with title, caption and legend around it, or a message in its place.
+
+    Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:
+    the legend switches curves; ``wraps``: a long caption wraps instead of being shortened;
+    ``logarithmic``: how the scale starts, None where there is no choice of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        empty: str,
+        bottom: pg.AxisItem,
+        left: pg.AxisItem,
+        toggles: bool = False,
+        wraps: bool = True,
+        logarithmic: bool | None = None,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.theme = current_theme()
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.canvas = _Canvas(bottom, left)
+        self.canvas.setFocusProxy(self)
+        self.canvas.setAccessibleName(name)
+        self.legend = Legend(toggles=toggles)
+        self.title = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        elide = Qt.TextElideMode
+        self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
+        self.busy = QLabel("Computing…")
+        self.log_box = _LogBox("log scale")
+        self._has_log_box = logarithmic is not None
+        self.log_box.setChecked(bool(logarithmic))
+        self.log_box.toggled.connect(lambda _on: self.rescale())
+        self._message = QLabel(empty)
+        self._stack = QStackedWidget()
+        self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
+        self._busy_timer.timeout.connect(self.busy.show)
+        self._lay_out()
+        self._add_actions()
+        self._paint_theme()
+        self.show_message(empty)
+
+    def show_message(self, text: str) -> None:
+        """Show ``text`` in the place of the plot."""
+        self._message.setText(text)
+        self._message.setAccessibleName(text)
+        self._stack.setCurrentWidget(self._message)
+        for widget in (self.title, self.caption, self.legend, self.log_box):
+            widget.hide()
+        for action in self.actions():
+            action.setEnabled(False)
+        self.setAccessibleDescription(text)
+
+    def message(self) -> str | None:
+        """The message that stands in the plot's place, None while the plot is shown."""
+        shown = self._stack.currentWidget() is self._message
+        return self._message.text() if shown else None
+
+    def show_canvas(self) -> None:
+        """Show the plot in the place of a message."""
+        self._stack.setCurrentWidget(self.canvas)
+        self.title.setVisible(bool(self.title.whole))
+        self.caption.setVisible(bool(self.caption.whole))
+        self.legend.setVisible(bool(self.legend.entries()))
+        self.log_box.setVisible(self._has_log_box)
+        for action in self.actions():
+            action.setEnabled(True)
+
+    def set_busy(self, busy: bool) -> None:
+        """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
+        if busy:
+            if self.busy.isHidden() and not self._busy_timer.isActive():
+                self._busy_timer.start()
+            return
+        self._busy_timer.stop()
+        self.busy.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in the colours of ``theme``."""
+        if theme is self.theme:
+            return
+        before, self.theme = self.theme, theme
+        self._paint_theme()
+        self.restyle(before)
+
+    def restyle(self, before: Theme) -> None:
+        """Redraw in ``self.theme``; ``before`` is the theme that was shown."""
+        raise NotImplementedError
+
+    def fit(self) -> None:
+        """Show all of the data."""
+        raise NotImplementedError
+
+    def rescale(self) -> None:
+        """Redraw after the scale changed between linear and logarithmic."""
+        raise NotImplementedError
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_stack"):
+            self.set_theme(current_theme())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self.theme.base))
+        if self.hasFocus() and not self.property(IN_PICTURE):
+            painter.setPen(QPen(QColor(self.theme.accent), 2))
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.update()
+
+    def save_picture(self) -> None:
+        """Ask where to, and write the picture there; say so where that fails."""
+        suggested = f"{self.accessibleName()}.png"
+        chosen, kind = QFileDialog.getSaveFileName(self, "Save picture", suggested, FILTERS)
+        if not chosen:
+            return
+        path = Path(chosen)
+        if not path.suffix:
+            path = path.with_suffix(".svg" if "svg" in kind else ".png")
+        try:
+            grab_plot(self, path)
+        except OutputError as error:
+            QMessageBox.warning(self, "Save picture", error.sentence)
+
+    def _lay_out(self) -> None:
+        bold = self.title.font()
+        bold.setBold(True)
+        self.title.setFont(bold)
+        self.busy.hide()
+        self.log_box.setAccessibleName("Logarithmic scale")
+        self._message.setWordWrap(True)
+        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._message.setMargin(24)
+        self._stack.addWidget(self._message)
+        self._stack.addWidget(self.canvas)
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.busy)
+        head.addWidget(self.log_box)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 4)
+        column.setSpacing(4)
+        column.addLayout(head)
+        column.addWidget(self.caption)
+        column.addWidget(self.legend)
+        column.addWidget(self._stack, 1)
+
+    def _add_actions(self) -> None:
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        copy = QAction("Copy picture", self)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        copy.triggered.connect(lambda: copy_plot(self))
+        save = QAction("Save picture…", self)
+        save.triggered.connect(self.save_picture)
+        fit = QAction("Show everything", self)
+        fit.triggered.connect(self.fit)
+        self.addActions([fit, copy, save])
+
+    def _paint_theme(self) -> None:
+        theme = self.theme
+        self.canvas.setBackground(theme.base)
+        for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
+            axis.setPen(pg.mkPen(theme.muted))
+            axis.setTextPen(pg.mkPen(theme.muted))
+            axis.setTickPen(pg.mkPen(theme.grid if axis.grid is not False else theme.muted))
+        for label, colour in (
+            (self.title, theme.text),
+            (self.caption, theme.muted),
+            (self.busy, theme.muted),
+            (self._message, theme.muted),
+        ):
+            palette = label.palette()
+            palette.setColor(label.foregroundRole(), QColor(colour))
+            label.setPalette(palette)
+        self.update()
+
+
+def quantity_axis(orientation: str, label: str, *, grid: bool = False) -> QuantityAxis:
+    """A ``QuantityAxis`` with its label, and with grid lines where asked for."""
+    axis = QuantityAxis(orientation)
+    axis.setLabel(label)
+    if grid:
+        axis.setGrid(255)
+    return axis

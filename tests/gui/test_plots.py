@@ -1,0 +1,574 @@
+"""The plots: what is set is drawn, what is done by hand is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent
+from PySide6.QtSvg import QSvgRenderer
+
+from ace_gui.engine.events import LayerReport, LayerSpectrum, Regime
+from ace_gui.errors import OutputError
+from ace_gui.gui.plots import heterogeneity as heterogeneity_module
+from ace_gui.gui.plots.axes import QuantityAxis, number_text
+from ace_gui.gui.plots.energies import EnergiesPlot
+from ace_gui.gui.plots.export_image import PIXELS_A_POINT, copy_plot, grab_plot
+from ace_gui.gui.plots.heterogeneity import EMPTY, HeterogeneityPlot, two_digits
+from ace_gui.gui.plots.spectrum import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.theme import DARK, LIGHT, ROLE_FAMILIES, apply_theme, set_scheme
+
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
+
+NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
+ROLES = ["query", "MLP up"] * 3
+GAMMAS = dict(zip(NAMES, [0.01, 0.2, 0.5, 0.04, 3.0, 0.31], strict=True))
+COLOURS = dict(zip(("a", "b", "c"), LIGHT.expert_colours, strict=False))
+
+
+@pytest.fixture(autouse=True)
+def light(qapp):
+    set_scheme("light")
+    yield
+    set_scheme("system")
+
+
+@pytest.fixture
+def plot(qtbot) -> HeterogeneityPlot:
+    widget = HeterogeneityPlot()
+    qtbot.addWidget(widget)
+    widget.resize(700, 300)
+    widget.show()
+    qtbot.waitExposed(widget)
+    widget.set_layers(NAMES, ROLES)
+    widget.set_many(GAMMAS)
+    qtbot.waitUntil(lambda: len(drawn(widget)) == len(NAMES))
+    return widget
+
+
+@pytest.fixture
+def spectra(qtbot) -> SpectrumPlot:
+    return shown(qtbot, SpectrumPlot())
+
+
+@pytest.fixture
+def energies(qtbot) -> EnergiesPlot:
+    return shown(qtbot, EnergiesPlot())
+
+
+def shown(qtbot, widget):
+    qtbot.addWidget(widget)
+    widget.resize(420, 380)
+    widget.show()
+    qtbot.waitExposed(widget)
+    return widget
+
+
+def drawn(plot: HeterogeneityPlot) -> dict[int, tuple[str, bool, float]]:
+    """Family, whether filled, and height of each drawn layer, by its index."""
+    return {
+        int(x): (ROLE_FAMILIES[family], above, float(y))
+        for (family, above), item in plot._points.items()
+        for x, y in zip(*item.getData(), strict=True)
+    }
+
+
+def at(plot: HeterogeneityPlot, index: int, gamma: float) -> QPoint:
+    """The pixel of the canvas where ``gamma`` of layer ``index`` stands."""
+    view = plot.canvas.getViewBox()
+    place = view.mapViewToScene(QPointF(index, plot._position(gamma)))
+    return plot.canvas.mapFromScene(place)
+
+
+def spectrum(*, refined: bool = True, **changes) -> LayerSpectrum:
+    sigma = np.geomspace(1.0, 1e-4, 20)
+    values = {
+        "name": "model.layers.0.q_proj.weight",
+        "experts": {"a": sigma * 0.5, "b": sigma * 0.7, "c": sigma * 0.2},
+        "preliminary": sigma,
+        "merged": sigma + 0.1 if refined else sigma.copy(),
+        "report": LayerReport(
+            name="model.layers.0.q_proj.weight",
+            gamma=0.41 if refined else 0.02,
+            regime=Regime.HETEROGENEOUS if refined else Regime.HOMOGENEOUS,
+            ridge_mass=4.2e-5,
+        ),
+    }
+    return LayerSpectrum(**{**values, **changes})
+
+
+# Numbers and axes
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.3, "0.30"),
+        (0.0, "0"),
+        (12.34, "12"),
+        (4.2e-5, "4.2×10⁻⁵"),
+        (-0.5, "−0.50"),
+        (7.1e12, "7.1×10¹²"),
+        (0.0996, "0.10"),
+        (float("inf"), "∞"),
+    ],
+)
+def test_numbers_are_written_for_people(value, text):
+    assert number_text(value) == text
+
+
+def test_a_log_axis_has_decades_and_minor_ticks(qapp):
+    axis = QuantityAxis("left")
+    axis.logarithmic = True
+    axis.setRange(-2, 1)
+    (spacing, decades), (_, minor) = axis.tickValues(-2, 1, 300)
+    assert decades == [-2, -1, 0, 1]
+    assert axis.tickStrings(decades, 1, spacing) == ["0.01", "0.1", "1", "10"]
+    assert len(minor) == 3 * 8
+    assert np.log10(0.05) in minor
+
+
+def test_a_long_log_axis_thins_its_labels_to_powers_of_ten(qapp):
+    axis = QuantityAxis("left")
+    axis.logarithmic = True
+    axis.setRange(-12, 2)
+    (spacing, decades), (_, between) = axis.tickValues(-12, 2, 120)
+    assert len(decades) * 18 <= 120
+    assert set(decades) | set(between) == set(range(-12, 3))
+    assert "10⁻¹²" in axis.tickStrings(decades, 1, spacing)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2.5), (0, 3e-5), (0, 4e6)])
+def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
+    axis = QuantityAxis("left")
+    axis.setRange(low, high)
+    spacing, values = axis.tickValues(low, high, 300)[0]
+    texts = axis.tickStrings(values, axis.autoSIPrefixScale * axis.scale, spacing)
+    assert len(set(texts)) == len(texts)
+    assert not any("e" in text for text in texts)
+
+
+# Heterogeneity
+
+
+def test_nothing_open_says_so(qtbot):
+    plot = shown(qtbot, HeterogeneityPlot())
+    assert plot.message() == EMPTY
+    plot.set_layers(NAMES, ROLES)
+    assert plot.message() is None
+    plot.clear()
+    assert plot.message() == EMPTY
+
+
+def test_a_message_stands_in_the_place_of_the_plot(plot):
+    plot.show_message("Averaging has no γ.")
+    assert plot.message() == "Averaging has no γ."
+    assert not plot.canvas.isVisible()
+    assert not plot.legend.isVisible()
+    plot.set_layers(NAMES, ROLES)
+    assert plot.canvas.isVisible()
+
+
+def test_layers_are_filled_above_tau_and_coloured_by_family(plot):
+    points = drawn(plot)
+    for index, (name, gamma) in enumerate(GAMMAS.items()):
+        family, filled, height = points[index]
+        assert family == ("attention" if "q_proj" in name else "MLP")
+        assert filled == (gamma > 0.3)
+        assert height == pytest.approx(np.log10(gamma))
+
+
+def test_tau_parts_the_layers_anew(plot):
+    plot.set_tau(0.04)
+    filled = {NAMES[i] for i, (_, above, _) in drawn(plot).items() if above}
+    assert filled == {name for name, gamma in GAMMAS.items() if gamma > 0.04}
+    assert "4 layers heterogeneous, 2 homogeneous" in plot.accessibleDescription()
+
+
+def test_many_updates_are_one_repaint(qtbot, plot, monkeypatch):
+    count, names = 2000, [f"layers.{i}.q" for i in range(2000)]
+    plot.set_layers(names, ["query"] * count)
+    repaints = []
+    refresh = plot._refresh
+    plot._repaint.timeout.disconnect()
+    plot._repaint.timeout.connect(lambda: (repaints.append(1), refresh()))
+    for index, name in enumerate(names):
+        plot.set_gamma(name, 0.001 * (index + 1))
+    assert not repaints
+    qtbot.waitUntil(lambda: len(drawn(plot)) == count)
+    assert len(repaints) == 1
+    assert len(plot._points) == 2 * len(ROLE_FAMILIES)  # items, however many layers
+
+
+def test_unknown_gammas_are_not_drawn_and_unknown_names_passed_over(qtbot, plot):
+    plot.set_many({NAMES[0]: None, "not.shown": 1.0})
+    qtbot.waitUntil(lambda: set(drawn(plot)) == {1, 2, 3, 4, 5})
+    assert "1 not known yet" in plot.title.whole
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_zero_and_infinite_gamma_stay_on_the_plot(qtbot, plot, logarithmic):
+    plot.log_box.setChecked(logarithmic)
+    plot.set_many({NAMES[0]: 0.0, NAMES[1]: float("inf"), NAMES[2]: 1e-300})
+    qtbot.waitUntil(lambda: NAMES[1] in {NAMES[i] for i, (_, up, _) in drawn(plot).items() if up})
+    low, high = plot.canvas.getViewBox().viewRange()[1]
+    heights = [height for _, _, height in drawn(plot).values()]
+    assert all(low <= height <= high for height in heights)
+    assert high - low < 20
+    plot.grab()
+
+
+def test_tau_of_zero_stands_on_the_lower_edge(plot):
+    plot.set_tau(0.0)
+    assert plot._line.value() == plot._y_range[0]
+    assert all(filled for _, filled, _ in drawn(plot).values())
+
+
+def drag_tau(plot: HeterogeneityPlot, to: float, qtbot, *, release: bool = True) -> None:
+    viewport = plot.canvas.viewport()
+    start, end = at(plot, 1, plot.tau), at(plot, 1, to)
+    qtbot.mouseMove(viewport, start)
+    qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
+    for step in range(1, 6):
+        # mouse moves with the button held: qtbot sends them without
+        place = start + (end - start) * step / 5
+        _move_held(viewport, place)
+        qtbot.wait(15)  # the scene passes over moves that come faster than a screen shows them
+    if release:
+        qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=end)
+
+
+def _move_held(viewport, place: QPoint) -> None:
+    button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    where = QPointF(place)
+    event = QMouseEvent(
+        QEvent.Type.MouseMove,
+        where,
+        QPointF(viewport.mapToGlobal(place)),
+        Qt.MouseButton.NoButton,
+        button,
+        none,
+    )
+    QGuiApplication.sendEvent(viewport, event)
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_dragging_the_line_moves_tau(qtbot, plot, logarithmic):
+    plot.log_box.setChecked(logarithmic)
+    moved: list[float] = []
+    committed: list[float] = []
+    plot.tau_changed.connect(moved.append)
+    plot.tau_committed.connect(committed.append)
+    drag_tau(plot, 1.0, qtbot, release=False)
+    assert moved
+    assert not committed
+    assert plot.tau == moved[-1] == two_digits(moved[-1])
+    qtbot.mouseRelease(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=at(plot, 1, plot.tau))
+    assert committed == [plot.tau]
+    assert plot.tau == pytest.approx(1.0, rel=0.2)
+
+
+def test_setting_tau_is_not_told(qtbot, plot):
+    with qtbot.assertNotEmitted(plot.tau_changed), qtbot.assertNotEmitted(plot.tau_committed):
+        plot.set_tau(0.7)
+    assert plot.tau == 0.7
+
+
+def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
+    place = at(plot, 4, GAMMAS[NAMES[4]])
+    with qtbot.waitSignal(plot.layer_selected) as chosen:
+        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert chosen.args == [NAMES[4]]
+    assert plot.selected == NAMES[4]
+    assert "γ = 3.00 · heterogeneous · query" in plot.caption.whole
+
+
+def test_clicking_far_from_everything_selects_nothing(qtbot, plot):
+    with qtbot.assertNotEmitted(plot.layer_selected):
+        qtbot.mouseClick(
+            plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=at(plot, 0, GAMMAS[NAMES[4]])
+        )
+
+
+def test_selecting_from_outside_is_not_told(qtbot, plot):
+    with qtbot.assertNotEmitted(plot.layer_selected):
+        plot.select(NAMES[2])
+    assert plot.selected == NAMES[2]
+    plot.select("not.shown")
+    assert plot.selected is None
+
+
+def test_arrows_walk_the_layers(qtbot, plot):
+    told: list[str] = []
+    plot.layer_selected.connect(told.append)
+    for key in (
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Left,
+        Qt.Key.Key_End,
+        Qt.Key.Key_Right,
+    ):
+        qtbot.keyClick(plot, key)
+    assert told == [NAMES[0], NAMES[1], NAMES[0], NAMES[-1], NAMES[-1]]
+
+
+def test_control_and_arrows_move_tau(qtbot, plot):
+    with qtbot.waitSignals([plot.tau_changed, plot.tau_committed]):
+        qtbot.keyClick(plot, Qt.Key.Key_Up, Qt.KeyboardModifier.ControlModifier)
+    assert plot.tau == 0.31
+    qtbot.keyClick(plot, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(plot, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier)
+    assert plot.tau == 0.29
+    assert plot.selected is None
+
+
+def test_the_same_layers_again_keep_the_zoom_and_the_selection(plot):
+    view = plot.canvas.getViewBox()
+    view.setXRange(1, 5, padding=0)
+    plot.select(NAMES[3])
+    before = view.viewRange()[0]
+    plot.set_layers(NAMES, ROLES)
+    assert view.viewRange()[0] == before
+    assert plot.selected == NAMES[3]
+    assert not drawn(plot)
+
+
+def test_blocks_are_numbered_where_they_start(plot):
+    levels = plot._bottom.tickValues(-1, 6, 600)
+    starts = [value for _, values in levels for value in values]
+    assert starts == [-0.5, 1.5, 3.5]
+    assert plot._bottom.tickStrings(starts, 1, 1.0) == ["0", "1", "2"]
+
+
+def test_plots_repaint_at_most_twenty_times_a_second():
+    assert heterogeneity_module.REPAINT_MS >= 50
+
+
+# Spectrum
+
+
+def curve(plot: SpectrumPlot, key: str) -> tuple[np.ndarray, np.ndarray]:
+    return plot._items[key].getOriginalDataset()
+
+
+def test_every_curve_is_drawn_in_its_style(spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    x, y = curve(spectra, BEFORE)
+    assert x[0] == 1
+    np.testing.assert_allclose(y, np.log10(spectrum().preliminary))
+    pens = {key: item.opts["pen"] for key, item in spectra._items.items()}
+    assert pens[BEFORE].style() == Qt.PenStyle.DashLine
+    assert pens[AFTER].style() == Qt.PenStyle.SolidLine
+    assert pens[AFTER].widthF() > 1.5 * pens["expert a"].widthF()
+    for name, colour in COLOURS.items():
+        assert pens[f"expert {name}"].color().name() == colour
+
+
+def test_the_caption_names_layer_regime_gamma_and_ridge(spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    assert spectra.title.whole == "model.layers.0.q_proj.weight"
+    assert spectra.caption.whole == "heterogeneous · γ = 0.410 · ridge mass Σε = 4.2×10⁻⁵"
+
+
+def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
+    spectra.show_spectrum(spectrum(refined=False), COLOURS)
+    assert "homogeneous: no refinement, before = after" in spectra.caption.whole
+    assert BEFORE not in spectra._items
+
+
+def test_a_small_refinement_of_small_values_is_seen(spectra):
+    tiny = np.geomspace(1e-9, 1e-12, 5)
+    spectra.show_spectrum(spectrum(preliminary=tiny, merged=tiny * 1.5), COLOURS)
+    assert BEFORE in spectra._items
+
+
+def test_methods_without_a_preliminary_solution_have_one_merge_curve(spectra):
+    report = LayerReport(name="x")
+    spectra.show_spectrum(spectrum(preliminary=None, report=report), COLOURS)
+    assert BEFORE not in spectra._items
+    assert "refinement" not in spectra.caption.whole
+    assert spectra.legend.entries()[0].label == "merged"
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_zeros_and_denormals_do_not_break_the_axis(spectra, logarithmic):
+    sigma = np.array([1.0, 0.1, 1e-12, 5e-324, 0.0])
+    spectra.log_box.setChecked(logarithmic)
+    spectra.show_spectrum(spectrum(experts={"a": sigma}), COLOURS)
+    low, high = spectra.canvas.getViewBox().viewRange()[1]
+    assert np.isfinite([low, high]).all()
+    assert ("3 values under 10⁻⁹·σ₁ cut off" in spectra.caption.whole) == logarithmic
+    if logarithmic:
+        assert high - low < 12
+        np.testing.assert_array_equal(np.isnan(curve(spectra, "expert a")[1]), sigma < 1e-9)
+    spectra.grab()
+
+
+def test_an_all_zero_layer_is_shown_without_harm(spectra):
+    zero = np.zeros(6)
+    spectra.show_spectrum(spectrum(experts={"a": zero}, preliminary=zero, merged=zero), COLOURS)
+    spectra.grab()
+    spectra.log_box.setChecked(False)
+    spectra.grab()
+    assert spectra.message() is None
+
+
+def test_the_legend_switches_curves_off_and_remembers(qtbot, spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    qtbot.mouseClick(spectra.legend.chip("expert b"), Qt.MouseButton.LeftButton)
+    assert not spectra._items["expert b"].isVisible()
+    assert spectra._items["expert a"].isVisible()
+    spectra.show_spectrum(spectrum(refined=False), COLOURS)
+    assert not spectra._items["expert b"].isVisible()
+    qtbot.keyClick(spectra.legend.chip("expert b"), Qt.Key.Key_Space)
+    assert spectra._items["expert b"].isVisible()
+
+
+def test_experts_that_share_a_colour_differ_in_style(spectra):
+    sigma = np.geomspace(1, 0.1, 5)
+    spectra.show_spectrum(
+        spectrum(experts={"a": sigma, "i": sigma}), {"a": "#3948da", "i": "#3948da"}
+    )
+    styles = {spectra._items[f"expert {name}"].opts["pen"].style() for name in ("a", "i")}
+    assert len(styles) == 2
+
+
+def test_busy_is_said_only_after_a_while(qtbot, spectra):
+    spectra.set_busy(True)
+    assert not spectra.busy.isVisible()
+    qtbot.waitUntil(spectra.busy.isVisible, timeout=2000)
+    spectra.show_spectrum(spectrum(), COLOURS)
+    assert not spectra.busy.isVisible()
+    spectra.set_busy(True)
+    spectra.set_busy(False)
+    assert not spectra._busy_timer.isActive()
+
+
+def test_a_cleared_spectrum_gives_its_reason(spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    spectra.clear("A bias has no spectrum.")
+    assert spectra.message() == "A bias has no spectrum."
+    assert spectra.accessibleDescription() == "A bias has no spectrum."
+
+
+def test_the_nearest_curve_is_found(spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    height = float(np.log10(spectrum().experts["c"][9]))
+    place = spectra.canvas.getViewBox().mapViewToScene(QPointF(10, height))
+    assert spectra.nearest(place) == ("expert c", 10)
+
+
+# Energies
+
+
+def test_a_bar_for_each_expert(energies):
+    energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
+    bars = energies._items[0].opts
+    assert list(bars["width"]) == [0.5, 2.0, 0.0]
+    assert [brush.color().name() for brush in bars["brushes"]] == list(COLOURS.values())
+    assert energies.title.whole == "layer"
+    assert energies.caption.whole == "the energy of b is 4.0 times that of a"
+    assert "c 0" in energies.accessibleDescription()
+
+
+def test_a_logarithmic_axis_has_dots_and_none_for_zero(energies):
+    energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
+    energies.log_box.setChecked(True)
+    x, y = energies._items[0].getData()
+    np.testing.assert_allclose(x, np.log10([0.5, 2.0]))
+    assert list(y) == [0, 1]
+    energies.grab()
+
+
+def test_no_energies_is_a_message(energies):
+    energies.show_energies("layer", {}, {})
+    assert energies.message()
+    energies.show_energies("layer", {"a": 0.0}, COLOURS)
+    assert energies.message() is None
+    energies.clear("Choose a layer.")
+    assert energies.message() == "Choose a layer."
+
+
+# Themes, pictures, menus
+
+
+def test_a_theme_changes_every_pen(plot, spectra, energies):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    energies.show_energies("layer", {"a": 0.5, "b": 2.0}, COLOURS)
+    for widget in (plot, spectra, energies):
+        widget.set_theme(DARK)
+        assert widget.canvas.getAxis("left").textPen().color().name() == DARK.muted
+        assert widget.canvas.backgroundBrush().color().name() == DARK.base
+    assert plot._line.pen.color().name() == DARK.accent
+    attention = plot._points[ROLE_FAMILIES.index("attention"), True]
+    assert attention.opts["brush"].color().name() == DARK.role_colours["attention"]
+    assert spectra._items[AFTER].opts["pen"].color().name() == DARK.text
+    assert spectra._items["expert a"].opts["pen"].color().name() == DARK.expert_colours[0]
+    assert energies._items[0].opts["brushes"][1].color().name() == DARK.expert_colours[1]
+
+
+def test_plots_follow_the_applications_scheme(qapp, plot):
+    apply_theme(qapp)
+    set_scheme("dark")
+    assert plot.theme is DARK
+    set_scheme("light")
+    assert plot.theme is LIGHT
+
+
+def test_a_png_has_twice_the_pixels(tmp_path: Path, plot):
+    grab_plot(plot, tmp_path / "gamma.png")
+    image = QImage(str(tmp_path / "gamma.png"))
+    assert image.width() == plot.width() * PIXELS_A_POINT
+    assert image.pixelColor(2, 2).name() == LIGHT.base
+
+
+def test_an_svg_is_lines_and_text_without_bitmaps(tmp_path: Path, plot):
+    grab_plot(plot, tmp_path / "gamma.svg")
+    drawing = (tmp_path / "gamma.svg").read_text(encoding="utf-8")
+    assert QSvgRenderer(str(tmp_path / "gamma.svg")).isValid()
+    assert "<image" not in drawing
+    assert "heterogeneity" in drawing
+
+
+def test_a_picture_leaves_the_plot_as_it_was(qtbot, tmp_path: Path, spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    before = spectra.grab().toImage()
+    grab_plot(spectra, tmp_path / "spectrum.svg")
+    assert spectra.grab().toImage() == before
+
+
+@pytest.mark.parametrize("name", ["gamma.gif", "gamma", "missing/gamma.png", "missing/gamma.svg"])
+def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path, plot, name):
+    with pytest.raises(OutputError) as caught:
+        grab_plot(plot, tmp_path / name)
+    assert Path(name).name in caught.value.sentence
+    assert not (tmp_path / name).exists()
+
+
+def test_a_picture_goes_to_the_clipboard(plot):
+    copy_plot(plot)
+    assert QGuiApplication.clipboard().image().width() == plot.width() * PIXELS_A_POINT
+
+
+def test_the_menu_offers_pictures_and_only_with_a_plot(plot):
+    texts = [action.text() for action in plot.actions()]
+    assert texts == ["Show everything", "Copy picture", "Save picture…"]
+    assert all(action.isEnabled() for action in plot.actions())
+    plot.show_message("Nothing.")
+    assert not any(action.isEnabled() for action in plot.actions())
+
+
+def test_controls_have_names_for_those_who_cannot_see(plot, spectra, energies):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    for widget in (plot, spectra, energies):
+        assert widget.accessibleName()
+        assert widget.accessibleDescription()
+        assert widget.log_box.accessibleName()
+        assert widget.canvas.getAxis("bottom").label.toPlainText().strip()
+    assert spectra.legend.chip("expert a").accessibleName() == "a"
