@@ -1,0 +1,169 @@
+"""A model built without memory, read tensor by tensor: what its classes say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ace_gui.architecture import library, names
+from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.errors import ArchitectureError
+
+# Task classes whose every tensor outside the base model belongs to the vocabulary head.
+_LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleTensor:
+    """A tensor of the model under its module's name.
+
+    ``traits.tied_to`` is a module's name too. ``stack``: one matrix for each expert of a Mixture
+    of Experts along the first axis.
+    """
+
+    traits: TensorTraits
+    shape: tuple[int, ...]
+    stack: bool = False
+
+
+def build(config: Mapping[str, object]) -> Any:
+    """The model that a plain ``config.json`` describes, on the meta device, weights tied.
+
+    ArchitectureError where transformers has no such model or cannot build it.
+    """
+    model_class, config_object = library.model_and_config(config)
+    import torch
+
+    # Each model class fails on a bad config in its own way, with errors of any type.
+    try:
+        with library.quiet(), torch.device("meta"):
+            model = model_class(config_object)
+    except Exception as error:
+        raise ArchitectureError(
+            f"{model_class.__name__} cannot be built from the config; check config.json.",
+            details=f"{type(error).__name__}: {error}",
+        ) from error
+    return model
+
+
+def read(model: Any) -> dict[str, ModuleTensor]:
+    """Every parameter and buffer of ``model``, tied ones under each of their names."""
+    tensors: dict[str, ModuleTensor] = {}
+    storage: dict[str, int] = {}
+    heads = _Heads(model)
+    for name, module, parameter in _parameters(model):
+        tensor = _read_parameter(name, module, tuple(parameter.shape))
+        if head := heads.role(name):
+            tensor = replace(tensor, traits=replace(tensor.traits, role=head))
+        tensors[name] = tensor
+        storage[name] = id(parameter)
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        traits = TensorTraits(role=Role.BUFFER, matrix=False, block=names.block_index(name))
+        tensors[name] = ModuleTensor(traits=traits, shape=tuple(buffer.shape))
+    return _with_ties(tensors, storage, preferred=getattr(model, "all_tied_weights_keys", {}))
+
+
+def _parameters(model: Any) -> Iterator[tuple[str, Any, Any]]:
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for leaf, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            yield f"{prefix}.{leaf}".lstrip("."), module, parameter
+
+
+def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTensor:
+    """What the class of the owning module says; its name decides what the matrix is for."""
+    from transformers.pytorch_utils import Conv1D
+
+    ndim = len(shape)
+    matrix = ndim == 2 and _is_linear(name, module)
+    stack = ndim == 3 and "Experts" in type(module).__name__
+    traits = TensorTraits(
+        role=names.matrix_role(name) if matrix or stack else _role(name, module),
+        matrix=matrix,
+        transposed=matrix and isinstance(module, Conv1D),
+        block=names.block_index(name),
+    )
+    return ModuleTensor(traits=traits, shape=shape, stack=stack)
+
+
+def _is_linear(name: str, module: Any) -> bool:
+    """Whether the module multiplies its input by this two-dimensional parameter."""
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, nn.Linear | Conv1D):
+        return name.endswith("weight")
+    # Recurrent and plain attention layers, and the routers that transformers writes as parameters.
+    router = type(module).__name__.endswith(("Router", "Gate"))
+    return "weight" in name.rpartition(".")[2] and (
+        router or isinstance(module, nn.MultiheadAttention | nn.RNNBase)
+    )
+
+
+def _role(name: str, module: Any) -> Role:
+    """Role of a parameter that is no matrix."""
+    from torch import nn
+
+    if "Norm" in type(module).__name__:
+        return Role.NORM
+    if isinstance(module, nn.Embedding):
+        return names.embedding_role(name) or Role.EMBEDDING
+    if name.rpartition(".")[2].endswith("bias"):
+        return Role.BIAS
+    if isinstance(module, nn.modules.conv._ConvNd):
+        return Role.CONVOLUTION
+    return names.embedding_role(name) or Role.OTHER
+
+
+class _Heads:
+    """Which parameters of a model lie in its output head.
+
+    The head of a task class is what it has besides its base model; of a class without one, what is
+    named like a head. The output embeddings, and what is kept with them, are a vocabulary head.
+    """
+
+    def __init__(self, model: Any) -> None:
+        base = getattr(model, model.base_model_prefix, None) if model.base_model_prefix else None
+        self._base = f"{model.base_model_prefix}." if base is not None else None
+        self._language_model = type(model).__name__.endswith(_LANGUAGE_MODELS)
+        self._vocabulary = _vocabulary_head(model)
+
+    def role(self, name: str) -> Role | None:
+        if self._vocabulary and name.startswith(self._vocabulary):
+            return Role.VOCABULARY_HEAD
+        if self._base is None:
+            return names.head_role(name)
+        if name.startswith(self._base):
+            return None
+        return Role.VOCABULARY_HEAD if self._language_model else names.head_role(name) or Role.HEAD
+
+
+def _vocabulary_head(model: Any) -> str | None:
+    """Common start of the names in the vocabulary head: the module round the output embeddings."""
+    try:
+        output = model.get_output_embeddings()
+    except (AttributeError, NotImplementedError):
+        return None
+    found = [name for name, module in model.named_modules() if module is output]
+    if output is None or not found:
+        return None
+    parent = found[0].rpartition(".")[0]
+    return f"{parent or found[0]}."
+
+
+def _with_ties(
+    tensors: Mapping[str, ModuleTensor], storage: Mapping[str, int], preferred: Mapping[str, str]
+) -> dict[str, ModuleTensor]:
+    """Say of each parameter that shares another's storage which one that is.
+
+    The source is the one the model class names as such, else the first in the model.
+    """
+    owner: dict[int, str] = {}
+    for name in [*(name for name in preferred.values() if name in storage), *storage]:
+        owner.setdefault(storage[name], name)
+    tied = dict(tensors)
+    for name, key in storage.items():
+        if owner[key] != name:
+            traits = replace(tensors[name].traits, tied_to=owner[key])
+            tied[name] = replace(tensors[name], traits=traits)
+    return tied

@@ -1,0 +1,175 @@
+"""config.json and the shapes in the files → the traits of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ace_gui.architecture import blueprint, names
+from ace_gui.architecture.blueprint import ModuleTensor
+from ace_gui.architecture.disk_names import Destination, DiskNames
+from ace_gui.architecture.traits import Architecture, Role, TensorTraits
+from ace_gui.errors import ArchitectureError
+
+Shape = tuple[int, ...]
+
+
+def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
+    """What each tensor of a checkpoint is, by its name in the files.
+
+    ``config`` is a plain ``config.json``; its model is built on the meta device, and the class of
+    the module that owns a tensor says whether it is a matrix and how it is stored. Tensors the
+    model has no place for, and checkpoints without a config, are described by their names. Never
+    fails on a checkpoint that could be read: ``note`` says what had to be guessed, and why.
+    """
+    by_name = names.traits_from_names(shapes)
+    if config is None:
+        note = "There is no config.json; tensors are described by their names."
+        return Architecture(family=None, model_class=None, traits=by_name, note=note)
+    family = config.get("model_type")
+    family = family if isinstance(family, str) else None
+    try:
+        model = blueprint.build(config)
+    except ArchitectureError as error:
+        note = f"{error.sentence} Tensors are described by their names."
+        return Architecture(family=family, model_class=None, traits=by_name, note=note)
+    tensors = blueprint.read(model)
+    destinations = _destinations(DiskNames(model, tensors), tensors, shapes)
+    traits = {
+        name: _traits(by_name[name], tensors[destinations[name].name], destinations[name], shape)
+        if name in destinations
+        else by_name[name]
+        for name, shape in shapes.items()
+    }
+    model_class = type(model).__name__
+    may_tie = _may_tie(config, traits, destinations)
+    return Architecture(
+        family=family or model.config.model_type,
+        model_class=model_class,
+        traits=_with_ties(traits, tensors, may_tie, shapes),
+        note=_note(config, model_class, by_name, tensors, destinations, shapes),
+    )
+
+
+def _destinations(
+    finder: DiskNames, tensors: Mapping[str, ModuleTensor], shapes: Mapping[str, Shape]
+) -> dict[str, Destination]:
+    """Where each tensor of the files goes, for those whose place can be theirs by shape."""
+    found = ((name, finder.find(name)) for name in shapes)
+    return {
+        name: place
+        for name, place in found
+        if place and (place.converted or _fits(shapes[name], tensors[place.name].shape))
+    }
+
+
+def _fits(stored: Shape, built: Shape) -> bool:
+    """Whether the class may speak for a tensor whose size the config may have wrong.
+
+    A resized vocabulary changes one size; another number of axes, or the two of them swapped,
+    means that something else is stored.
+    """
+    return len(stored) == len(built) and (stored == built or stored != built[::-1])
+
+
+def _traits(
+    by_name: TensorTraits, tensor: ModuleTensor, place: Destination, shape: Shape
+) -> TensorTraits:
+    """What the model says, in the layout and under the name of the file."""
+    linear = tensor.traits.matrix or (place.converted and tensor.stack)
+    matrix = linear and len(shape) == 2
+    return replace(
+        tensor.traits,
+        # A piece of a fused tensor has a role of its own.
+        role=by_name.role if place.converted else tensor.traits.role,
+        matrix=matrix,
+        transposed=matrix and tensor.traits.transposed != place.flipped,
+        block=by_name.block,
+        tied_to=None,
+    )
+
+
+def _may_tie(
+    config: Mapping[str, object],
+    traits: Mapping[str, TensorTraits],
+    destinations: Mapping[str, Destination],
+) -> dict[str, Destination]:
+    """The tensors that may share storage.
+
+    Some classes (T5's) claim ties that the files need not have: on loading, transformers looks at
+    the values and lets a head be that differs. A config that says the head is its own is believed.
+    """
+    own_head = config.get("tie_word_embeddings") is False
+    return {
+        name: place
+        for name, place in destinations.items()
+        if not place.converted and not (own_head and traits[name].role is Role.VOCABULARY_HEAD)
+    }
+
+
+def _with_ties(
+    traits: Mapping[str, TensorTraits],
+    tensors: Mapping[str, ModuleTensor],
+    destinations: Mapping[str, Destination],
+    shapes: Mapping[str, Shape],
+) -> dict[str, TensorTraits]:
+    """Ties of the model between tensors that are both in the files, under the files' names.
+
+    Where the source itself is absent, the first of its kin in the files takes its place.
+    """
+    sources: dict[tuple[str, Shape], str] = {}
+    sharing = {
+        name: (tensors[place.name].traits.tied_to or place.name, shapes[name])
+        for name, place in destinations.items()
+    }
+    for name, key in sharing.items():
+        if destinations[name].name == key[0]:
+            sources[key] = name
+    for name, key in sharing.items():
+        sources.setdefault(key, name)
+    return {
+        name: replace(trait, tied_to=sources[sharing[name]])
+        if name in sharing and sources[sharing[name]] != name
+        else trait
+        for name, trait in traits.items()
+    }
+
+
+def _note(
+    config: Mapping[str, object],
+    model_class: str,
+    by_name: Mapping[str, TensorTraits],
+    tensors: Mapping[str, ModuleTensor],
+    destinations: Mapping[str, Destination],
+    shapes: Mapping[str, Shape],
+) -> str:
+    """What was guessed, a sentence each; empty where the class spoke for everything."""
+    sentences = []
+    asked = config.get("architectures")
+    wanted = asked[0] if isinstance(asked, list) and asked else None
+    if wanted != model_class:
+        reason = f"transformers has no {wanted} for it" if wanted else "it names no model class"
+        sentences.append(f"The config is described as {model_class}, since {reason}.")
+    if "auto_map" in config:
+        sentences.append("The config points to code of its own, which is never run.")
+    guessed = [
+        name
+        for name, trait in by_name.items()
+        if name not in destinations and trait.role is not Role.BUFFER
+    ]
+    if guessed:
+        sentences.append(f"Not found in {model_class}, described by name: {_some(guessed)}.")
+    resized = [
+        name
+        for name, place in destinations.items()
+        if not place.converted and shapes[name] != tensors[place.name].shape
+    ]
+    if resized:
+        sentences.append(f"Of another shape than the config says: {_some(resized)}.")
+    return " ".join(sentences)
+
+
+def _some(tensor_names: list[str]) -> str:
+    """The first eight names, and how many more there are."""
+    more = len(tensor_names) - 8
+    return ", ".join(tensor_names[:8]) + (f" and {more} more" if more > 0 else "")

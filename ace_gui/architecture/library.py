@@ -1,0 +1,167 @@
+"""The one gate to transformers: imported on first use, offline, quiet, its own classes only."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from ace_gui.errors import ArchitectureError
+
+# Would load code or kernels that do not ship with transformers, or turn modules into quantised
+# ones, which a description has no use for.
+_NEVER_USED = frozenset(
+    (
+        "auto_map",
+        "attn_implementation",
+        "_attn_implementation",
+        "experts_implementation",
+        "_experts_implementation",
+        "quantization_config",
+        "torch_dtype",
+        "dtype",
+        "name_or_path",
+        "_name_or_path",
+        "use_pretrained_backbone",
+    )
+)
+_COUNT = re.compile(r"layer|depth|block|expert|stage|stack|head|label", re.IGNORECASE)
+_LARGEST_COUNT = 100_000  # ImageNet-21k has 21 841 labels, the deepest models some hundred layers
+_LARGEST_DEPTH = 4096
+
+
+def transformers() -> ModuleType:
+    """The library, with every way to the network shut before it is first imported."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    return importlib.import_module("transformers")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the library's warnings and progress bars off stderr."""
+    logging = transformers().utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
+    """The model class that a plain ``config.json`` asks for, and its config object.
+
+    ``architectures[0]`` where it is a class of the library that fits the config, else the base
+    model of its ``model_type``. Touches neither disk nor network and runs no code but the
+    library's. ArchitectureError where the library has no such model, or refuses the config.
+    """
+    try:
+        check_counts(config)
+        plain = _without_unused(config)
+    except RecursionError as error:
+        raise ArchitectureError("The config is nested too deeply; check config.json.") from error
+    named = _named_class(config)
+    if named is not None and (part := _part_for(named, plain)) is not None:
+        return named, _config_object(named.config_class, part)
+    config_class = _config_class(config.get("model_type"))
+    model_class = _base_class(config_class)
+    return model_class, _config_object(config_class, plain)
+
+
+def check_counts(config: object, key: str = "") -> None:
+    """Refuse counts of layers, heads or labels that no model has; building one would not end."""
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            check_counts(value, str(name))
+    elif isinstance(config, list):
+        for value in config:
+            check_counts(value, key)
+    elif isinstance(config, int) and _COUNT.search(key) and config > _largest(key):
+        raise ArchitectureError(
+            f"The config asks for {key} = {config}, more than any model has; check config.json.",
+            key=key,
+        )
+
+
+def _largest(key: str) -> int:
+    return _LARGEST_DEPTH if re.search(r"layers?$|blocks?$|depth", key) else _LARGEST_COUNT
+
+
+def _without_unused(value: Any) -> Any:
+    """A deep copy of plain JSON without the keys that are never used."""
+    if isinstance(value, Mapping):
+        return {k: _without_unused(v) for k, v in value.items() if k not in _NEVER_USED}
+    return [_without_unused(item) for item in value] if isinstance(value, list) else value
+
+
+def _named_class(config: Mapping[str, object]) -> type[Any] | None:
+    """``architectures[0]`` if it is a model that ships with the library."""
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return None
+    library = transformers()
+    try:
+        found = getattr(library, names[0])
+    except (AttributeError, ImportError, RuntimeError):
+        return None
+    is_model = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
+    return found if is_model and getattr(found, "config_class", None) else None
+
+
+def _part_for(model_class: type[Any], config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The config, or the part of it, that is of the class's own kind; None if there is none.
+
+    CLIPVisionModel, say, is also found in the folder of a whole CLIP model.
+    """
+    wanted = model_class.config_class.model_type
+    if "model_type" not in config:  # configs of 2019 name the class only
+        return config
+    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+    return next((part for part in parts if part.get("model_type") == wanted), None) or next(
+        (config[key] for key in [model_class.config_class.base_config_key] if key in config), None
+    )
+
+
+def _config_class(model_type: object) -> type[Any]:
+    library = transformers()
+    if not isinstance(model_type, str) or model_type not in library.CONFIG_MAPPING:
+        raise ArchitectureError(
+            f"transformers {library.__version__} has no model of type {model_type!r}.",
+            key="model_type",
+        )
+    found: type[Any] = library.CONFIG_MAPPING[model_type]
+    return found
+
+
+def _base_class(config_class: type[Any]) -> type[Any]:
+    library = transformers()
+    try:
+        found: Any = library.MODEL_MAPPING[config_class]
+    except KeyError as error:
+        raise ArchitectureError(
+            f"transformers {library.__version__} has no base model for "
+            f"{config_class.__name__}; name the model class in the config's architectures.",
+            key="architectures",
+        ) from error
+    base: type[Any] = found[0] if isinstance(found, tuple) else found
+    return base
+
+
+def _config_object(config_class: type[Any], config: Mapping[str, Any]) -> Any:
+    # Each config class refuses bad values in its own way, with errors of any type.
+    try:
+        with quiet():
+            return config_class.from_dict(dict(config))
+    except Exception as error:
+        raise ArchitectureError(
+            f"{config_class.__name__} refuses the config; check the values in config.json.",
+            details=f"{type(error).__name__}: {error}",
+        ) from error

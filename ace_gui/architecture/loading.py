@@ -1,0 +1,72 @@
+"""Load a model folder with transformers, to check an export and to evaluate it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ace_gui.architecture import library
+from ace_gui.errors import CheckpointError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadReport:
+    """What did not fit: names the model misses, names it has no place for, names of other shape."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether every tensor found its place."""
+        return not (self.missing or self.unexpected or self.mismatched)
+
+
+def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
+    """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
+
+    The class is that of the config's ``architectures``; weights come from safetensors files only,
+    nothing from the network, and no code of the folder is run. CheckpointError where the folder
+    has no usable config or weights, ArchitectureError where transformers has no such model.
+    """
+    model_class, config = library.model_and_config(_read_config(folder))
+    # Each model class fails in its own way, with errors of any type.
+    try:
+        with library.quiet():
+            model, info = model_class.from_pretrained(
+                folder,
+                config=config,
+                local_files_only=True,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except Exception as error:
+        raise CheckpointError(
+            f"{folder.name} cannot be loaded as {model_class.__name__}; check the folder's files.",
+            path=folder,
+            details=f"{type(error).__name__}: {error}",
+        ) from error
+    return model, LoadReport(
+        missing=tuple(sorted(info["missing_keys"])),
+        unexpected=tuple(sorted(info["unexpected_keys"])),
+        mismatched=tuple(sorted(key[0] for key in info["mismatched_keys"])),
+    )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read; a model folder needs a config.json.",
+            path=path,
+            details=str(error),
+        ) from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} is not a JSON object; download it again.", path=path)
+    return config

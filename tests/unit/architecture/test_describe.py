@@ -1,0 +1,335 @@
+"""Every tensor of published architectures, under the names in the files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from ace_gui.architecture.describe import describe
+from ace_gui.architecture.traits import Role
+from tests.unit.architecture.catalogue import TABLES, differences, saved_shapes, written
+from tests.unit.architecture.published import CONFIGS
+
+Shape = tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def shapes() -> Mapping[str, dict[str, Shape]]:
+    return {name: saved_shapes(config) for name, config in CONFIGS.items()}
+
+
+def test_every_published_model_has_a_table() -> None:
+    assert list(TABLES) == list(CONFIGS)
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_every_tensor_of_a_published_model(
+    model: str, shapes: Mapping[str, dict[str, Shape]]
+) -> None:
+    found = describe(CONFIGS[model], shapes[model])
+    assert differences(found, TABLES[model]) == []
+    assert found.family == CONFIGS[model]["model_type"]
+    assert [found.model_class] == CONFIGS[model]["architectures"]
+    assert found.note == ""
+
+
+# Only the class of the model knows what this one does.
+UNKNOWN_TO_NAMES = {"whisper-tiny": {"proj_out.weight"}}
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_names_alone_say_the_same(model: str, shapes: Mapping[str, dict[str, Shape]]) -> None:
+    by_class, by_name = describe(CONFIGS[model], shapes[model]), describe(None, shapes[model])
+    assert by_name.model_class is None
+    assert by_name.family is None
+    assert by_name.note != ""
+    different = {
+        name
+        for name, traits in by_class.traits.items()
+        if written(traits).split(" = ")[0] != written(by_name.traits[name])
+        or traits.block != by_name.traits[name].block
+    }
+    assert different == UNKNOWN_TO_NAMES.get(model, set())
+
+
+def test_layers_up_to_the_last_keep_their_index(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    traits = describe(CONFIGS["mistral-7b"], shapes["mistral-7b"]).traits
+    assert {trait.block for trait in traits.values()} == {None, *range(32)}
+
+
+@pytest.mark.parametrize(
+    "prefix", ["module.", "_orig_mod.", "module._orig_mod.", "base_model.model."]
+)
+@pytest.mark.parametrize("model", ["roberta-base", "gpt2", "vit-base-patch16", "mixtral-8x7b"])
+def test_wrappers_change_nothing(
+    model: str, prefix: str, shapes: Mapping[str, dict[str, Shape]]
+) -> None:
+    plain = describe(CONFIGS[model], shapes[model])
+    wrapped = describe(CONFIGS[model], {prefix + n: shape for n, shape in shapes[model].items()})
+    assert wrapped.note == ""
+    assert {name: written(traits) for name, traits in wrapped.traits.items()} == {
+        prefix + name: written(traits).replace(" = ", f" = {prefix}")
+        for name, traits in plain.traits.items()
+    }
+
+
+@pytest.mark.parametrize("model", ["roberta-base", "gpt2"])
+def test_a_model_kept_in_an_attribute_of_a_training_class(
+    model: str, shapes: Mapping[str, dict[str, Shape]]
+) -> None:
+    plain = describe(CONFIGS[model], shapes[model])
+    inner = describe(CONFIGS[model], {f"model.{n}": shape for n, shape in shapes[model].items()})
+    assert inner.note == ""
+    assert list(map(written, inner.traits.values())) == [
+        written(traits).replace(" = ", " = model.") for traits in plain.traits.values()
+    ]
+
+
+def test_bare_backbone_under_a_task_config(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    bare = {
+        name.removeprefix("roberta."): shape
+        for name, shape in shapes["roberta-base"].items()
+        if name.startswith("roberta.")
+    }
+    bare |= {"pooler.dense.weight": (768, 768), "pooler.dense.bias": (768,)}
+    found = describe(CONFIGS["roberta-base"], bare)
+    assert written(found.traits["encoder.layer.3.attention.self.key.weight"]) == "key M"
+    assert written(found.traits["embeddings.position_embeddings.weight"]) == "position embedding -"
+    assert written(found.traits["pooler.dense.weight"]) == "other M"
+    assert "pooler.dense.weight" in found.note
+    assert "encoder" not in found.note
+
+
+def test_task_checkpoint_under_a_backbone_config(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    config = {**CONFIGS["roberta-base"], "architectures": ["RobertaModel"]}
+    found = describe(config, shapes["roberta-base"])
+    assert found.model_class == "RobertaModel"
+    assert differences(found, TABLES["roberta-base"]) == []
+    assert "classifier.dense.weight" in found.note
+
+
+def test_names_of_early_bert_files() -> None:
+    config = {**CONFIGS["bert-base"], "num_hidden_layers": 1}
+    shapes = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): shape
+        for name, shape in saved_shapes(config).items()
+    }
+    found = describe(config, shapes)
+    assert written(found.traits["bert.embeddings.LayerNorm.gamma"]) == "norm -"
+    assert written(found.traits["bert.encoder.layer.0.output.LayerNorm.beta"]) == "norm -"
+    assert found.note == ""
+
+
+def test_masks_of_early_gpt2_files_are_buffers(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    masks = {
+        "transformer.h.0.attn.bias": (1, 1, 1024, 1024),
+        "transformer.h.0.attn.masked_bias": (),
+    }
+    for config in (CONFIGS["gpt2"], None):
+        traits = describe(config, shapes["gpt2"] | masks).traits
+        assert {traits[name].role for name in masks} == {Role.BUFFER}
+
+
+def test_position_ids_and_rotary_tables_are_buffers() -> None:
+    bert, llama = CONFIGS["bert-base"], CONFIGS["llama-3.2-1b"]
+    position_ids, table = (
+        "bert.embeddings.position_ids",
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+    )
+    assert describe(bert, {position_ids: (1, 512)}).traits[position_ids].role is Role.BUFFER
+    assert describe(llama, {table: (32,)}).traits[table].role is Role.BUFFER
+
+
+def test_layers_as_the_modules_are_called(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    """Newer ViT files may use the module names of today's transformers."""
+    today = {
+        "vit.layers.0.attention.q_proj.weight": "query M",
+        "vit.layers.0.attention.o_proj.weight": "attention output M",
+        "vit.layers.0.mlp.fc1.weight": "MLP up M",
+    }
+    square, up = (768, 768), (3072, 768)
+    found = describe(
+        CONFIGS["vit-base-patch16"], dict(zip(today, (square, square, up), strict=True))
+    )
+    assert {name: written(traits) for name, traits in found.traits.items()} == today
+    assert found.note == ""
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen1.5-moe"])
+def test_fused_experts_are_noted_but_no_matrices(model: str) -> None:
+    names = {
+        "model.layers.0.mlp.experts.gate_up_proj": "MLP gate+up -",
+        "model.layers.0.mlp.experts.down_proj": "MLP down -",
+        "model.layers.0.mlp.gate.weight": "other M",
+    }
+    stacks = {
+        "mixtral-8x7b": ((8, 28672, 4096), (8, 4096, 14336), (8, 4096)),
+        "qwen1.5-moe": ((60, 2816, 2048), (60, 2048, 1408), (60, 2048)),
+    }[model]
+    found = describe(CONFIGS[model], dict(zip(names, stacks, strict=True)))
+    assert {name: written(traits) for name, traits in found.traits.items()} == names
+    assert found.note == ""
+
+
+def test_matrices_that_loading_transposes_are_stored_the_other_way() -> None:
+    """ERNIE's files hold its routers inputs × outputs, its modules outputs × inputs."""
+    config = {
+        "model_type": "ernie4_5_vl_moe",
+        "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+    }
+    router = "model.layers.3.mlp.gate.weight"
+    found = describe(config, {router: (2560, 64)})
+    assert written(found.traits[router]) == "other MT"
+    assert found.note == ""
+
+
+def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    gpt2 = dict(shapes["gpt2"])
+    del gpt2["transformer.wte.weight"]
+    assert describe(CONFIGS["gpt2"], gpt2).traits["lm_head.weight"].tied_to is None
+    t5 = dict(shapes["t5-small"])
+    del t5["shared.weight"]
+    traits = describe(CONFIGS["t5-small"], t5).traits
+    assert traits["encoder.embed_tokens.weight"].tied_to is None
+    assert traits["decoder.embed_tokens.weight"].tied_to == "encoder.embed_tokens.weight"
+    assert traits["lm_head.weight"].tied_to == "encoder.embed_tokens.weight"
+
+
+def test_tensors_of_different_shape_are_not_tied(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    resized = shapes["gpt2"] | {"lm_head.weight": (50300, 768)}
+    found = describe(CONFIGS["gpt2"], resized)
+    assert found.traits["lm_head.weight"].tied_to is None
+    assert "lm_head.weight" in found.note
+
+
+def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shape]]) -> None:
+    resized = shapes["gpt2"] | {
+        "lm_head.weight": (50300, 768),
+        "transformer.wte.weight": (50300, 768),
+    }
+    found = describe(CONFIGS["gpt2"], resized)
+    assert differences(found, TABLES["gpt2"]) == []
+    assert "transformer.wte.weight" in found.note
+
+
+def test_swapped_axes_are_not_what_the_class_stores(
+    shapes: Mapping[str, dict[str, Shape]],
+) -> None:
+    """GPT-2's names over Linear modules: the class is not asked, the shapes decide."""
+    linear = {
+        name: shape[::-1] if ".c_" in name and len(shape) == 2 else shape
+        for name, shape in shapes["gpt2"].items()
+    }
+    found = describe(CONFIGS["gpt2"], linear)
+    assert written(found.traits["transformer.h.0.mlp.c_fc.weight"]) == "MLP up M"
+    assert "transformer.h.0.mlp.c_fc.weight" in found.note
+
+
+def test_part_of_a_composite_config() -> None:
+    config = {**CONFIGS["clip-vit-base-patch32"], "architectures": ["CLIPVisionModel"]}
+    names = {
+        "vision_model.encoder.layers.11.self_attn.v_proj.weight": "value M",
+        "vision_model.embeddings.class_embedding": "embedding -",
+    }
+    found = describe(config, dict(zip(names, ((768, 768), (768,)), strict=True)))
+    assert found.model_class == "CLIPVisionModel"
+    assert {name: written(traits) for name, traits in found.traits.items()} == names
+    assert found.note == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "model_class", "said"),
+    [
+        ({"architectures": None}, "GPT2Model", "names no model class"),
+        ({"architectures": ["MyGPT"]}, "GPT2Model", "MyGPT"),
+        ({"architectures": ["LlamaForCausalLM"]}, "GPT2Model", "LlamaForCausalLM"),
+        ({"architectures": ["AutoModel"]}, "GPT2Model", "AutoModel"),
+        ({"auto_map": {"AutoModel": "evil.Model"}}, "GPT2LMHeadModel", "never run"),
+        ({"model_type": "no-such-model"}, None, "no-such-model"),
+        ({"model_type": ["gpt2"]}, None, "gpt2"),
+        ({"n_embd": 767}, None, "GPT2LMHeadModel"),
+        ({"n_embd": "wide"}, None, "GPT2"),
+        ({"n_layer": 10**12}, None, "n_layer"),
+        ({"num_labels": 10**12}, None, "num_labels"),
+    ],
+)
+def test_configs_that_do_not_fit_are_said_so(
+    change: dict[str, object],
+    model_class: str | None,
+    said: str,
+    shapes: Mapping[str, dict[str, Shape]],
+) -> None:
+    found = describe(CONFIGS["gpt2"] | change, shapes["gpt2"])
+    assert found.model_class == model_class
+    assert said in found.note
+    assert written(found.traits["transformer.h.5.attn.c_proj.weight"]) == "attention output MT"
+
+
+def test_config_nested_without_end() -> None:
+    nested: dict[str, object] = {}
+    for _ in range(5000):
+        nested = {"text_config": nested}
+    found = describe({"model_type": "gpt2"} | nested, {"a.weight": (2, 3)})
+    assert "nested" in found.note
+    assert found.traits["a.weight"].matrix
+
+
+def test_config_of_another_model_falls_back_on_names() -> None:
+    names = {"model.layers.0.self_attn.q_proj.weight": (8, 8)}
+    found = describe(CONFIGS["roberta-base"], names)
+    assert written(found.traits["model.layers.0.self_attn.q_proj.weight"]) == "query M"
+    assert "model.layers.0.self_attn.q_proj.weight" in found.note
+
+
+def test_config_without_a_model_type() -> None:
+    found = describe({"architectures": ["BertModel"]}, {"pooler.dense.weight": (768, 768)})
+    assert (found.family, found.model_class, found.note) == ("bert", "BertModel", "")
+
+
+def test_quantisation_and_kernels_in_a_config_are_not_loaded(
+    shapes: Mapping[str, dict[str, Shape]],
+) -> None:
+    config = CONFIGS["llama-3.2-1b"] | {
+        "quantization_config": {"quant_method": "gptq", "bits": 4},
+        "attn_implementation": "someone/kernel",
+        "_attn_implementation": "someone/kernel",
+    }
+    found = describe(config, shapes["llama-3.2-1b"])
+    assert differences(found, TABLES["llama-3.2-1b"]) == []
+
+
+def test_a_model_of_seventy_billion_parameters_is_described_at_once() -> None:
+    config = CONFIGS["llama-3.2-1b"] | {
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "head_dim": 128,
+        "tie_word_embeddings": False,
+    }
+    shapes = saved_shapes(config)
+    start = time.perf_counter()
+    found = describe(config, shapes)
+    assert time.perf_counter() - start < 2
+    assert differences(found, TABLES["mistral-7b"]) == []
+
+
+def test_nothing_is_written_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    describe(CONFIGS["gpt2"] | {"n_embd": 767, "surprise": 1}, {"a.weight": (2, 3)})
+    describe(CONFIGS["whisper-tiny"], {"a.weight": (2, 3)})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_plain_values_import_nothing_heavy() -> None:
+    code = (
+        "import sys, ace_gui.architecture.traits, ace_gui.architecture.names, "
+        "ace_gui.architecture.scopes, ace_gui.architecture.describe; "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

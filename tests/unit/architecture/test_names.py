@@ -1,0 +1,257 @@
+"""Checkpoints without a config: everything is in the names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ace_gui.architecture.describe import describe
+from ace_gui.architecture.names import canonical, match_names
+from tests.unit.architecture.catalogue import differences
+
+OPEN_CLIP_BLOCK = {
+    "attn.in_proj_weight": (96, 32),
+    "attn.in_proj_bias": (96,),
+    "attn.out_proj.weight": (32, 32),
+    "attn.out_proj.bias": (32,),
+    "ln_1.weight": (32,),
+    "ln_1.bias": (32,),
+    "ln_2.weight": (32,),
+    "ln_2.bias": (32,),
+    "mlp.c_fc.weight": (128, 32),
+    "mlp.c_fc.bias": (128,),
+    "mlp.c_proj.weight": (32, 128),
+    "mlp.c_proj.bias": (32,),
+}
+OPEN_CLIP = {
+    "positional_embedding": (77, 32),
+    "text_projection": (32, 32),
+    "logit_scale": (),
+    "visual.class_embedding": (32,),
+    "visual.positional_embedding": (50, 32),
+    "visual.proj": (32, 32),
+    "visual.conv1.weight": (32, 3, 32, 32),
+    "visual.ln_pre.weight": (32,),
+    "visual.ln_post.bias": (32,),
+    "token_embedding.weight": (49408, 32),
+    "ln_final.weight": (32,),
+    "attn_mask": (77, 77),
+    **{
+        f"{tower}transformer.resblocks.{block}.{name}": shape
+        for tower in ("", "visual.")
+        for block in (0, 11)
+        for name, shape in OPEN_CLIP_BLOCK.items()
+    },
+}
+OPEN_CLIP_TABLE = {
+    "{positional_embedding,visual.positional_embedding}": "position embedding -",
+    "{text_projection,visual.proj}": "other MT",
+    "logit_scale": "other -",
+    "attn_mask": "buffer -",
+    "visual.class_embedding": "embedding -",
+    "token_embedding.weight": "embedding -",
+    "visual.conv1.weight": "convolution -",
+    "{visual.ln_pre.weight,visual.ln_post.bias,ln_final.weight}": "norm -",
+    **{
+        tower + "transformer.resblocks.N." + name: traits
+        for tower in ("", "visual.")
+        for name, traits in {
+            "attn.in_proj_weight": "query+key+value M",
+            "attn.out_proj.weight": "attention output M",
+            "attn.{in_proj_bias,out_proj.bias}": "bias -",
+            "{ln_1,ln_2}.{weight,bias}": "norm -",
+            "mlp.c_fc.weight": "MLP up M",
+            "mlp.c_proj.weight": "MLP down M",
+            "mlp.{c_fc,c_proj}.bias": "bias -",
+        }.items()
+    },
+}
+
+TIMM = {
+    "cls_token": (1, 1, 192),
+    "pos_embed": (1, 197, 192),
+    "patch_embed.proj.weight": (192, 3, 16, 16),
+    "patch_embed.proj.bias": (192,),
+    "blocks.3.norm1.weight": (192,),
+    "blocks.3.attn.qkv.weight": (576, 192),
+    "blocks.3.attn.qkv.bias": (576,),
+    "blocks.3.attn.proj.weight": (192, 192),
+    "blocks.3.mlp.fc1.weight": (768, 192),
+    "blocks.3.mlp.fc2.weight": (192, 768),
+    "blocks.3.ls1.gamma": (192,),
+    "norm.weight": (192,),
+    "fc_norm.weight": (192,),
+    "head.weight": (1000, 192),
+    "head.bias": (1000,),
+}
+TIMM_TABLE = {
+    "cls_token": "embedding -",
+    "pos_embed": "position embedding -",
+    "patch_embed.proj.weight": "convolution -",
+    "patch_embed.proj.bias": "bias -",
+    "{norm,fc_norm}.weight": "norm -",
+    "blocks.N.norm1.weight": "norm -",
+    "blocks.N.attn.qkv.weight": "query+key+value M",
+    "blocks.N.attn.qkv.bias": "bias -",
+    "blocks.N.attn.proj.weight": "attention output M",
+    "blocks.N.mlp.fc1.weight": "MLP up M",
+    "blocks.N.mlp.fc2.weight": "MLP down M",
+    "blocks.N.ls1.gamma": "other -",
+    "head.weight": "head M",
+    "head.bias": "head -",
+}
+
+PLAIN = {
+    "0.weight": (16, 3, 5, 5),
+    "0.bias": (16,),
+    "1.weight": (16,),
+    "1.running_mean": (16,),
+    "1.num_batches_tracked": (),
+    "fc1.weight": (120, 400),
+    "fc1.bias": (120,),
+    "features.conv.weight": (8, 4, 3),
+    "rnn.weight_ih_l0": (64, 16),
+    "rnn.weight_hh_l0_reverse": (64, 16),
+    "rnn.bias_hh_l0": (64,),
+    "embedding.weight": (100, 16),
+    "self_attn.in_proj_weight": (48, 16),
+    "encoder.layers.2.linear1.weight": (64, 16),
+    "encoder.layers.2.linear2.weight": (16, 64),
+    "encoder.layers.2.self_attn.out_proj.weight": (16, 16),
+    "temperature": (2, 2),
+}
+PLAIN_TABLE = {
+    "0.weight": "convolution -",
+    "features.conv.weight": "convolution -",
+    "1.weight": "norm -",
+    "1.{running_mean,num_batches_tracked}": "buffer -",
+    "{0.bias,fc1.bias,rnn.bias_hh_l0}": "bias -",
+    "fc1.weight": "other M",
+    "rnn.{weight_ih_l0,weight_hh_l0_reverse}": "other M",
+    "embedding.weight": "embedding -",
+    "self_attn.in_proj_weight": "query+key+value M",
+    "encoder.layers.N.linear1.weight": "MLP up M",
+    "encoder.layers.N.linear2.weight": "MLP down M",
+    "encoder.layers.N.self_attn.out_proj.weight": "attention output M",
+    "temperature": "other -",
+}
+
+FUSED = {
+    "gpt_neox.embed_in.weight": (50432, 64),
+    "gpt_neox.layers.5.attention.query_key_value.weight": (192, 64),
+    "gpt_neox.layers.5.attention.dense.weight": (64, 64),
+    "gpt_neox.layers.5.mlp.dense_h_to_4h.weight": (256, 64),
+    "gpt_neox.layers.5.mlp.dense_4h_to_h.weight": (64, 256),
+    "gpt_neox.layers.5.input_layernorm.weight": (64,),
+    "embed_out.weight": (50432, 64),
+    "model.layers.7.self_attn.qkv_proj.weight": (192, 64),
+    "model.layers.7.mlp.gate_up_proj.weight": (512, 64),
+    "model.layers.7.mlp.down_proj.weight": (64, 256),
+}
+FUSED_TABLE = {
+    "gpt_neox.embed_in.weight": "embedding -",
+    "gpt_neox.layers.N.attention.query_key_value.weight": "query+key+value M",
+    "gpt_neox.layers.N.attention.dense.weight": "attention output M",
+    "gpt_neox.layers.N.mlp.dense_h_to_4h.weight": "MLP up M",
+    "gpt_neox.layers.N.mlp.dense_4h_to_h.weight": "MLP down M",
+    "gpt_neox.layers.N.input_layernorm.weight": "norm -",
+    "embed_out.weight": "vocabulary head M",
+    "model.layers.N.self_attn.qkv_proj.weight": "query+key+value M",
+    "model.layers.N.mlp.gate_up_proj.weight": "MLP gate+up M",
+    "model.layers.N.mlp.down_proj.weight": "MLP down M",
+}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "table"),
+    [
+        (OPEN_CLIP, OPEN_CLIP_TABLE),
+        (TIMM, TIMM_TABLE),
+        (PLAIN, PLAIN_TABLE),
+        (FUSED, FUSED_TABLE),
+    ],
+    ids=["open_clip", "timm", "plain torch", "fused projections"],
+)
+def test_every_tensor(shapes: dict[str, tuple[int, ...]], table: dict[str, str]) -> None:
+    assert differences(describe(None, shapes), table) == []
+
+
+@pytest.mark.parametrize(("up", "transposed"), [((32, 128), True), ((128, 32), False)])
+def test_gpt2_names_over_either_class(up: tuple[int, int], transposed: bool) -> None:
+    """The width of the MLP says whether Conv1D or Linear stored the square matrices as well."""
+    shapes = {"h.0.attn.c_proj.weight": (32, 32), "h.0.mlp.c_fc.weight": up}
+    traits = describe(None, shapes).traits
+    assert {trait.transposed for trait in traits.values()} == {transposed}
+    assert all(trait.matrix for trait in traits.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        ("module.bert.encoder.layer.0.output.dense.weight", "encoder.layer.0.output.dense.weight"),
+        ("_orig_mod.model.layers.0.mlp.up_proj.weight", "layers.0.mlp.up_proj.weight"),
+        ("model._orig_mod.layers.0.norm.weight", "layers.0.norm.weight"),
+        ("base_model.model.model.norm.weight", "norm.weight"),
+        ("distilbert.transformer.layer.0.ffn.lin1.bias", "layer.0.ffn.lin1.bias"),
+        ("bert.embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight"),
+        ("blocks.0.ls1.gamma", "blocks.0.ls1.gamma"),
+        ("module.3.weight", "module.3.weight"),
+        ("modelling.weight", "modelling.weight"),
+    ],
+)
+def test_canonical_names(name: str, bare: str) -> None:
+    assert canonical(name) == bare
+
+
+def test_prefixes_do_not_hinder_a_match() -> None:
+    base = ["roberta.encoder.layer.0.output.LayerNorm.weight", "classifier.dense.weight"]
+    expert = ["encoder.layer.0.output.LayerNorm.gamma", "module.classifier.dense.weight", "extra"]
+    assert match_names(base, expert) == {expert[0]: base[0], expert[1]: base[1]}
+
+
+def test_a_tower_with_and_without_its_prefix_match_but_two_towers_do_not() -> None:
+    bare, vision = "encoder.layers.0.mlp.fc1.weight", "vision_model.encoder.layers.0.mlp.fc1.weight"
+    text = vision.replace("vision", "text")
+    assert match_names([vision], [bare]) == {bare: vision}
+    assert match_names([bare], ["module." + text]) == {"module." + text: bare}
+    assert match_names([vision], [text]) == {}
+    assert match_names([vision, text], [bare]) == {}
+
+
+def test_no_guess_between_two_candidates() -> None:
+    assert match_names(["model.norm.weight", "bert.norm.weight"], ["norm.weight"]) == {}
+    assert match_names(["norm.weight"], ["model.norm.weight", "bert.norm.weight"]) == {}
+    assert match_names(["a.weight"], ["a.weight", "model.a.weight"]) == {"a.weight": "a.weight"}
+
+
+PARTS = st.lists(
+    st.sampled_from(["model", "module", "_orig_mod", "bert", "layers", "0", "norm", "a", "weight"]),
+    min_size=1,
+    max_size=5,
+).map(".".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(PARTS, unique=True, max_size=8), st.lists(PARTS, unique=True, max_size=8))
+def test_matching_is_one_to_one_and_blind_to_order(base: list[str], expert: list[str]) -> None:
+    found = match_names(base, expert)
+    assert set(found) <= set(expert)
+    assert set(found.values()) <= set(base)
+    assert len(set(found.values())) == len(found)
+    assert all(found[name] == name for name in set(base) & set(expert))
+    assert found == match_names(base[::-1], expert[::-1])
+    assert {b: e for e, b in found.items()} == match_names(expert, base)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text(max_size=30), st.lists(st.integers(0, 9), max_size=5).map(tuple)))
+def test_every_name_gets_traits(shapes: dict[str, tuple[int, ...]]) -> None:
+    traits = describe(None, shapes).traits
+    assert list(traits) == list(shapes)
+    for name, trait in traits.items():
+        assert not trait.matrix or len(shapes[name]) == 2
+        assert trait.matrix or not trait.transposed
+        assert trait.block is None or re.search(rf"\b0*{trait.block}\b", name)
