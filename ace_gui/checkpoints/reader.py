@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
 from types import TracebackType
 
@@ -49,13 +51,28 @@ class TensorReader:
         if the tensor does not fit into memory.
         """
         info = self._tensors[name]
-        tensor = _allocate(info)
-        buffer = tensor.reshape(-1).view(torch.uint8).numpy().data
+        return self.read_part(name, 0, math.prod(info.shape)).reshape(info.shape)
+
+    def read_part(self, name: str, start: int, stop: int) -> Tensor:
+        """Elements ``start`` to ``stop`` of the flattened tensor, stored dtype, one dimension.
+
+        Raises as ``read`` does.
+        """
+        info = self._tensors[name]
+        part = _allocate(info, stop - start)
+        buffer = part.view(torch.uint8).numpy().data
         with open_regular(info.file) as (descriptor, stamp):
             self._require_same(stamp)
-            if read_at(descriptor, buffer, info.start) < info.nbytes:
+            if read_at(descriptor, buffer, info.start + start * part.itemsize) < len(buffer):
                 raise changed(info.file)
-        return tensor
+        return part
+
+    def will_read(self, name: str) -> None:
+        """Have the system fetch a tensor from the disk while something else is being done."""
+        info = self._tensors[name]
+        if hasattr(os, "posix_fadvise"):
+            with open_regular(info.file) as (descriptor, _):
+                os.posix_fadvise(descriptor, info.start, info.nbytes, os.POSIX_FADV_WILLNEED)
 
     def check_unchanged(self) -> None:
         """Raise FileChangedError if any file's size, time or inode differs from its header's."""
@@ -71,9 +88,9 @@ class TensorReader:
             raise changed(stamp.path)
 
 
-def _allocate(info: TensorInfo) -> Tensor:
+def _allocate(info: TensorInfo, elements: int) -> Tensor:
     try:
-        return torch.empty(info.shape, dtype=torch_dtype(info.dtype))
+        return torch.empty(elements, dtype=torch_dtype(info.dtype))
     except RuntimeError as error:  # torch has no kind of its own for this on the CPU
         raise ResourceError(
             f"`{plain(info.name)}` of {place(info.file)} needs {info.nbytes} bytes of memory, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
 from collections.abc import Collection, Sequence
@@ -86,18 +87,39 @@ class ShardedWriter:
         Raises OutputError if its dtype or shape is not the planned one or the write fails,
         ResourceError if the disk is full, KeyError for a name that is not planned.
         """
+        _, planned = self._planned[name]
+        if tensor.shape != planned.shape:
+            raise _not_planned(planned, tensor)
+        self.write_part(name, 0, tensor)
+        self.mark_written(name)
+
+    def write_part(self, name: str, start: int, part: Tensor) -> None:
+        """Write some elements of a tensor, from element ``start`` of the flattened whole on.
+
+        Raises as ``write`` does. ``mark_written`` tells when all parts are there.
+        """
         shard, planned = self._planned[name]
-        _require_planned(planned, tensor)
+        dtype = torch_dtype(planned.dtype)
+        if part.dtype != dtype or start + part.numel() > math.prod(planned.shape):
+            raise _not_planned(planned, part)
         path = self._folder / shard.file_name
-        flat = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+        flat = part.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+        offset = shard.starts[name] + start * dtype.itemsize
         try:
-            _write_at(self._descriptor(path), flat.numpy().data, shard.starts[name])
-            with self._lock:
-                last = self._missing[shard.file_name] <= {name}
+            _write_at(self._descriptor(path), flat.numpy().data, offset)
+        except OSError as error:
+            raise output_error(path, error) from None
+
+    def mark_written(self, name: str) -> None:
+        """Every part of the tensor is written; a file whose last one it is, is closed."""
+        shard, _ = self._planned[name]
+        with self._lock:
+            last = self._missing[shard.file_name] <= {name}
+        try:
             if last:
                 self._close_one(shard.file_name)
         except OSError as error:
-            raise output_error(path, error) from None
+            raise output_error(self._folder / shard.file_name, error) from None
         with self._lock:
             self._missing[shard.file_name].discard(name)
 
@@ -203,14 +225,13 @@ def _require_same(path: Path, shard: Shard) -> None:
         )
 
 
-def _require_planned(planned: OutputTensor, tensor: Tensor) -> None:
-    if tensor.shape != planned.shape or tensor.dtype != torch_dtype(planned.dtype):
-        raise OutputError(
-            f"`{plain(planned.name)}` was planned as {planned.dtype} {list(planned.shape)}, not "
-            f"{tensor.dtype} {list(tensor.shape)}.",
-            tensor=planned.name,
-            shapes={"planned": planned.shape, "given": tuple(tensor.shape)},
-        )
+def _not_planned(planned: OutputTensor, tensor: Tensor) -> OutputError:
+    return OutputError(
+        f"`{plain(planned.name)}` was planned as {planned.dtype} {list(planned.shape)}, not "
+        f"{tensor.dtype} {list(tensor.shape)}.",
+        tensor=planned.name,
+        shapes={"planned": planned.shape, "given": tuple(tensor.shape)},
+    )
 
 
 def _write_at(descriptor: int, data: memoryview, offset: int) -> None:

@@ -77,7 +77,7 @@ def _base_row(
             disposition=source.disposition,
             transposed=source.transposed,
             experts=source.experts,
-            reason=f"tied to {row.tied_to}: written with the same values",
+            reason=f"tied to {row.tied_to}: merged as that is",
         )
     _refuse_shapes(name, info.shape, experts, owners)
     return _combined(row, traits, method, scope, len(experts))

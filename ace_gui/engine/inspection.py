@@ -32,7 +32,7 @@ def spectrum(prepared: Prepared, row: PlanRow, device: torch.device) -> LayerSpe
         experts=experts,
         preliminary=None if merged.preliminary is None else _values(merged.preliminary),
         merged=_values(merged.delta),
-        report=report_of(row, deltas.names, merged, norm),
+        report=report_of(row, deltas.names, merged.diagnostics, norm),
     )
 
 

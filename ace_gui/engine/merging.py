@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared, output_dtype
 from ace_gui.engine.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.task_vectors import Readers
-from ace_gui.engine.tensor_merge import merge_tensor, rounded
+from ace_gui.engine.tensor_merge import TensorMerge, rounded
 from ace_gui.errors import RecipeError
 
 SHARD_BYTES = 5_000_000_000
@@ -63,7 +64,8 @@ def merge(
             bytes_total=sum(_bytes(row, manifest) for row in rows),
             peak_bytes=prepared.plan.peak_bytes,
         )
-        yield from _merge_rows(rows, prepared, readers, store, where)
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            yield from _merge_rows(rows, prepared, readers, store, where, pool)
         readers.check_unchanged()
         _write_heads(prepared, readers, store.model / HEADS)
         copy_side_files(prepared.base.checkpoint.side_files, store.model)
@@ -104,9 +106,7 @@ def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) 
 def input_folders(prepared: Prepared) -> tuple[Path, ...]:
     """The folders of the models; a bare file has none."""
     models = (prepared.base, *prepared.experts)
-    return tuple(
-        model.checkpoint.folder for model in models if model.checkpoint.folder is not None
-    )
+    return tuple(model.checkpoint.folder for model in models if model.checkpoint.folder is not None)
 
 
 def _merge_rows(
@@ -115,18 +115,21 @@ def _merge_rows(
     readers: Readers,
     store: MergeStore,
     device: torch.device,
+    pool: ThreadPoolExecutor,
 ) -> Iterator[TensorFinished]:
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.name in store.done)
     for row in rows:
         if row.name in store.done:
             continue
         started = time.monotonic()
-        merged = merge_tensor(row, prepared, readers, device)
+        work = TensorMerge(row, prepared, readers, device)
         dtype = torch_dtype(store.manifest.dtypes[row.name])
-        store.write(merged.report, rounded(merged.tensor, dtype, row.name))
+        for piece in work.pieces(pool):
+            store.write(row.name, piece.start, rounded(piece.values, dtype, row.name))
+        store.log(work.report)
         bytes_done += _bytes(row, store.manifest)
         yield TensorFinished(
-            report=merged.report,
+            report=work.report,
             done=len(store.done),
             total=len(rows),
             bytes_done=bytes_done,

@@ -20,6 +20,7 @@ import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -39,6 +40,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.events import LayerReport
+from ace_gui.engine.parts import parts_of
 from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
 from ace_gui.recipe import Recipe
@@ -63,7 +65,8 @@ class InputFile:
 class Manifest:
     """Everything that a merge's result depends on, and what its export needs to know.
 
-    ``input_folders``: model folders, where no output may go. ``dtypes``: dtype tag in the store of every tensor of the model, in file order.
+    ``input_folders``: model folders, where no output may go. ``dtypes``: dtype tag in the store
+    of every tensor of the model, in file order.
     """
 
     recipe: Recipe
@@ -111,6 +114,7 @@ class MergeStore:
         self.done = done
         self._writer = writer
         self._journal = journal
+        self._checksum = 0
 
     @property
     def model(self) -> Path:
@@ -159,10 +163,17 @@ class MergeStore:
         done = {name: report for name, (report, _) in verified.items()}
         return cls(folder, manifest, writer, journal, done)
 
-    def write(self, report: LayerReport, tensor: Tensor) -> None:
-        """Put a finished tensor in its place and into the journal."""
-        self._writer.write(report.name, tensor)
-        self._log(report, _checksum(tensor))
+    def write(self, name: str, start: int, piece: Tensor) -> None:
+        """Put some elements of a tensor in their place; pieces come in order."""
+        self._writer.write_part(name, start, piece)
+        self._checksum = _checksum(piece, self._checksum if start else 0)
+
+    def log(self, report: LayerReport) -> None:
+        """Every piece of the tensor is written: put it into the journal."""
+        self._writer.mark_written(report.name)
+        self._journal.write(_line(report, self._checksum))
+        self._journal.flush()
+        self.done[report.name] = report
 
     def complete(self) -> None:
         """Flush everything and say so; the last thing that happens to a store."""
@@ -181,11 +192,6 @@ class MergeStore:
     ) -> None:
         self._writer.close()
         self._journal.close()
-
-    def _log(self, report: LayerReport, checksum: int) -> None:
-        self.done[report.name] = report
-        self._journal.write(_line(report, checksum))
-        self._journal.flush()
 
 
 def read_finished(folder: Path) -> Manifest:
@@ -262,7 +268,7 @@ def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, tuple[LayerRep
         reader = TensorReader(open_checkpoint(folder / MODEL / shard.file_name))
         for tensor in shard.tensors:
             entry = journalled.get(tensor.name)
-            if entry is not None and _checksum(reader.read(tensor.name)) == entry[1]:
+            if entry is not None and _checksum_on_disk(reader, tensor) == entry[1]:
                 verified[tensor.name] = entry
     return verified
 
@@ -278,6 +284,13 @@ def _line(report: LayerReport, checksum: int) -> str:
     return json.dumps({"checksum": checksum, "report": asdict(report)}) + "\n"
 
 
-def _checksum(tensor: Tensor) -> int:
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    return zlib.crc32(flat.numpy().data)
+def _checksum_on_disk(reader: TensorReader, tensor: OutputTensor) -> int:
+    checksum = 0
+    for start, stop in parts_of(prod(tensor.shape)):
+        checksum = _checksum(reader.read_part(tensor.name, start, stop), checksum)
+    return checksum
+
+
+def _checksum(piece: Tensor, before: int) -> int:
+    """CRC-32 of a tensor's bytes, continuing that of the pieces before it."""
+    return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, require_finite
 from ace_gui.engine.opening import OpenedModel
+from ace_gui.engine.parts import Part
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import Prepared
 
@@ -24,12 +25,19 @@ class ModelReader:
         self.model = model
         self.reader = TensorReader(model.checkpoint)
 
-    def read(self, base_name: str) -> Tensor:
-        """The tensor as stored. Raises NonFiniteError, CheckpointError, FileChangedError."""
+    def read(self, base_name: str, part: Part | None = None) -> Tensor:
+        """The tensor as stored, or a part of it, flat.
+
+        Raises NonFiniteError, CheckpointError, FileChangedError or ResourceError.
+        """
         own = self.model.own_names[base_name]
-        tensor = self.reader.read(own)
+        tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
         require_finite(tensor, own, self.model.name, self.model.checkpoint.path)
         return tensor
+
+    def will_read(self, base_name: str) -> None:
+        """Have the system fetch the tensor from the disk already."""
+        self.reader.will_read(self.model.own_names[base_name])
 
 
 class Readers:
@@ -50,16 +58,18 @@ class TaskVectors(Sequence[Tensor]):
 
     Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
     in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
-    says so. A float64 base makes everything float64.
+    says so. A float64 base makes everything float64. With a ``part``, all of them are flat.
     """
 
-    def __init__(self, row: PlanRow, readers: Readers, device: torch.device) -> None:
-        self._name = row.tied_to or row.name
+    def __init__(
+        self, row: PlanRow, readers: Readers, device: torch.device, part: Part | None = None
+    ) -> None:
         self._row = row
         self._device = device
+        self._part = part
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
-        stored = readers.base.read(self._name)
+        stored = readers.base.read(row.name, part)
         # Integers never come here; everything narrower than float32 is widened exactly.
         self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
         self.base = self._oriented(stored)
@@ -74,13 +84,31 @@ class TaskVectors(Sequence[Tensor]):
     def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
         if isinstance(index, slice):
             return [self[t] for t in range(*index.indices(len(self)))]
-        return self._oriented(self._experts[index].read(self._name)).sub_(self.base)
+        expert = self._experts[index]
+        name = answering_name(self._row, expert.model)
+        return self._oriented(expert.read(name, self._part)).sub_(self.base)
 
     def restored(self, merged: Tensor) -> Tensor:
         """A merged weight back in the orientation in which it is stored, on the CPU."""
-        stored = merged.T if self._row.transposed else merged
+        stored = merged.T if self._turned else merged
         return stored.cpu().contiguous()
 
+    @property
+    def _turned(self) -> bool:
+        return self._row.transposed and self._part is None
+
     def _oriented(self, stored: Tensor) -> Tensor:
-        moved = stored.to(device=self._device, dtype=self._dtype, copy=True)
-        return moved.T.contiguous() if self._row.transposed else moved
+        """A new tensor in the working dtype on the device."""
+        if self._turned:
+            return stored.T.to(device=self._device, dtype=self._dtype).contiguous()
+        return stored.to(device=self._device, dtype=self._dtype)
+
+
+def answering_name(row: PlanRow, model: OpenedModel) -> str:
+    """The base's name under which an expert has the row's tensor: its own, or that it is tied to.
+
+    Raises KeyError where the expert has neither.
+    """
+    if model.has(row.name) or row.tied_to is None:
+        return row.name
+    return row.tied_to

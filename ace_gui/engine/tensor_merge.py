@@ -1,46 +1,89 @@
-"""What happens to one tensor: read, merge, round."""
+"""What happens to one tensor: read, merge, round; large elementwise ones part by part."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ace_gui.engine.events import LayerReport, Regime
+from ace_gui.engine.parts import Part, ordered, parts_of
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.task_vectors import Readers, TaskVectors
 from ace_gui.errors import OutputError
 from ace_gui.methods import get_method
-from ace_gui.methods.base import Merged
+from ace_gui.methods.base import Diagnostics, Merged
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergedTensor:
-    """A tensor of the output, as stored by the base but not yet rounded, and what was done."""
+class Piece:
+    """Some elements of an output tensor, flat, as stored but not yet rounded."""
 
-    tensor: Tensor
-    report: LayerReport
+    start: int
+    values: Tensor
+    squared_norm: float = 0.0
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
 
-def merge_tensor(
-    row: PlanRow, prepared: Prepared, readers: Readers, device: torch.device
-) -> MergedTensor:
-    """Carry out one row of the plan.
+class TensorMerge:
+    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``."""
 
-    Raises NonFiniteError, CheckpointError, FileChangedError or MethodError.
-    """
-    if row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
-        return MergedTensor(tensor=readers.base.read(row.name), report=LayerReport(name=row.name))
-    deltas = TaskVectors(row, readers, device)
-    merged = merge_deltas(row, prepared, deltas)
-    norm = float(torch.linalg.vector_norm(merged.delta))
-    weight = deltas.base + merged.delta.to(deltas.base.dtype)
-    return MergedTensor(
-        tensor=deltas.restored(weight), report=report_of(row, deltas.names, merged, norm)
-    )
+    def __init__(
+        self, row: PlanRow, prepared: Prepared, readers: Readers, device: torch.device
+    ) -> None:
+        self._row = row
+        self._prepared = prepared
+        self._readers = readers
+        self._device = device
+        self._squared_norm = 0.0
+        self._diagnostics = Diagnostics()
+
+    def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        """The output tensor, piece by piece in order; a matrix method gives it whole.
+
+        Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        """
+        parts = list(parts_of(math.prod(self._row.shape)))
+        if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
+            yield from ordered(pool, self._copied, parts)
+            return
+        if self._row.disposition == Disposition.MERGED and not self._prepared.method.elementwise:
+            pieces: Iterable[Piece] = (self._merged(None),)
+        else:
+            pieces = ordered(pool, self._merged, parts)
+        for piece in pieces:
+            self._squared_norm += piece.squared_norm
+            self._diagnostics = piece.diagnostics
+            yield piece
+
+    @property
+    def report(self) -> LayerReport:
+        """What was done, once every piece was taken."""
+        if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
+            return LayerReport(name=self._row.name)
+        names = tuple(self._readers.experts[t].model.name for t in self._row.experts)
+        return report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
+
+    def _copied(self, part: Part) -> Piece:
+        return Piece(start=part[0], values=self._readers.base.read(self._row.name, part))
+
+    def _merged(self, part: Part | None) -> Piece:
+        deltas = TaskVectors(self._row, self._readers, self._device, part)
+        merged = merge_deltas(self._row, self._prepared, deltas)
+        norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+        weight = deltas.base.add_(merged.delta)
+        return Piece(
+            start=0 if part is None else part[0],
+            values=deltas.restored(weight).reshape(-1),
+            squared_norm=norm * norm,
+            diagnostics=merged.diagnostics,
+        )
 
 
 def merge_deltas(
@@ -57,11 +100,8 @@ def merge_deltas(
     return merged
 
 
-def report_of(
-    row: PlanRow, names: tuple[str, ...], merged: Merged, norm: float | None
-) -> LayerReport:
+def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
     """The diagnostics of a method as a plain value, with the experts' names."""
-    found = merged.diagnostics
     regime = None
     if found.heterogeneous is not None:
         regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS

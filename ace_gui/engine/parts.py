@@ -1,0 +1,41 @@
+"""Large tensors part by part, so that memory does not grow with them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+Part = tuple[int, int]
+"""From and to which element of a flattened tensor."""
+
+PART_ELEMENTS: Final = 1 << 19
+"""Elements of a tensor that are averaged at a time: 2 MB in float32, which a cache holds."""
+
+
+def parts_of(elements: int) -> Iterator[Part]:
+    """Parts of a flattened tensor, in order; an empty tensor has one empty part."""
+    for start in range(0, max(elements, 1), PART_ELEMENTS):
+        yield start, min(start + PART_ELEMENTS, elements)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ordered(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """``work`` on every item by the pool's threads, results in order, few of them waiting."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
