@@ -80,7 +80,7 @@ def inspect_recipe(recipe_file: Path, *, json_file: Path | None, csv_file: Path 
         _write(json_file, text + "\n")
     if csv_file is not None:
         _write_csv(csv_file, records, prepared.plan)
-    _print_layers(prepared.plan, records)
+    print_layers(prepared.plan, records)
 
 
 def inspect_records(
@@ -172,7 +172,8 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
     raise Cancelled
 
 
-def _print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
+def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
+    """Print one line a tensor, then how many are heterogeneous."""
     console = wide_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("γ", justify="right")

@@ -20,6 +20,7 @@ def model_card(
     reports: Mapping[str, LayerReport],
     heads: Mapping[str, tuple[str, ...]],
     dtype: str | None,
+    hashes: Mapping[str, str],
 ) -> str:
     """The text of README.md, with the front matter that model hubs read."""
     method = get_method(manifest.recipe.merge_method)
@@ -55,6 +56,15 @@ def model_card(
         *_count_lines(manifest, reports),
         "",
         *_head_lines(heads),
+        "## Files",
+        "",
+        "Every tensor was read back after writing: names, shapes and number formats are as "
+        "planned, and all values are finite.",
+        "",
+        "| file | SHA-256 |",
+        "|---|---|",
+        *(f"| {name} | `{digest}` |" for name, digest in hashes.items()),
+        "",
         "## Recipe",
         "",
         "The file `merge_recipe.yaml` runs again with `ace-gui merge`; its paths are those of the "

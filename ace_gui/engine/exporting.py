@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
+    Shard,
     ShardedWriter,
     TensorReader,
     check_output_folder,
@@ -24,9 +25,11 @@ from ace_gui.engine import store as stores
 from ace_gui.engine.card import model_card
 from ace_gui.engine.events import Exported, ExportProgress
 from ace_gui.engine.merging import HEADS
+from ace_gui.engine.parts import checksum
 from ace_gui.engine.planning import output_dtype
-from ace_gui.engine.store import MODEL, Manifest, read_finished, reports
+from ace_gui.engine.store import MODEL, planned_shards, read_finished, reports
 from ace_gui.engine.tensor_merge import rounded
+from ace_gui.engine.verification import verify_shards
 from ace_gui.recipe.files import dump_recipe
 
 CARD = "README.md"
@@ -47,9 +50,12 @@ def export(
     dtypes = {row.name: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
     stage = new_stage(folder)
     try:
-        yield from _convert(store / MODEL, stage, dtypes, shard_bytes)
+        checkpoint = open_checkpoint(store / MODEL)
+        shards = plan_shards(_outputs(checkpoint, dtypes), shard_bytes)
+        checksums: dict[str, int] = {}
+        yield from _convert(checkpoint, stage, shards, dtypes, checksums)
         _copy_companions(store / MODEL, stage)
-        finish(stage, folder, manifest, reports_folder=store, dtype=wanted)
+        _finish(stage, folder, store, wanted, verify_shards(stage, shards, checksums))
         promote(stage, folder)
     finally:
         discard(stage)
@@ -59,18 +65,21 @@ def export(
 def publish(store: Path, folder: Path) -> Exported:
     """Turn a store that was made in the output's own dtype into the output, without copying."""
     manifest = read_finished(store)
-    finish(store / MODEL, folder, manifest, reports_folder=store, dtype=manifest.recipe.out_dtype)
+    shards, checksums = planned_shards(manifest), stores.checksums(store)
+    hashes = verify_shards(store / MODEL, shards, checksums)
+    _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes)
     promote(store / MODEL, folder)
     stores.discard(store)
     return exported(folder)
 
 
-def finish(
-    stage: Path, folder: Path, manifest: Manifest, *, reports_folder: Path, dtype: str | None
+def _finish(
+    stage: Path, folder: Path, store: Path, dtype: str | None, hashes: Mapping[str, str]
 ) -> None:
     """Add what stands beside the tensors: config, card and recipe."""
+    manifest = read_finished(store)
     _set_config_dtype(stage / "config.json", dtype)
-    card = model_card(folder.name, manifest, reports(reports_folder), _head_names(stage), dtype)
+    card = model_card(folder.name, manifest, reports(store), _head_names(stage), dtype, hashes)
     (stage / CARD).write_text(card, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")
 
@@ -86,15 +95,19 @@ def exported(folder: Path) -> Exported:
 
 
 def _convert(
-    model: Path, stage: Path, dtypes: Mapping[str, str], shard_bytes: int
+    checkpoint: Checkpoint,
+    stage: Path,
+    shards: Sequence[Shard],
+    dtypes: Mapping[str, str],
+    checksums: dict[str, int],
 ) -> Iterator[ExportProgress]:
-    """Copy every tensor, rounding it once to its dtype in the output."""
-    checkpoint = open_checkpoint(model)
-    shards = plan_shards(_outputs(checkpoint, dtypes), shard_bytes)
+    """Copy every tensor, rounding it once to its dtype in the output; fills ``checksums``."""
     total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
     with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
         for name, info in checkpoint.tensors.items():
-            writer.write(name, rounded(reader.read(name), torch_dtype(dtypes[name]), name))
+            tensor = rounded(reader.read(name), torch_dtype(dtypes[name]), name)
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
             done += info.nbytes
             yield ExportProgress(done=done, total=total)
         writer.finish()

@@ -67,6 +67,7 @@ def merge(
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             yield from _merge_rows(rows, prepared, readers, store, where, pool)
         readers.check_unchanged()
+        store.remove_companions()
         _write_heads(prepared, readers, store.model / HEADS)
         copy_side_files(prepared.base.checkpoint.side_files, store.model)
         store.complete()

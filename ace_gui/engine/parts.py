@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
+
+import torch
+from torch import Tensor
 
 Part = tuple[int, int]
 """From and to which element of a flattened tensor."""
@@ -39,3 +43,8 @@ def ordered(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def checksum(piece: Tensor, before: int = 0) -> int:
+    """CRC-32 of a CPU tensor's bytes, continuing that of the pieces before it."""
+    return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)

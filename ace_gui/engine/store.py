@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import prod
@@ -40,7 +39,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.events import LayerReport
-from ace_gui.engine.parts import parts_of
+from ace_gui.engine.parts import checksum, parts_of
 from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
 from ace_gui.recipe import Recipe
@@ -131,7 +130,7 @@ class MergeStore:
         model = folder / MODEL
         try:
             model.mkdir(parents=True)
-            writer = ShardedWriter(model, _shards(manifest))
+            writer = ShardedWriter(model, planned_shards(manifest))
             (folder / MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
             journal = (folder / JOURNAL).open("x", encoding="utf-8")
         except OSError as error:
@@ -153,7 +152,7 @@ class MergeStore:
                 "differs. Merge again without resuming.",
                 path=folder,
             )
-        shards = _shards(manifest)
+        shards = planned_shards(manifest)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
         verified = _verified(folder, shards)
         (folder / COMPLETE).unlink(missing_ok=True)
@@ -166,7 +165,7 @@ class MergeStore:
     def write(self, name: str, start: int, piece: Tensor) -> None:
         """Put some elements of a tensor in their place; pieces come in order."""
         self._writer.write_part(name, start, piece)
-        self._checksum = _checksum(piece, self._checksum if start else 0)
+        self._checksum = checksum(piece, self._checksum if start else 0)
 
     def log(self, report: LayerReport) -> None:
         """Every piece of the tensor is written: put it into the journal."""
@@ -174,6 +173,15 @@ class MergeStore:
         self._journal.write(_line(report, self._checksum))
         self._journal.flush()
         self.done[report.name] = report
+
+    def remove_companions(self) -> None:
+        """Remove what stands beside the tensors, where an earlier run died while writing it."""
+        shards = {shard.file_name for shard in planned_shards(self.manifest)}
+        for item in self.model.iterdir():
+            if item.is_dir():
+                shutil.rmtree(item)
+            elif item.name not in shards:
+                item.unlink()
 
     def complete(self) -> None:
         """Flush everything and say so; the last thing that happens to a store."""
@@ -206,6 +214,11 @@ def reports(folder: Path) -> dict[str, LayerReport]:
     return {name: report for name, (report, _) in _journal(folder).items()}
 
 
+def checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of every finished tensor's bytes as they were when written."""
+    return {name: crc for name, (_, crc) in _journal(folder).items()}
+
+
 def discard(folder: Path) -> None:
     """Remove a store; anything else that is there is left alone.
 
@@ -224,7 +237,8 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _shards(manifest: Manifest) -> tuple[Shard, ...]:
+def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
+    """The files of the store's model, and what is where in them."""
     shapes = {row.name: row.shape for row in manifest.rows if row.in_base}
     tensors = [
         OutputTensor(name=name, dtype=dtype, shape=shapes[name])
@@ -285,12 +299,7 @@ def _line(report: LayerReport, checksum: int) -> str:
 
 
 def _checksum_on_disk(reader: TensorReader, tensor: OutputTensor) -> int:
-    checksum = 0
+    running = 0
     for start, stop in parts_of(prod(tensor.shape)):
-        checksum = _checksum(reader.read_part(tensor.name, start, stop), checksum)
-    return checksum
-
-
-def _checksum(piece: Tensor, before: int) -> int:
-    """CRC-32 of a tensor's bytes, continuing that of the pieces before it."""
-    return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)
+        running = checksum(reader.read_part(tensor.name, start, stop), running)
+    return running

@@ -1,0 +1,157 @@
+"""The window over the real engine process: open, compare, merge, look, export, load."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThreadPool, QTimer
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.app import Workbench, make_application
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.models.layers import Column
+from ace_gui.gui.session import State
+from ace_gui.gui.stores import MergeStores
+from tests.helpers.models import Family, roberta_family
+
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
+PATIENCE = 60_000  # ms; the first engine imports torch
+LONGEST_PAUSE = 0.1  # seconds
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    """A base and three experts with heads of their own."""
+    return roberta_family(tmp_path_factory.mktemp("family"))
+
+
+@pytest.fixture
+def bench(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workbench]:
+    """A started window with its own engine, ended without a trace."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_application()
+    QSettings.setDefaultFormat(QSettings.Format.IniFormat)
+    ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
+    QSettings.setPath(ini, user, str(tmp_path / "settings"))
+    bench = Workbench(qapp, MergeStores(tmp_path / "merges"))
+    bench.start()
+    yield bench
+    with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
+        bench.window.conductor.cancel()
+        bench.window.close()
+    assert bench.worker.wait(PATIENCE)
+    bench.window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QThreadPool.globalInstance().waitForDone()
+    assert not any((tmp_path / "merges").glob("*/*"))
+
+
+def open_family(window: MainWindow, family: Family, qtbot: QtBot) -> None:
+    window.opener.open_paths([family.base])
+    qtbot.waitUntil(lambda: window.session.plan is not None, timeout=PATIENCE)
+    window.conductor.add_experts(family.experts.values())
+    qtbot.waitUntil(lambda: window.session.is_analysed, timeout=PATIENCE)
+
+
+def merge(window: MainWindow, qtbot: QtBot) -> None:
+    window.actions_.merge.trigger()
+    qtbot.waitUntil(lambda: window.session.state is State.MERGED, timeout=PATIENCE)
+
+
+def test_from_checkpoints_on_disk_to_a_model_that_loads(
+    bench: Workbench, family: Family, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = bench.window
+    session = window.session
+    open_family(window, family, qtbot)
+    model = window.workspace.layers.model
+    gammas = [model.index(row, Column.GAMMA).data() for row in range(model.rowCount())]
+    assert sum(any(map(str.isdigit, gamma)) for gamma in gammas) == len(session.merged_rows)
+
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.safetensors").touch()
+    window.conductor.add_experts([broken])
+    qtbot.waitUntil(window.notice.isVisible, timeout=PATIENCE)
+    assert "empty" in window.notice.sentence.text()
+    assert window.workspace.experts.model.rowCount() == len(family.experts)
+
+    merge(window, qtbot)
+    window.actions_.top_layer.trigger()
+    name = session.selection
+    qtbot.waitUntil(lambda: session.spectrum(name) is not None, timeout=PATIENCE)
+    assert set(session.spectrum(name).experts) == set(family.experts)
+
+    window.open_export()
+    dialog = window.export_dialog
+    dialog.folder.setText(str(tmp_path / "merged"))
+    dialog.dtype.setCurrentText("bfloat16")
+    with qtbot.waitSignal(window.conductor.exported, timeout=PATIENCE):
+        dialog.export_button.click()
+    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
+    dialog.reject()
+    check_loads(tmp_path / "merged")
+    assert len(list((tmp_path / "merged" / "heads").iterdir())) == len(family.experts)
+
+
+def check_loads(folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    model, report = AutoModelForMaskedLM.from_pretrained(
+        folder, output_loading_info=True, dtype="auto"
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert model.dtype == torch.bfloat16
+
+
+def test_a_killed_engine_is_told_and_the_session_goes_on(
+    bench: Workbench, family: Family, qtbot: QtBot
+) -> None:
+    window = bench.window
+    open_family(window, family, qtbot)
+    with qtbot.waitSignal(window.session.problem, timeout=PATIENCE):
+        window.actions_.merge.trigger()
+        os.kill(bench.worker.engine_pid, signal.SIGKILL)
+    assert "stopped by the system" in window.notice.sentence.text()
+    assert window.workspace.experts.model.rowCount() == len(family.experts)
+    merge(window, qtbot)
+    assert window.session.merge_is_current
+
+
+def test_the_event_loop_never_pauses_for_long_during_a_merge(
+    bench: Workbench, family: Family, qtbot: QtBot
+) -> None:
+    import time
+
+    window = bench.window
+    open_family(window, family, qtbot)
+    pauses: list[float] = []
+    last = [time.perf_counter()]
+
+    def beat() -> None:
+        now = time.perf_counter()
+        pauses.append(now - last[0])
+        last[0] = now
+
+    timer = QTimer()
+    timer.timeout.connect(beat)
+    qtbot.wait(200)  # the comparison's last repaints
+    last[0] = time.perf_counter()
+    timer.start(5)
+    merge(window, qtbot)
+    timer.stop()
+    assert len(pauses) > 5
+    # The machine's other work may delay one beat; a window that blocks delays many.
+    assert sorted(pauses)[-3] < LONGEST_PAUSE
