@@ -90,6 +90,12 @@ def merge(
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is new or empty.")],
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
     threads: Threads = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, metavar="GB", help="Memory to use at most (default: what is free)."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
     ] = False,
@@ -99,7 +105,14 @@ def merge(
     with _reported(verbose):
         from ace_gui.console import merge_to_folder
 
-        merge_to_folder(recipe, out, device=device, threads=threads, resume=resume)
+        merge_to_folder(
+            recipe,
+            out,
+            device=device,
+            threads=threads,
+            memory_bytes=None if memory is None else int(memory * 1e9),
+            resume=resume,
+        )
 
 
 @app.command("inspect")

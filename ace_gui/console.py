@@ -37,7 +37,13 @@ from ace_gui.recipe.files import load_recipe
 
 
 def merge_to_folder(
-    recipe_file: Path, out: Path, *, device: str, threads: int | None, resume: bool
+    recipe_file: Path,
+    out: Path,
+    *,
+    device: str,
+    threads: int | None,
+    memory_bytes: int | None,
+    resume: bool,
 ) -> None:
     """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
     if threads is not None:
@@ -51,9 +57,15 @@ def merge_to_folder(
     for warning in prepared.plan.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
     try:
-        finished = _drive(
-            merge(prepared, store, device=device, resume=resume, as_output=True), console
+        events = merge(
+            prepared,
+            store,
+            device=device,
+            resume=resume,
+            as_output=True,
+            memory_bytes=memory_bytes,
         )
+        finished = _drive(events, console)
     except (KeyboardInterrupt, Cancelled):
         if store.exists():
             console.print(Text(f"Stopped; --resume continues from {store}."))

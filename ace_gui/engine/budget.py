@@ -9,7 +9,10 @@ import sys
 from math import prod
 from typing import Any
 
+import psutil
+
 from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.errors import ResourceError
 from ace_gui.methods.base import MergeMethod
 
 FLOAT32 = 4
@@ -22,6 +25,30 @@ def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     Independent of the number of experts: they are read one after another.
     """
     return max((_working_set(row, method) for row in rows), default=0)
+
+
+def require_memory(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> None:
+    """Refuse, before anything runs, a merge whose largest tensor does not fit.
+
+    ``limit``: bytes the merge may use; None: what the system says is free.
+    Raises ResourceError naming the tensor.
+    """
+    allowed = psutil.virtual_memory().available if limit is None else limit
+    largest = max(rows, key=lambda row: _working_set(row, method), default=None)
+    if largest is None or _working_set(largest, method) <= allowed:
+        return
+    where = "is free" if limit is None else "is allowed"
+    raise ResourceError(
+        f"`{largest.name}` needs about {_gigabytes(_working_set(largest, method))} of memory, but "
+        f"only {_gigabytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
+        "base.",
+        tensor=largest.name,
+        shapes={"base": largest.shape},
+    )
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB"
 
 
 def measured_peak_bytes() -> int:

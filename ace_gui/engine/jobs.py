@@ -34,7 +34,8 @@ class AnalyseJob:
 class MergeJob:
     """Merge into a store. Yields MergeStarted, TensorFinished a tensor, MergeFinished.
 
-    ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses.
+    ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses. ``memory_bytes``:
+    what the merge may use, None: what is free.
     """
 
     recipe: Recipe
@@ -42,6 +43,7 @@ class MergeJob:
     device: str = "auto"
     threads: int | None = None
     resume: bool = False
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from ace_gui.checkpoints import (
     plan_shards,
     torch_dtype,
 )
-from ace_gui.engine.budget import measured_peak_bytes
+from ace_gui.engine.budget import measured_peak_bytes, require_memory
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.plan import Disposition, PlanRow
@@ -40,17 +40,20 @@ def merge(
     device: str = "auto",
     resume: bool = False,
     as_output: bool = False,
+    memory_bytes: int | None = None,
 ) -> Iterator[Event]:
     """Merge into a store at ``store_folder``.
 
     ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
-    are kept in float32 (float64 where the base is), so that an export rounds once. Stopping the
-    iteration cancels; the store can then be resumed.
+    are kept in float32 (float64 where the base is), so that an export rounds once.
+    ``memory_bytes``: what the merge may use, None: what is free. Stopping the iteration cancels;
+    the store can then be resumed.
 
     Raises WorkbenchError of every kind that reading, merging and writing can raise.
     """
     if not prepared.experts:
         raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
+    require_memory(prepared.plan.rows, prepared.method, memory_bytes)
     started = time.monotonic()
     where = resolve_device(device)
     manifest = make_manifest(prepared, where, as_output=as_output)

@@ -54,7 +54,11 @@ class Runner:
                 if job.threads is not None:
                     torch.set_num_threads(job.threads)
                 yield from merge(
-                    self._prepared(job.recipe), job.store, device=job.device, resume=job.resume
+                    self._prepared(job.recipe),
+                    job.store,
+                    device=job.device,
+                    resume=job.resume,
+                    memory_bytes=job.memory_bytes,
                 )
             case SpectrumJob():
                 device = resolve_device(job.device)

@@ -1,0 +1,106 @@
+"""A merge that is killed at any moment leaves nothing that looks complete, and resumes exactly."""
+
+import multiprocessing
+import random
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.models import Family, roberta_family
+
+
+def merge_to(recipe: Recipe, out: Path, resume: bool) -> None:
+    """What ``ace-gui merge`` does, in a child of a process that has everything imported."""
+    from ace_gui.checkpoints import staging_folder
+    from ace_gui.engine.exporting import publish
+    from ace_gui.engine.merging import merge
+    from ace_gui.engine.planning import prepare
+
+    store = staging_folder(out)
+    for _ in merge(prepare(recipe), store, device="cpu", resume=resume, as_output=True):
+        pass
+    publish(store, out)
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[ForkServerContext]:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ace_gui.engine.exporting", "ace_gui.engine.planning"])
+    yield context
+    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
+
+    _forkserver._stop()
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    family: Family = roberta_family(tmp_path_factory.mktemp("family"))
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    return Recipe(base_model=family.base, models=entries)
+
+
+def run(
+    context: ForkServerContext,
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    kill_after: float | None = None,
+) -> float:
+    """Seconds that a merge took; it is killed after ``kill_after``."""
+    started = time.monotonic()
+    process = context.Process(target=merge_to, args=(recipe, out, resume))
+    process.start()
+    process.join(kill_after)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    assert process.exitcode in {0, -signal.SIGKILL}
+    process.close()
+    return time.monotonic() - started
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def kill_and_resume(
+    context: ForkServerContext, recipe: Recipe, folder: Path, times: int
+) -> int:
+    """How many of the kills came before the merge was done; every one is checked."""
+    whole = folder / "whole" / "out"
+    whole.parent.mkdir()
+    run(context, recipe, whole)
+    expected = files(whole)
+    seconds = run(context, recipe, folder / "timed")  # the first one also warms up
+    moments = random.Random(0)
+    killed = 0
+    for number in range(times):
+        place = folder / str(number)
+        place.mkdir()
+        out = place / "out"
+        run(context, recipe, out, kill_after=moments.uniform(0, seconds))
+        if not out.exists():
+            killed += 1
+            run(context, recipe, out, resume=True)
+        assert files(out) == expected
+        assert [path.name for path in place.iterdir()] == ["out"]
+    return killed
+
+
+def test_a_few_kills(context: ForkServerContext, recipe: Recipe, tmp_path: Path) -> None:
+    assert kill_and_resume(context, recipe, tmp_path, 4) >= 1
+
+
+@pytest.mark.long
+def test_two_hundred_kills(context: ForkServerContext, recipe: Recipe, tmp_path: Path) -> None:
+    assert kill_and_resume(context, recipe, tmp_path, 200) >= 100

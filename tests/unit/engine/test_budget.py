@@ -1,0 +1,54 @@
+"""The memory a merge will take is known before it starts, and refused when it is too much."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.engine.budget import peak_bytes
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import ResourceError
+from ace_gui.recipe import ModelEntry, Recipe
+
+
+def recipe(folder: Path, experts: int, shape: tuple[int, int]) -> Recipe:
+    save_file({"fc.weight": torch.zeros(shape)}, folder / "base.safetensors")
+    entries = []
+    for index in range(experts):
+        path = folder / f"expert{index}.safetensors"
+        save_file({"fc.weight": torch.full(shape, 1e-3 * (index + 1))}, path)
+        entries.append(ModelEntry(model=path))
+    return Recipe(base_model=folder / "base.safetensors", models=tuple(entries))
+
+
+def test_a_tensor_over_the_limit_is_refused_by_name_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    prepared = prepare(recipe(tmp_path, 2, (64, 128)))
+    needed = prepared.plan.peak_bytes
+    with pytest.raises(ResourceError, match=r"`fc\.weight` needs about") as caught:
+        list(merge(prepared, tmp_path / "store", memory_bytes=needed - 1))
+    assert caught.value.tensor == "fc.weight"
+    assert not (tmp_path / "store").exists()
+    assert list(merge(prepared, tmp_path / "store", memory_bytes=needed))
+
+
+def test_the_estimate_does_not_depend_on_the_number_of_experts(tmp_path: Path) -> None:
+    estimates = set()
+    for experts in (2, 5):
+        folder = tmp_path / str(experts)
+        folder.mkdir()
+        plan = prepare(recipe(folder, experts, (64, 128))).plan
+        estimates.add(plan.peak_bytes)
+    assert len(estimates) == 1
+
+
+def test_the_estimate_follows_the_orientation(tmp_path: Path) -> None:
+    tall, wide = tmp_path / "tall", tmp_path / "wide"
+    tall.mkdir()
+    wide.mkdir()
+    few = prepare(recipe(tall, 2, (512, 64)))
+    many = prepare(recipe(wide, 2, (64, 512)))
+    assert peak_bytes(few.plan.rows, few.method) < peak_bytes(many.plan.rows, many.method)
