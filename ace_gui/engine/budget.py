@@ -11,12 +11,15 @@ from typing import Any
 
 import psutil
 
+from ace_gui.checkpoints import FORMATS
+from ace_gui.engine.parts import PART_ELEMENTS
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.errors import ResourceError
 from ace_gui.methods.base import MergeMethod
 
 FLOAT32 = 4
 FLOAT64 = 8
+PARTS_UNDER_WAY = 4
 
 
 def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
@@ -67,6 +70,7 @@ def _working_set(row: PlanRow, method: MergeMethod[Any]) -> int:
         inputs = row.shape[0] if row.transposed else row.shape[1]
         # Three I × I and six O × I matrices in float64, the base and one task vector in float32.
         return FLOAT64 * (3 * inputs**2 + 6 * elements) + 2 * FLOAT32 * elements
-    if row.disposition in {Disposition.MERGED, Disposition.AVERAGED}:
-        return 4 * FLOAT32 * elements  # stored, base, one task vector, their sum
-    return 2 * FLOAT32 * elements
+    # Part by part: stored, base, one task vector and their sum, for every part under way. Then
+    # the whole tensor once more, when the output is read back.
+    parts = min(elements, PARTS_UNDER_WAY * PART_ELEMENTS)
+    return max(4 * FLOAT32 * parts, FORMATS[row.dtype].bits // 8 * elements)

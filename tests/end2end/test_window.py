@@ -7,11 +7,15 @@ import os
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThreadPool, QTimer
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -133,8 +137,6 @@ def test_a_killed_engine_is_told_and_the_session_goes_on(
 def test_the_event_loop_never_pauses_for_long_during_a_merge(
     bench: Workbench, family: Family, qtbot: QtBot
 ) -> None:
-    import time
-
     window = bench.window
     open_family(window, family, qtbot)
     pauses: list[float] = []
@@ -155,3 +157,17 @@ def test_the_event_loop_never_pauses_for_long_during_a_merge(
     assert len(pauses) > 5
     # The machine's other work may delay one beat; a window that blocks delays many.
     assert sorted(pauses)[-3] < LONGEST_PAUSE
+
+
+def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    experts = "".join(f"  - model: {path}\n" for path in family.experts.values())
+    recipe.write_text(f"base_model: {family.base}\nmodels:\n{experts}")
+    picture = tmp_path / "window.png"
+    places = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]
+    subprocess.run(command, env={**os.environ, **places}, check=True, timeout=120)
+    image = QImage(str(picture))
+    assert (image.width(), image.height()) == (1440, 900)
+    colours = {image.pixel(x, y) for x in range(0, 1440, 3) for y in range(0, 900, 3)}
+    assert len(colours) > 50  # plots, text and swatches, not an empty page
