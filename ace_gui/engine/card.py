@@ -55,7 +55,7 @@ def model_card(
         "",
         *_count_lines(manifest, reports),
         "",
-        *_head_lines(heads),
+        *_head_lines(heads, manifest),
         "## Files",
         "",
         "Every tensor was read back after writing: names, shapes and number formats are as "
@@ -103,11 +103,13 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     return lines
 
 
-def _head_lines(heads: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _head_lines(heads: Mapping[str, tuple[str, ...]], manifest: Manifest) -> list[str]:
     """How to put an expert's head on the merged backbone."""
     if not heads:
         return []
     first = next(iter(heads))
+    classes = dict(zip(manifest.recipe.expert_names, manifest.expert_classes, strict=True))
+    model_class = classes.get(first) or "AutoModel"
     return [
         "## Heads",
         "",
@@ -124,11 +126,12 @@ def _head_lines(heads: Mapping[str, tuple[str, ...]]) -> list[str]:
         "",
         "```python",
         "from safetensors.torch import load_file",
-        "from transformers import AutoConfig, AutoModelForSequenceClassification",
+        f"from transformers import AutoConfig, {model_class}",
         "",
         "config = AutoConfig.from_pretrained(EXPERT_FOLDER)",
-        "model = AutoModelForSequenceClassification.from_pretrained(MERGED_FOLDER, config=config,",
-        "    ignore_mismatched_sizes=True)",
+        f"model = {model_class}.from_pretrained(",
+        "    MERGED_FOLDER, config=config, ignore_mismatched_sizes=True",
+        ")",
         f"head = load_file(MERGED_FOLDER + {json.dumps(f'/heads/{first}.safetensors')})",
         "model.load_state_dict(head, strict=False)",
         "```",

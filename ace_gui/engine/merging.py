@@ -99,6 +99,7 @@ def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) 
             for stamp in model.checkpoint.files
         ),
         input_folders=input_folders(prepared),
+        expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
         dtypes=dtypes,
         shard_bytes=SHARD_BYTES,

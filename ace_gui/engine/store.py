@@ -64,7 +64,8 @@ class InputFile:
 class Manifest:
     """Everything that a merge's result depends on, and what its export needs to know.
 
-    ``input_folders``: model folders, where no output may go. ``dtypes``: dtype tag in the store
+    ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
+    expert in transformers, where it is known. ``dtypes``: dtype tag in the store
     of every tensor of the model, in file order.
     """
 
@@ -72,6 +73,7 @@ class Manifest:
     parameters: Mapping[str, ParameterValue]
     inputs: tuple[InputFile, ...]
     input_folders: tuple[Path, ...]
+    expert_classes: tuple[str | None, ...]
     rows: tuple[PlanRow, ...]
     dtypes: Mapping[str, str]
     shard_bytes: int

@@ -73,9 +73,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def kill_and_resume(
-    context: ForkServerContext, recipe: Recipe, folder: Path, times: int
-) -> int:
+def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, times: int) -> int:
     """How many of the kills came before the merge was done; every one is checked."""
     whole = folder / "whole" / "out"
     whole.parent.mkdir()

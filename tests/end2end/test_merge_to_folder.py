@@ -67,9 +67,10 @@ def test_the_folder_holds_what_the_contract_promises(merged: tuple[Family, Path]
     heads = {f"heads/{name}.safetensors" for name in family.experts}
     assert {"model.safetensors", "config.json", "README.md", "merge_recipe.yaml"} | heads <= files
     assert (out / "tokenizer.json").read_bytes() == (family.base / "tokenizer.json").read_bytes()
-    assert load_file(out / "model.safetensors").keys() == load_file(
-        family.base / "model.safetensors"
-    ).keys()
+    assert (
+        load_file(out / "model.safetensors").keys()
+        == load_file(family.base / "model.safetensors").keys()
+    )
     assert list(out.parent.glob(".*")) == []  # nothing left beside it
 
 
@@ -211,3 +212,28 @@ def test_methods_lists_all_and_shows_one() -> None:
     for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"):
         assert word in one.stdout
     assert run("methods", "nothing").returncode == 1
+
+
+def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
+    merged: tuple[Family, Path],
+) -> None:
+    family, out = merged
+    card = (out / "README.md").read_text()
+    snippet = card.split("```python\n")[1].split("```")[0]
+    name = next(iter(family.experts))
+    places = {"EXPERT_FOLDER": repr(str(family.experts[name])), "MERGED_FOLDER": repr(str(out))}
+    for word, value in places.items():
+        snippet = snippet.replace(word, value)
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            snippet + "\nprint(sorted(head))\nimport torch\n"
+            "state = model.state_dict()\nassert all(torch.equal(state[k], v) for k, v in head.items())",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == str(sorted(load_file(out / "heads" / f"{name}.safetensors")))
