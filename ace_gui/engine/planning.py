@@ -124,7 +124,8 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
     warnings = list(base.checkpoint.warnings)
     if base.architecture.note:
         warnings.append(base.architecture.note)
-    if not any(row.disposition == Disposition.MERGED for row in rows):
+    combined = any(row.disposition in COMBINED for row in rows)
+    if combined and not any(row.disposition == Disposition.MERGED for row in rows):
         warnings.append("No tensor is merged by the method: nothing here is a linear layer.")
     dropped = [row.name for row in rows if row.disposition == Disposition.DROPPED]
     if dropped:

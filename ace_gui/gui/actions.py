@@ -1,0 +1,88 @@
+"""Everything the window can be told to do, each once: for the menus, the toolbar, the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.theme import icon
+
+_Key = QKeySequence.StandardKey
+
+
+class Actions:
+    """The window's actions as attributes; the window connects and enables them."""
+
+    def __init__(self, window: QWidget) -> None:
+        self._window = window
+        make = self._make
+        self.open_base = make(
+            "Open &base model…", "Choose the folder of the base model", key="Ctrl+O", picture="open"
+        )
+        self.open_base_file = make("Open base from a &file…", "Choose a .safetensors file")
+        self.add_experts = make(
+            "Add &experts…",
+            "Choose the folder of a fine-tuned model, or a folder of such folders",
+            key="Ctrl+E",
+            picture="add",
+        )
+        self.add_expert_files = make("Add experts from f&iles…", "Choose .safetensors files")
+        self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
+        self.save_recipe = make(
+            "&Save recipe…", "Save what is loaded and chosen as a recipe", key=_Key.Save
+        )
+        self.sample = make("&Try the sample", "Open a small trained model with its experts")
+        self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
+        self.quit = make("&Quit", "Close the window", key=_Key.Quit)
+        self.merge = make(
+            "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
+        )
+        self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
+        self.export = make(
+            "&Export…", "Write the merged model as a folder", key="Ctrl+Shift+E", picture="export"
+        )
+        self.find = make("&Find layer", "Filter the layers by name", key=_Key.Find)
+        self.next_layer = make("&Next layer", "Select the next layer", key="Alt+Down")
+        self.previous_layer = make("&Previous layer", "Select the layer before", key="Alt+Up")
+        self.top_layer = make(
+            "&Most heterogeneous layer", "Select the layer with the largest γ", key="Ctrl+G"
+        )
+        self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
+        self.about = make("&About", "Version and licence")
+        self.schemes = self._make_schemes()
+
+    def _make(
+        self, text: str, tip: str, *, key: str | _Key | None = None, picture: str = ""
+    ) -> QAction:
+        action = QAction(text, self._window)
+        action.setToolTip(tip)
+        action.setStatusTip(tip)
+        if key is not None:
+            action.setShortcut(QKeySequence(key))
+        if picture:
+            action.setData(picture)
+            action.setIcon(icon(picture))
+        action.setIconText(text.replace("&", ""))
+        self._window.addAction(action)
+        return action
+
+    def _make_schemes(self) -> QActionGroup:
+        group = QActionGroup(self._window)
+        for scheme, text in (("system", "As the &system"), ("light", "&Light"), ("dark", "&Dark")):
+            action = group.addAction(text)
+            action.setCheckable(True)
+            action.setData(scheme)
+            action.setToolTip(f"Colours: {text.replace('&', '').lower()}")
+        return group
+
+    def recolour(self) -> None:
+        """Icons in the colours of the present theme."""
+        for action in vars(self).values():
+            if isinstance(action, QAction) and action.data():
+                action.setIcon(icon(str(action.data())))
+
+    def connect(self, action: QAction, slot: Callable[[], object]) -> None:
+        """Call ``slot``, without the checked flag, when the action is triggered."""
+        action.triggered.connect(lambda _=False: slot())

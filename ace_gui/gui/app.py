@@ -1,0 +1,86 @@
+"""Starts the window."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+
+from ace_gui import __version__
+from ace_gui.gui.guard import Guard, Interrupts
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.preload import Preload
+from ace_gui.gui.settings import Settings
+from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.theme import apply_theme, set_scheme
+from ace_gui.gui.worker import EngineWorker
+
+
+def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
+    """Open the window, with a recipe or model folders loaded; the exit status."""
+    app = make_application()
+    guard = Guard(app)
+    workbench = Workbench(app)
+    guard.broken.connect(workbench.window.show_error)
+    interrupts = Interrupts(workbench.window.close, app)
+    workbench.start()
+    if demo:
+        from ace_gui.gui.demo import Demo
+
+        Demo(workbench.window)
+    elif paths:
+        workbench.window.opener.open_paths(paths)
+    try:
+        return app.exec()
+    finally:
+        interrupts.release()
+        guard.release()
+
+
+def make_application() -> QApplication:
+    """The application, named so that settings and caches have their place."""
+    existing = QApplication.instance()
+    app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    app.setApplicationName("ACE Workbench")
+    app.setOrganizationName("ACE Workbench")
+    app.setApplicationVersion(__version__)
+    app.setDesktopFileName("ace-gui")
+    return app
+
+
+class Workbench:
+    """A window with its worker, from start to end of both."""
+
+    def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
+        app.setQuitOnLastWindowClosed(False)
+        self._app = app
+        self._stores = stores or MergeStores()
+        settings = Settings()
+        watcher = apply_theme(app)
+        set_scheme(settings.scheme)
+        self.worker = EngineWorker(app)
+        self.window = MainWindow(self.worker, settings, self._stores)
+        self._preload = Preload(app)
+        watcher.changed.connect(self.window.set_theme)
+        self.window.closed.connect(self.worker.stop)
+        self.worker.finished.connect(self._end)
+
+    def start(self) -> None:
+        """Show the window, then start everything that takes longer."""
+        self.window.show()
+        QTimer.singleShot(0, self.window, self._start_rest)
+
+    def _start_rest(self) -> None:
+        self.worker.start()
+        self._stores.sweep()
+        self._preload.finished.connect(self.window.prepare)
+        self._preload.start()
+
+    def _end(self) -> None:
+        self._preload.wait()
+        self.worker.wait()
+        self._stores.discard_all()
+        self._app.quit()

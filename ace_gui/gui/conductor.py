@@ -1,0 +1,397 @@
+"""Turns what the person wants into jobs, and what the engine says into the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
+
+from ace_gui.engine.events import (
+    EngineReady,
+    Event,
+    Exported,
+    ExportProgress,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    LayerAnalysed,
+    LayerSpectrum,
+    MergeFinished,
+    MergeStarted,
+    PlanReady,
+    SampleAccuracy,
+    TensorFinished,
+)
+from ace_gui.engine.jobs import (
+    AnalyseJob,
+    ExportJob,
+    Job,
+    LoadRecipeJob,
+    MergeJob,
+    PlanJob,
+    SampleAccuracyJob,
+    SpectrumJob,
+)
+from ace_gui.engine.plan import Plan
+from ace_gui.errors import EngineError, ResumeError, WorkbenchError
+from ace_gui.gui.inputs import Expert, Inputs
+from ace_gui.gui.pace import Pace
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import MergeRun, Progress, RecipeKey, State
+from ace_gui.gui.stores import MergeStores
+from ace_gui.recipe.values import ParameterValue
+
+PLAN_DELAY: Final = 300  # ms
+SPECTRUM_DELAY: Final = 80  # ms
+
+_STATES: Final = {
+    PlanJob: State.PLANNING,
+    LoadRecipeJob: State.PLANNING,
+    AnalyseJob: State.ANALYSING,
+    MergeJob: State.MERGING,
+    ExportJob: State.EXPORTING,
+}
+
+
+class Worker(Protocol):
+    """What the conductor needs of a worker."""
+
+    said: SignalInstance
+    engine_lost: SignalInstance
+
+    def submit(self, job: Job) -> int:
+        """Queue a job; its events carry the returned number."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Ask a job to stop, and see to it that it does."""
+        ...
+
+    def withdraw(self, number: int) -> None:
+        """Ask a job to stop when it can."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A job under way. ``inputs``: what it plans; ``key``: the recipe a spectrum belongs to."""
+
+    job: Job
+    inputs: Inputs | None = None
+    key: RecipeKey = ()
+
+
+class Conductor(QObject):
+    """Submits, cancels and follows jobs. Everything here happens in the window's thread.
+
+    ``exported`` carries an Exported; ``opened`` the paths of what was loaded from a recipe or
+    from folders, for the list of recent files; ``idle`` follows the end of the last job.
+    """
+
+    exported = Signal(object)
+    opened = Signal(object)
+    spectrum_awaited = Signal(bool)
+    idle = Signal()
+
+    def __init__(
+        self, session: Session, worker: Worker, stores: MergeStores, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._worker = worker
+        self._stores = stores
+        self._jobs: dict[int, _Running] = {}
+        self._pace = Pace()
+        self._plan_timer = self._timer(PLAN_DELAY, self._plan)
+        self._spectrum_timer = self._timer(SPECTRUM_DELAY, self._ask_for_spectrum)
+        worker.said.connect(self._hear)
+        worker.engine_lost.connect(self._lose_engine)
+        session.selection_changed.connect(self.want_spectrum)
+        session.inputs_changed.connect(self.want_spectrum)
+
+    # Wishes
+
+    def open(self, paths: Iterable[Path]) -> None:
+        """Load a recipe, or model folders with the base first, in place of what is loaded."""
+        self._withdraw(PlanJob, LoadRecipeJob)
+        self._submit(LoadRecipeJob(paths=tuple(paths)))
+
+    def set_base(self, path: Path) -> None:
+        """Take another base; the experts stay if they fit it."""
+        self._replan(replace(self._session.inputs, base=path))
+
+    def add_experts(self, paths: Iterable[Path]) -> None:
+        """Add experts at the end of the list."""
+        self._replan(self._session.inputs.with_experts(paths))
+
+    def remove_experts(self, indices: Iterable[int]) -> None:
+        """Take experts off the list."""
+        self._replan(self._session.inputs.without_experts(indices))
+
+    def change_expert(self, index: int, expert: Expert) -> None:
+        """Another name or weight for one expert."""
+        self._replan(self._session.inputs.with_expert(index, expert))
+
+    def change(self, inputs: Inputs) -> None:
+        """Another method, scope or output type."""
+        if self._session.inputs.base is None:
+            self._session.keep(inputs)
+        else:
+            self._replan(inputs)
+
+    def choose_method(self, name: str) -> None:
+        """Another merge method; every method keeps its own parameters."""
+        self.change(replace(self._session.inputs, method=name))
+
+    def close(self) -> None:
+        """Unload everything."""
+        self._withdraw(PlanJob, LoadRecipeJob, AnalyseJob, SpectrumJob)
+        self._plan_timer.stop()
+        self._drop_run()
+        self._session.close()
+
+    def set_parameter(self, name: str, value: ParameterValue | None) -> None:
+        """Set a parameter, or leave it to its default (None)."""
+        self._session.set_parameter(name, value)
+        threshold = name == "tau" and value is not None  # changes regimes, not the plan
+        if self._session.inputs.base is not None and not threshold:
+            self._plan_timer.start()
+
+    def merge(self) -> None:
+        """Merge what is loaded, from where an interrupted merge of it stopped."""
+        session = self._session
+        if not session.can_merge:
+            return
+        self._withdraw(AnalyseJob)
+        run = session.merge
+        resume = session.can_resume and run is not None and run.store.exists()
+        if run is None or not resume:
+            run = self._new_run()
+        self._pace = Pace()
+        self._submit(
+            MergeJob(recipe=run.recipe, store=run.store, device=session.device, resume=resume)
+        )
+        session.start_merge(run)
+
+    def cancel(self) -> None:
+        """Stop what is going on: a merge, an export, an analysis."""
+        for number, running in self._jobs.items():
+            if isinstance(running.job, MergeJob | ExportJob | AnalyseJob | SampleAccuracyJob):
+                self._worker.cancel(number)
+
+    def export(self, folder: Path, dtype: str | None, shard_bytes: int) -> None:
+        """Write the finished merge as a model folder."""
+        run = self._session.merge
+        if run is not None and self._session.can_export:
+            self._pace = Pace()
+            self._submit(
+                ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard_bytes)
+            )
+
+    def evaluate_sample(self) -> None:
+        """Held-out accuracies of the sample's models."""
+        self._submit(SampleAccuracyJob())
+
+    def analyse(self) -> None:
+        """Compare the experts, unless that is done or something is in the way."""
+        session = self._session
+        busy = session.is_running(State.MERGING) or session.is_running(State.PLANNING)
+        if busy or session.plan is None or not session.plan.experts or session.is_analysed:
+            return
+        self._withdraw(AnalyseJob)
+        self._submit(AnalyseJob(recipe=session.plan.recipe))
+
+    def want_spectrum(self) -> None:
+        """The selection or the recipe changed: its spectrum will be asked for in a moment."""
+        self._spectrum_timer.start()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any job is under way."""
+        return bool(self._jobs) or self._plan_timer.isActive() or self._spectrum_timer.isActive()
+
+    # Jobs
+
+    def _replan(self, inputs: Inputs) -> None:
+        self._session.propose(inputs)
+        self._plan()
+
+    def _plan(self) -> None:
+        self._plan_timer.stop()
+        self._withdraw(PlanJob, LoadRecipeJob)
+        inputs = self._session.inputs
+        if inputs.base is None:
+            return
+        self._submit(PlanJob(recipe=inputs.recipe()), inputs=inputs)
+
+    def _new_run(self) -> MergeRun:
+        session = self._session
+        self._drop_run()
+        recipe = session.inputs.recipe()
+        return MergeRun(
+            recipe=recipe,
+            key=session.recipe_key(),
+            store=self._stores.new(),
+            parameters=session.resolved_parameters(),
+        )
+
+    def _drop_run(self) -> None:
+        run = self._session.merge
+        if run is not None:
+            self._stores.discard(run.store)
+            self._session.start_merge(None)
+
+    def _ask_for_spectrum(self) -> None:
+        session = self._session
+        self._withdraw(SpectrumJob)
+        row = session.row(session.selection) if session.selection else None
+        # While a plan is under way the recipe may yet be rejected; its end asks again.
+        planning = session.is_running(State.PLANNING) or self._plan_timer.isActive()
+        wanted = row is not None and session.has_spectrum(row) and not planning
+        if row is not None and wanted and session.spectrum(row.name) is None:
+            key = session.recipe_key()
+            job = SpectrumJob(recipe=session.inputs.recipe(), row=row, device=session.device)
+            self._submit(job, key=key)
+            self.spectrum_awaited.emit(True)
+        self._check_idle()
+
+    def _submit(self, job: Job, inputs: Inputs | None = None, key: RecipeKey = ()) -> None:
+        number = self._worker.submit(job)
+        self._jobs[number] = _Running(job, inputs, key)
+        if type(job) in _STATES:
+            self._session.begin(_STATES[type(job)])
+
+    def _withdraw(self, *kinds: type) -> None:
+        """Forget jobs that something newer takes the place of."""
+        for number, running in tuple(self._jobs.items()):
+            if isinstance(running.job, kinds):
+                self._worker.withdraw(number)
+                self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        running = self._jobs.pop(number)
+        if isinstance(running.job, SpectrumJob):
+            self.spectrum_awaited.emit(False)
+        state = _STATES.get(type(running.job))
+        if state is not None and not any(
+            _STATES.get(type(other.job)) is state for other in self._jobs.values()
+        ):
+            self._session.end(state)
+
+    # Events
+
+    def _hear(self, number: int, event: Event) -> None:
+        if isinstance(event, EngineReady):
+            self._session.set_engine(event)
+            return
+        running = self._jobs.get(number)
+        if running is None:  # cancelled and forgotten
+            return
+        match event:
+            case JobDone():
+                self._finish(number)
+                self._follow_up(running)
+            case JobFailed(error=error):
+                self._finish(number)
+                self._fail(running, error)
+            case JobCancelled():
+                self._finish(number)
+                self._follow_up(running, cancelled=True)
+            case _:
+                self._learn(running, event)
+        self._check_idle()
+
+    def _learn(self, running: _Running, event: Event) -> None:
+        session = self._session
+        match event:
+            case PlanReady(plan=plan):
+                inputs = self._planned(running, plan)
+                if session.merge and session.merge.recipe.base_model != inputs.base:
+                    self._drop_run()
+                session.adopt(inputs, plan)
+                if isinstance(running.job, LoadRecipeJob):
+                    self.opened.emit(running.job.paths)
+            case LayerAnalysed(statistics=statistics, done=done, total=total):
+                session.record_statistics(statistics)
+                session.set_progress(Progress(state=State.ANALYSING, done=done, total=total))
+            case MergeStarted():
+                self._pace.start(event.bytes_total)
+                session.set_progress(
+                    Progress(state=State.MERGING, done=event.done, total=event.total)
+                )
+            case TensorFinished():
+                self._advance(event)
+            case MergeFinished():
+                session.finish_merge(event)
+            case LayerSpectrum():
+                session.record_spectrum(running.key, event)
+            case ExportProgress(done=done, total=total):
+                session.set_progress(Progress(state=State.EXPORTING, done=done, total=total))
+            case Exported():
+                if session.merge is not None:
+                    session.merge.exported = True
+                self.exported.emit(event)
+            case SampleAccuracy():
+                session.record_accuracy(event)
+
+    def _planned(self, running: _Running, plan: Plan) -> Inputs:
+        """The inputs that a plan is of; parameters may have been set since it was asked for."""
+        if running.inputs is None:
+            return Inputs.from_recipe(plan.recipe)
+        return replace(running.inputs, parameters=self._session.inputs.parameters)
+
+    def _advance(self, event: TensorFinished) -> None:
+        self._session.record_report(event.report)
+        left = self._pace.seconds_left(event.bytes_done)
+        progress = Progress(
+            state=State.MERGING, done=event.done, total=event.total, seconds_left=left
+        )
+        self._session.set_progress(progress)
+
+    def _follow_up(self, running: _Running, *, cancelled: bool = False) -> None:
+        """What comes after a job that did not fail."""
+        if isinstance(running.job, PlanJob | LoadRecipeJob):
+            self.want_spectrum()
+        if isinstance(running.job, AnalyseJob) and not cancelled:
+            self._session.finish_analysis()
+        if isinstance(running.job, MergeJob):
+            self._session.layers_changed.emit()
+            if cancelled:
+                self._session.advice.emit(
+                    "Merge cancelled. What is finished is kept: Merge continues from there."
+                )
+        self.analyse()
+
+    def _fail(self, running: _Running, error: WorkbenchError) -> None:
+        if isinstance(running.job, PlanJob):
+            self._session.reject()
+        if isinstance(running.job, MergeJob):
+            self._session.layers_changed.emit()
+            if isinstance(error, ResumeError):
+                self._drop_run()
+        self._session.fail(error)
+
+    def _lose_engine(self, error: EngineError) -> None:
+        """Every job is gone; what is loaded stays, and an interrupted merge can be resumed."""
+        planning = any(isinstance(r.job, PlanJob) for r in self._jobs.values())
+        for number in tuple(self._jobs):
+            self._finish(number)
+        if planning:
+            self._session.reject()
+        self._session.layers_changed.emit()
+        self._session.fail(error)
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if not self.is_busy:
+            self.idle.emit()
+
+    def _timer(self, milliseconds: int, action: object) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.setInterval(milliseconds)
+        timer.timeout.connect(action)
+        return timer

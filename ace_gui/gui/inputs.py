@@ -1,0 +1,103 @@
+"""What a person has put together so far: the recipe in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.values import ParameterValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expert:
+    """One expert in the list. ``colour``: its place in the palette, for as long as it stays."""
+
+    path: Path
+    name: str | None = None
+    weight: float = 1.0
+    colour: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Everything the person chose. ``parameters``: by method, only what was touched."""
+
+    base: Path | None = None
+    experts: tuple[Expert, ...] = ()
+    method: str = "ace"
+    parameters: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
+    scope: str = "default"
+    out_dtype: str | None = None
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Inputs:
+        """The inputs that make this recipe."""
+        experts = tuple(
+            Expert(path=entry.model, name=entry.name, weight=entry.weight, colour=colour)
+            for colour, entry in enumerate(recipe.models)
+        )
+        return cls(
+            base=recipe.base_model,
+            experts=experts,
+            method=recipe.merge_method,
+            parameters={recipe.merge_method: dict(recipe.parameters)},
+            scope=recipe.scope,
+            out_dtype=recipe.out_dtype,
+        )
+
+    @property
+    def touched(self) -> Mapping[str, ParameterValue]:
+        """The parameters of the current method that the person set."""
+        return self.parameters.get(self.method, {})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A distinct name for every expert."""
+        return self.recipe().expert_names if self.base is not None else ()
+
+    def recipe(self) -> Recipe:
+        """The recipe. Only with a base."""
+        if self.base is None:
+            raise ValueError("a recipe needs a base model")
+        return Recipe(
+            base_model=self.base,
+            models=tuple(
+                ModelEntry(model=expert.path, name=expert.name, weight=expert.weight)
+                for expert in self.experts
+            ),
+            merge_method=self.method,
+            parameters=dict(self.touched),
+            scope=self.scope,
+            out_dtype=self.out_dtype,
+        )
+
+    def with_experts(self, paths: Iterable[Path]) -> Inputs:
+        """With more experts, each in the first colour that is free."""
+        experts = list(self.experts)
+        for path in paths:
+            taken = {expert.colour for expert in experts}
+            free = next(colour for colour in range(len(taken) + 1) if colour not in taken)
+            experts.append(Expert(path=path, colour=free))
+        return replace(self, experts=tuple(experts))
+
+    def without_experts(self, indices: Iterable[int]) -> Inputs:
+        """Without the experts at these places; the others keep their colours."""
+        gone = set(indices)
+        kept = tuple(expert for index, expert in enumerate(self.experts) if index not in gone)
+        return replace(self, experts=kept)
+
+    def with_expert(self, index: int, expert: Expert) -> Inputs:
+        """With another expert at one place."""
+        experts = (*self.experts[:index], expert, *self.experts[index + 1 :])
+        return replace(self, experts=experts)
+
+    def with_parameter(self, name: str, value: ParameterValue | None) -> Inputs:
+        """With one parameter of the current method set, or left to its default (None)."""
+        touched = dict(self.touched)
+        if value is None:
+            touched.pop(name, None)
+        else:
+            touched[name] = value
+        return replace(self, parameters={**self.parameters, self.method: touched})

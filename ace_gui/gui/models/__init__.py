@@ -1,0 +1,1 @@
+"""Adapters between plain values and Qt's views."""

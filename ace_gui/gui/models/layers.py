@@ -1,0 +1,344 @@
+"""The layers table: one row a tensor of the plan, sorted and filtered with NumPy.
+
+A proxy model would call Python once a comparison; here an index array says which plan row stands
+at which place, and sorting or filtering twenty thousand rows makes a new one.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    QTimer,
+)
+
+from ace_gui.engine.plan import PlanRow
+from ace_gui.gui.model_order import natural_key
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import State
+from ace_gui.gui.text import plain, shape_text, tooltip
+
+REFRESH: Final = 60  # ms between repaints while figures stream in
+
+_Index = QModelIndex | QPersistentModelIndex
+_Display = Qt.ItemDataRole.DisplayRole
+
+
+class Column(IntEnum):
+    """The columns, from left to right."""
+
+    TENSOR = 0
+    ROLE = 1
+    SHAPE = 2
+    OUTCOME = 3
+    GAMMA = 4
+    REGIME = 5
+    STATE = 6
+
+
+_GAP: Final = "\u2002"  # keeps right-aligned figures off the next column
+HEADERS: Final = ("Tensor", "Role", "Shape", "Outcome", f"γ{_GAP}", "Regime", "State")
+HEADER_TIPS: Final = (
+    "Name of the tensor in the base model's files.",
+    "What the tensor does in its model.",
+    "Shape as stored in the files.",
+    "What becomes of the tensor; hover over a row for the reason.",
+    "Heterogeneity: how much the experts' energies differ in this layer "
+    "(variance of the logarithms).",
+    "Heterogeneous where γ is above the threshold τ: there ACE refines its solution.",
+    "Whether the tensor is merged, and with the parameters chosen now.",
+)
+
+
+class LayerState(IntEnum):
+    """How far the merge of a tensor is, in sorting order."""
+
+    NONE = 0
+    WAITING = 1
+    EARLIER = 2
+    DONE = 3
+
+
+STATE_TEXT: Final = {
+    LayerState.NONE: "–",
+    LayerState.WAITING: "◌ waiting",
+    LayerState.EARLIER: "↺ outdated",
+    LayerState.DONE: "✓ done",
+}
+REGIME_TEXT: Final = {"heterogeneous": "● het.", "homogeneous": "○ hom.", "–": "–"}
+STATE_TIPS: Final = {
+    LayerState.NONE: "Not merged yet.",
+    LayerState.WAITING: "Waiting for its turn in the merge.",
+    LayerState.EARLIER: "Merged with earlier parameters; merge again to apply the present ones.",
+    LayerState.DONE: "Merged with the present parameters.",
+}
+
+
+class LayersModel(QAbstractTableModel):
+    """Reads the session; shows the plan's rows in the order and selection asked for."""
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._rows: tuple[PlanRow, ...] = ()
+        self._places: dict[str, int] = {}
+        self._gamma: NDArray[np.float64] = np.empty(0)
+        self._states: NDArray[np.int8] = np.empty(0, dtype=np.int8)
+        self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._shown_at: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._name_ranks: NDArray[np.intp] | None = None
+        self._text, self._role = "", ""
+        self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
+        self._dirty: set[int] = set()
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(REFRESH)
+        self._timer.timeout.connect(self.flush)
+        session.plan_changed.connect(self.reload)
+        session.layer_changed.connect(self._refresh_layer)
+        session.layers_changed.connect(self._refresh_all)
+        session.merge_changed.connect(self._refresh_all)
+        session.tau_changed.connect(self._refresh_regimes)
+        self.reload()
+
+    # What is shown
+
+    def reload(self) -> None:
+        """Take over the session's plan."""
+        self.beginResetModel()
+        self._rows = self._session.rows
+        self._places = {row.name: place for place, row in enumerate(self._rows)}
+        self._name_ranks = None
+        self._dirty.clear()
+        self._pull()
+        self._arrange()
+        self.endResetModel()
+
+    def set_filter(self, text: str, role: str) -> None:
+        """Show only tensors with ``text`` in their names and, unless empty, this role."""
+        if (text, role) == (self._text, self._role):
+            return
+        self.beginResetModel()
+        self._text, self._role = text, role
+        self._arrange()
+        self.endResetModel()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that occur, in the order of the plan."""
+        return tuple(dict.fromkeys(row.role for row in self._rows))
+
+    @property
+    def total(self) -> int:
+        """How many rows there are without a filter."""
+        return len(self._rows)
+
+    def name_at(self, position: int) -> str:
+        """Name of the tensor shown at this position."""
+        return self._rows[self._order[position]].name
+
+    def position(self, name: str) -> int:
+        """Where a tensor is shown; -1 if it is not."""
+        place = self._places.get(name)
+        return -1 if place is None else int(self._shown_at[place])
+
+    # Qt's questions
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._order)
+
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(Column)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
+            return None
+        if role == _Display:
+            return HEADERS[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _alignment(section)
+        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._order):
+            return None
+        place, column = int(self._order[index.row()]), index.column()
+        if role == _Display:
+            return self._cell(place, column)
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return self._regime(place) if column == Column.REGIME else self._cell(place, column)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return self._tip(place, column)
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _alignment(column)
+        if role == Qt.ItemDataRole.UserRole:
+            return float(self._gamma[place]) if column == Column.GAMMA else None
+        return None
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Sort by a column; -1 is the model's order."""
+        self.layoutAboutToBeChanged.emit()
+        before = self.persistentIndexList()
+        places = [int(self._order[index.row()]) for index in before]
+        self._sorting = (column, order)
+        self._arrange()
+        after = [
+            self.index(int(self._shown_at[place]), index.column())
+            for place, index in zip(places, before, strict=True)
+        ]
+        self.changePersistentIndexList(before, after)
+        self.layoutChanged.emit()
+
+    # Figures that stream in
+
+    def flush(self) -> None:
+        """Tell the view, once, of everything that changed since the last time."""
+        self._timer.stop()
+        shown = self._shown_at[np.fromiter(self._dirty, dtype=np.intp, count=len(self._dirty))]
+        self._dirty.clear()
+        shown = shown[shown >= 0]
+        if shown.size:
+            self._emit_changed(int(shown.min()), int(shown.max()))
+
+    def _refresh_layer(self, name: str) -> None:
+        place = self._places.get(name)
+        if place is None:
+            return
+        gamma = self._session.gamma(name)
+        self._gamma[place] = np.nan if gamma is None else gamma
+        self._states[place] = self._state(name)
+        self._dirty.add(place)
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _refresh_all(self) -> None:
+        self._pull()
+        if self._sorting[0] >= Column.GAMMA:
+            self.sort(*self._sorting)
+        elif len(self._order):
+            self._emit_changed(0, len(self._order) - 1)
+
+    def _refresh_regimes(self) -> None:
+        if len(self._order):
+            self._emit_changed(0, len(self._order) - 1)
+
+    def _emit_changed(self, first: int, last: int) -> None:
+        self.dataChanged.emit(self.index(first, Column.GAMMA), self.index(last, Column.STATE))
+
+    def _pull(self) -> None:
+        gammas = (self._session.gamma(row.name) for row in self._rows)
+        values = (np.nan if gamma is None else gamma for gamma in gammas)
+        self._gamma = np.fromiter(values, dtype=np.float64, count=len(self._rows))
+        states = (self._state(row.name) for row in self._rows)
+        self._states = np.fromiter(states, dtype=np.int8, count=len(self._rows))
+
+    def _state(self, name: str) -> LayerState:
+        merge = self._session.merge
+        if merge is not None and name in merge.reports:
+            return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
+        merging = self._session.is_running(State.MERGING)
+        return LayerState.WAITING if merging else LayerState.NONE
+
+    # Order
+
+    def _arrange(self) -> None:
+        kept = np.flatnonzero(self._mask())
+        column, order = self._sorting
+        if column >= 0 and kept.size:
+            ranks = self._sort_key(Column(column))[kept]
+            if order == Qt.SortOrder.DescendingOrder:
+                ranks = -ranks
+            kept = kept[np.argsort(ranks, kind="stable")]  # NaN comes last both ways
+        self._order = kept
+        self._shown_at = np.full(len(self._rows), -1, dtype=np.intp)
+        self._shown_at[kept] = np.arange(len(kept))
+
+    def _mask(self) -> NDArray[np.bool_]:
+        text = self._text.lower()
+        hits = (text in row.name.lower() and self._role in ("", row.role) for row in self._rows)
+        return np.fromiter(hits, dtype=np.bool_, count=len(self._rows))
+
+    def _sort_key(self, column: Column) -> NDArray[Any]:
+        if column is Column.GAMMA:
+            return self._gamma
+        if column is Column.REGIME:
+            regimes = (self._gamma > self._session.tau).astype(np.float64)
+            return np.where(np.isnan(self._gamma), np.nan, regimes)
+        if column is Column.STATE:
+            return self._states.astype(np.float64)
+        if column is Column.SHAPE:
+            return np.array([np.prod(row.shape, dtype=np.float64) for row in self._rows])
+        if column is Column.TENSOR:
+            return self._ranked_names()
+        texts = [row.role if column is Column.ROLE else row.disposition for row in self._rows]
+        return np.unique(texts, return_inverse=True)[1]
+
+    def _ranked_names(self) -> NDArray[np.intp]:
+        if self._name_ranks is None:
+            keys = [natural_key(row.name) for row in self._rows]
+            order = sorted(range(len(keys)), key=keys.__getitem__)
+            self._name_ranks = np.empty(len(keys), dtype=np.intp)
+            self._name_ranks[order] = np.arange(len(keys))
+        return self._name_ranks
+
+    # Cells
+
+    def _cell(self, place: int, column: int) -> str:
+        row = self._rows[place]
+        match column:
+            case Column.TENSOR:
+                return plain(row.name)
+            case Column.ROLE:
+                return row.role
+            case Column.SHAPE:
+                return shape_text(row.shape)
+            case Column.OUTCOME:
+                return row.disposition.value
+            case Column.GAMMA:
+                return self._gamma_text(place)
+            case Column.REGIME:
+                return REGIME_TEXT[self._regime(place)]
+            case _:
+                return STATE_TEXT[LayerState(self._states[place])]
+
+    def _gamma_text(self, place: int) -> str:
+        gamma = self._gamma[place]
+        if np.isnan(gamma):
+            return f"–{_GAP}"
+        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + _GAP
+
+    def _regime(self, place: int) -> str:
+        gamma = self._gamma[place]
+        if np.isnan(gamma):
+            return "–"
+        return "heterogeneous" if gamma > self._session.tau else "homogeneous"
+
+    def _tip(self, place: int, column: int) -> str:
+        row = self._rows[place]
+        lines = [row.name, f"{row.disposition.value}: {row.reason}"]
+        if not np.isnan(self._gamma[place]):
+            lines.append(f"γ = {self._gamma[place]:.4g}: {self._regime(place)}")
+        if column == Column.STATE:
+            lines.append(STATE_TIPS[LayerState(self._states[place])])
+        statistics = self._session.statistics.get(row.name)
+        if statistics is not None and statistics.left_out:
+            lines.append(f"Practically unchanged in: {', '.join(statistics.left_out)}.")
+        merge = self._session.merge
+        if merge is not None and row.name in merge.reports:
+            lines += merge.reports[row.name].notes
+        return tooltip("\n".join(lines))
+
+
+def _alignment(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column == Column.GAMMA else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

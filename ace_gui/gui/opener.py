@@ -1,0 +1,126 @@
+"""Everything that opens models and recipes: dialogs, drops, recent files, the sample."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.conductor import Conductor
+from ace_gui.gui.drops import RECIPES, classify, expand
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import State
+from ace_gui.resources_path import resource_path
+
+WEIGHTS = "Model weights (*.safetensors)"
+RECIPE = "Recipes (*.yaml *.yml)"
+
+
+class Opener(QObject):
+    """Asks for paths and hands them to the conductor.
+
+    ``base_unclear`` carries the paths of several models of which one must be named the base.
+    """
+
+    base_unclear = Signal(object)
+
+    def __init__(self, session: Session, conductor: Conductor, window: QWidget) -> None:
+        super().__init__(window)
+        self._session = session
+        self._conductor = conductor
+        self._window = window
+
+    def open_paths(self, paths: Sequence[Path]) -> None:
+        """Open a recipe, or models with the base first, in place of what is loaded."""
+        if paths:
+            self._conductor.open(paths)
+
+    def open_sample(self) -> None:
+        """Open the sample project."""
+        self.open_paths([resource_path("sample/sample.yaml")])
+
+    def open_base(self) -> None:
+        """Ask for the folder of a base model."""
+        self._ask_folder("Base model", lambda path: self.open_paths([path]))
+
+    def open_base_file(self) -> None:
+        """Ask for a base model in one file."""
+        self._ask_files("Base model", WEIGHTS, lambda paths: self.open_paths(paths[:1]), many=False)
+
+    def change_base(self) -> None:
+        """Ask for another base under the same experts."""
+        self._ask_folder("Base model", self._conductor.set_base)
+
+    def add_experts(self) -> None:
+        """Ask for the folder of an expert, or a folder of such folders."""
+        self._ask_folder("Expert", lambda path: self._conductor.add_experts(expand([path])))
+
+    def add_expert_files(self) -> None:
+        """Ask for experts in one file each."""
+        self._ask_files("Experts", WEIGHTS, self._conductor.add_experts)
+
+    def open_recipe(self) -> None:
+        """Ask for a recipe."""
+        self._ask_files("Recipe", RECIPE, lambda paths: self.open_paths(paths[:1]), many=False)
+
+    def save_recipe(self) -> None:
+        """Ask where to save the recipe of what is loaded."""
+        # Reading and writing YAML takes a moment to import; the person is choosing a name.
+        threading.Thread(target=import_module, args=("ace_gui.recipe.files",)).start()
+        dialog = QFileDialog(self._window, "Save recipe", "recipe.yaml", RECIPE)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("yaml")
+        self._show(dialog, lambda paths: self._write_recipe(paths[0]))
+
+    def drop(self, paths: Sequence[Path]) -> None:
+        """Open what was dropped: a recipe, a base, experts, or several models to sort out."""
+        session = self._session
+        if session.is_running(State.MERGING) or session.is_running(State.EXPORTING):
+            session.advice.emit("Wait for the merge to end, or cancel it, before opening models.")
+            return
+        dropped = classify(paths)
+        if dropped.recipe is not None:
+            self.open_paths([dropped.recipe])
+        elif session.inputs.base is not None:
+            self._conductor.add_experts(dropped.models)
+        elif len(dropped.models) == 1:
+            self.open_paths(dropped.models)
+        elif dropped.models:
+            self.base_unclear.emit(dropped.models)
+
+    def _write_recipe(self, path: Path) -> None:
+        from ace_gui.recipe.files import dump_recipe
+
+        path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
+        try:
+            text = dump_recipe(self._session.inputs.recipe(), path.parent)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            sentence = f"{path} cannot be written: {error.strerror}. Choose another place."
+            self._session.fail(OutputError(sentence, path=path))
+            return
+        self._session.advice.emit(f"The recipe is in {path}.")
+
+    def _ask_folder(self, title: str, use: Callable[[Path], object]) -> None:
+        dialog = QFileDialog(self._window, title)
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        self._show(dialog, lambda paths: use(paths[0]))
+
+    def _ask_files(
+        self, title: str, kinds: str, use: Callable[[list[Path]], object], *, many: bool = True
+    ) -> None:
+        dialog = QFileDialog(self._window, title, "", kinds)
+        modes = QFileDialog.FileMode
+        dialog.setFileMode(modes.ExistingFiles if many else modes.ExistingFile)
+        self._show(dialog, use)
+
+    def _show(self, dialog: QFileDialog, use: Callable[[list[Path]], object]) -> None:
+        dialog.filesSelected.connect(lambda chosen: use([Path(text) for text in chosen]))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()

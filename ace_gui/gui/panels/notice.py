@@ -1,0 +1,126 @@
+"""A bar in the window for errors, warnings and advice: a sentence, with details folded away."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Theme, current_theme, icon
+from ace_gui.gui.widgets.labels import plain_label
+
+_ICON = 20  # px
+_DETAIL_LINES = 8
+
+
+class Severity(StrEnum):
+    """How bad it is; the value names the icon."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Notice(QFrame):
+    """Hidden until there is something to say; stays until dismissed or replaced."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("notice")
+        self.setAccessibleName("Message")
+        self.severity = Severity.INFO
+        self._icon = QLabel(self)
+        self._icon.setAccessibleName("Kind of message")
+        self.sentence = plain_label("", self)
+        self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        self.details_button = self._button("Details", "Show or hide the details")
+        self.details_button.setCheckable(True)
+        self._copy = self._button("Copy", "Copy the message and its details")
+        self._dismiss = self._button("✕", "Dismiss this message")
+        self.details = QPlainTextEdit(self)
+        self.details.setReadOnly(True)
+        self.details.setAccessibleName("Details of the message")
+        lines = self.details.fontMetrics().lineSpacing() * _DETAIL_LINES
+        self.details.setFixedHeight(lines)
+        self._lay_out()
+        self.details_button.toggled.connect(self.details.setVisible)
+        self._copy.clicked.connect(self._copy_text)
+        self._dismiss.clicked.connect(self.hide)
+        self.hide()
+
+    def show_error(self, error: WorkbenchError) -> None:
+        """An error: its sentence, and what it knows of the place under Details."""
+        self.show_message(Severity.ERROR, error.sentence, error_details(error))
+
+    def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
+        """Show a sentence in place of the one before."""
+        self.severity = severity
+        self.sentence.setText(plain(sentence))
+        self.sentence.setAccessibleName(f"{severity.value}: {plain(sentence)}")
+        self.details.setPlainText(plain(details))
+        self.details_button.setChecked(False)
+        self.details.hide()
+        self.details_button.setVisible(bool(details))
+        self._copy.setVisible(severity is not Severity.INFO)
+        self.set_theme(current_theme())
+        self.show()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Icon and border in the theme's colours."""
+        edge = {Severity.ERROR: theme.error, Severity.WARNING: theme.warning}.get(
+            self.severity, theme.accent
+        )
+        self.setStyleSheet(
+            f"QFrame#notice {{ background: {theme.base}; border: 1px solid {theme.grid};"
+            f" border-left: 4px solid {edge}; border-radius: 3px; }}"
+        )
+        self._icon.setPixmap(icon(self.severity.value).pixmap(_ICON, _ICON))
+
+    def _lay_out(self) -> None:
+        line = QHBoxLayout()
+        line.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        line.addWidget(self.sentence, 1)
+        for button in (self.details_button, self._copy, self._dismiss):
+            line.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(10, 8, 8, 8)
+        layout.addLayout(line)
+        layout.addWidget(self.details)
+
+    def _button(self, text: str, tip: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip)
+        button.setAutoRaise(True)
+        return button
+
+    def _copy_text(self) -> None:
+        text = f"{self.sentence.text()}\n\n{self.details.toPlainText()}".strip()
+        QGuiApplication.clipboard().setText(text)
+
+
+def error_details(error: WorkbenchError) -> str:
+    """What an error knows beside its sentence, a line each."""
+    known = {
+        "kind": type(error).__name__,
+        "path": str(error.path) if error.path else "",
+        "tensor": error.tensor or "",
+        "key": error.key or "",
+        "shapes": ", ".join(f"{who}: {list(shape)}" for who, shape in error.shapes.items()),
+    }
+    lines = [f"{label}: {value}" for label, value in known.items() if value]
+    return "\n".join([*lines, *([error.details] if error.details else [])])

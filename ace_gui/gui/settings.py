@@ -1,0 +1,80 @@
+"""What the window remembers between runs. The one place that reads and writes QSettings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSettings
+
+from ace_gui.gui.theme import Scheme
+
+RECENT = 9
+
+
+class Settings:
+    """Geometry, layout, recent files, colours and device, under the application's own name."""
+
+    def __init__(self) -> None:
+        self._store = QSettings()
+
+    @property
+    def geometry(self) -> QByteArray:
+        """As saveGeometry gave it; empty at the first start."""
+        return self._bytes("window/geometry")
+
+    @geometry.setter
+    def geometry(self, state: QByteArray) -> None:
+        self._store.setValue("window/geometry", state)
+
+    def layout(self, name: str) -> QByteArray:
+        """State of the splitter or header with this object name; empty if never saved."""
+        return self._bytes(f"layout/{name}")
+
+    def save_layout(self, name: str, state: QByteArray) -> None:
+        """Remember the state of a splitter or header by its object name."""
+        self._store.setValue(f"layout/{name}", state)
+
+    def forget_layout(self) -> None:
+        """Back to the layout of the first start."""
+        self._store.remove("layout")
+
+    @property
+    def recent(self) -> tuple[Path, ...]:
+        """Recipes and base models opened lately, the latest first."""
+        stored = self._store.value("recent", [])
+        if isinstance(stored, str):  # a list of one comes back as its only element
+            stored = [stored]
+        entries = stored if isinstance(stored, list) else []
+        return tuple(Path(text) for text in entries if isinstance(text, str))[:RECENT]
+
+    def remember(self, path: Path) -> None:
+        """Put a path at the head of the recent ones."""
+        others = [str(other) for other in self.recent if other != path]
+        self._store.setValue("recent", [str(path), *others][:RECENT])
+
+    @property
+    def scheme(self) -> Scheme:
+        """``system``, ``light`` or ``dark``."""
+        match self._store.value("window/scheme"):
+            case "light":
+                return "light"
+            case "dark":
+                return "dark"
+        return "system"
+
+    @scheme.setter
+    def scheme(self, scheme: Scheme) -> None:
+        self._store.setValue("window/scheme", scheme)
+
+    @property
+    def device(self) -> str:
+        """The device chosen last: ``auto`` or an engine's name for one."""
+        return str(self._store.value("engine/device", "auto"))
+
+    @device.setter
+    def device(self, device: str) -> None:
+        self._store.setValue("engine/device", device)
+
+    def _bytes(self, key: str) -> QByteArray:
+        value = self._store.value(key)
+        return value if isinstance(value, QByteArray) else QByteArray()

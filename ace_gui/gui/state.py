@@ -1,0 +1,53 @@
+"""What the window is doing, how far it is, and what a merge is to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ace_gui.engine.events import LayerReport, MergeFinished
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+
+class State(StrEnum):
+    """What the window is doing; the value is what people read."""
+
+    EMPTY = "nothing loaded"
+    PLANNING = "reading headers"
+    READY = "ready"
+    ANALYSING = "comparing the experts"
+    MERGING = "merging"
+    MERGED = "merged"
+    EXPORTING = "exporting"
+
+
+RecipeKey = tuple[object, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far the running job is. ``seconds_left`` None: not known yet."""
+
+    state: State
+    done: int
+    total: int
+    seconds_left: float | None = None
+
+
+@dataclass(kw_only=True)
+class MergeRun:
+    """A merge: finished, running, or interrupted and to be resumed from its store.
+
+    ``parameters``: as resolved when it began.
+    """
+
+    recipe: Recipe
+    key: RecipeKey
+    store: Path
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    reports: dict[str, LayerReport] = field(default_factory=dict)
+    finished: MergeFinished | None = None
+    exported: bool = False

@@ -1,0 +1,61 @@
+"""Labels that show text from files literally."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QPalette, QResizeEvent
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from ace_gui.gui.text import breakable, plain, tooltip
+
+
+def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
+    """A label that takes nothing for markup."""
+    label = QLabel(parent)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(wrap)
+    label.setText(breakable(text) if wrap else plain(text))
+    return label
+
+
+def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+    """A smaller label in the colour of secondary text."""
+    label = plain_label(text, parent)
+    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    font = label.font()
+    font.setPointSizeF(font.pointSizeF() * 0.9)
+    label.setFont(font)
+    return label
+
+
+def heading(text: str, parent: QWidget | None = None) -> QLabel:
+    """The title of a panel."""
+    label = plain_label(text, parent, wrap=False)
+    font = label.font()
+    font.setWeight(QFont.Weight.DemiBold)
+    label.setFont(font)
+    return label
+
+
+class ElidedLabel(QLabel):
+    """One line that gives up its middle where there is no room; the tooltip has all of it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._full = ""
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def set_full_text(self, text: str) -> None:
+        """The text to show as much of as fits."""
+        self._full = plain(text)
+        self.setToolTip(tooltip(text) if text else "")
+        self._elide()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def _elide(self) -> None:
+        mode = Qt.TextElideMode.ElideMiddle
+        self.setText(self.fontMetrics().elidedText(self._full, mode, self.width()))

@@ -1,0 +1,166 @@
+"""One parameter of a method as a control: made from what the method says of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QSpinBox,
+    QToolButton,
+    QWidget,
+)
+
+from ace_gui.engine.events import FieldInfo
+from ace_gui.gui.text import number_text, tooltip
+from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.recipe.values import ParameterValue
+
+_DECIMALS = 3
+_UNBOUNDED = 1e9
+
+
+class ParameterField(QWidget):
+    """A control for one field, its presets, and a button back to the default.
+
+    ``edited`` carries the value set by the person, or None for back to the default.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, field: FieldInfo, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = field
+        self._show, self.control = _CONTROLS[self._kind()](field, self.edited.emit, self)
+        self.control.setAccessibleName(field.label)
+        self.control.setAccessibleDescription(field.help)
+        self.control.setToolTip(tooltip(_help(field)))
+        self._reset = QToolButton(self)
+        self._reset.setText("↺")
+        self._reset.setAutoRaise(True)
+        self._reset.setAccessibleName(f"Default {field.label}")
+        self._reset.setToolTip("Back to the default")
+        self._reset.clicked.connect(lambda: self.edited.emit(None))
+        policy = self._reset.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self._reset.setSizePolicy(policy)
+        self.note = muted_label("", self)
+        self.note.hide()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(2)
+        layout.addWidget(self.control, 1)
+        if field.presets:
+            layout.addWidget(self._preset_button())
+        layout.addWidget(self._reset)
+
+    def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
+        """Show the value in force, where it comes from, and whether the person set it."""
+        self.control.blockSignals(True)
+        self._show(value)
+        self.control.blockSignals(False)
+        self._reset.setVisible(touched)
+        shown = "" if touched else note
+        self.note.setText(shown)
+        self.note.setVisible(bool(shown))
+
+    def _kind(self) -> str:
+        if self.field.choices:
+            return "choice"
+        if self.field.kind == "float" and self.field.logarithmic:
+            return "scientific"
+        return self.field.kind
+
+    def _preset_button(self) -> QToolButton:
+        button = QToolButton(self)
+        button.setText("▾")
+        button.setAccessibleName(f"Presets for {self.field.label}")
+        button.setToolTip("Values from the papers and for model families")
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
+        menu = QMenu(button)
+        for title, value in self.field.presets:
+            action = menu.addAction(f"{number_text(value)}   {title}")
+            action.triggered.connect(lambda _=False, value=value: self.edited.emit(value))
+        button.setMenu(menu)
+        return button
+
+
+def _help(field: FieldInfo) -> str:
+    low = "" if field.low is None else number_text(field.low)
+    high = "" if field.high is None else number_text(field.high)
+    default = f"Default {field.default}."
+    if not low and not high:
+        return f"{field.help}\n{default}"
+    if low and high:
+        between = "above" if field.low_open else "from"
+        return f"{field.help}\n{between.capitalize()} {low} to {high}. {default}"
+    side = f"{'Above' if field.low_open else 'At least'} {low}" if low else f"At most {high}"
+    return f"{field.help}\n{side}. {default}"
+
+
+_Made = tuple[Callable[[ParameterValue], None], QWidget]
+_Edited = Callable[[ParameterValue], None]
+
+
+def _float(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QDoubleSpinBox(parent)
+    box.setKeyboardTracking(False)
+    box.setDecimals(_DECIMALS)
+    box.setSingleStep(0.05)
+    low = -_UNBOUNDED if field.low is None else field.low
+    box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
+    box.setMaximum(_UNBOUNDED if field.high is None else field.high)
+    box.valueChanged.connect(edited)
+    return lambda value: box.setValue(float(value)), box
+
+
+def _scientific(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
+    box.value_changed.connect(edited)
+    return lambda value: box.set_value(float(value)), box
+
+
+def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QSpinBox(parent)
+    box.setKeyboardTracking(False)
+    box.setMinimum(-(2**31) if field.low is None else int(field.low) + int(field.low_open))
+    box.setMaximum(2**31 - 1 if field.high is None else int(field.high))
+    box.valueChanged.connect(edited)
+    return lambda value: box.setValue(int(value)), box
+
+
+def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QCheckBox(parent)
+    box.toggled.connect(edited)
+    return lambda value: box.setChecked(bool(value)), box
+
+
+def _choice(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QComboBox(parent)
+    box.addItems(field.choices)
+    box.currentTextChanged.connect(edited)
+    return lambda value: box.setCurrentText(str(value)), box
+
+
+def _str(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    line = QLineEdit(parent)
+    line.editingFinished.connect(lambda: edited(line.text()))
+    return lambda value: line.setText(str(value)), line
+
+
+_CONTROLS = {
+    "float": _float,
+    "scientific": _scientific,
+    "int": _int,
+    "bool": _bool,
+    "choice": _choice,
+    "str": _str,
+}

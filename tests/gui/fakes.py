@@ -1,0 +1,203 @@
+"""A worker without an engine, and plans and methods made up for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.events import (
+    DeviceInfo,
+    EngineReady,
+    Event,
+    FieldInfo,
+    JobDone,
+    LayerAnalysed,
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    MergeFinished,
+    MergeStarted,
+    MethodInfo,
+    PlanReady,
+    Regime,
+    TensorFinished,
+)
+from ace_gui.engine.jobs import Job
+from ace_gui.engine.plan import Disposition, ExpertSummary, Plan, PlanRow
+from ace_gui.recipe import ModelEntry, Recipe
+
+BASE = Path("/models/base")
+COLA, SST2 = Path("/models/cola"), Path("/models/sst2")
+
+
+class FakeWorker(QObject):
+    """Notes jobs and cancellations; the test says what the engine would."""
+
+    said = Signal(int, object)
+    engine_lost = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[int, Job] = {}
+        self.cancelled: list[int] = []
+        self.withdrawn: list[int] = []
+
+    def submit(self, job: Job) -> int:
+        self.jobs[len(self.jobs) + 1] = job
+        return len(self.jobs)
+
+    def cancel(self, number: int) -> None:
+        self.cancelled.append(number)
+
+    def withdraw(self, number: int) -> None:
+        self.withdrawn.append(number)
+
+    def say(self, *events: Event, job: int | None = None) -> None:
+        """Events of one job, the newest unless told."""
+        for event in events:
+            self.said.emit(len(self.jobs) if job is None else job, event)
+
+    def newest(self, kind: type) -> int:
+        """Number of the newest job of a kind."""
+        return max(number for number, job in self.jobs.items() if isinstance(job, kind))
+
+
+def field(name: str, **changes: object) -> FieldInfo:
+    """A parameter's field."""
+    values = {
+        "kind": "float",
+        "default": 0.3,
+        "label": name,
+        "help": f"What {name} does.",
+        "low": 0.0,
+        "high": None,
+        "low_open": False,
+        "logarithmic": False,
+        "choices": (),
+        "presets": (),
+    }
+    return FieldInfo(name=name, **{**values, **changes})
+
+
+EPSILON = field(
+    "epsilon", default=1e-5, logarithmic=True, low_open=True, presets=(("GPT-2", 4e-2),)
+)
+TAU = field("tau", default=0.3)
+FRACTION = field("k_frac", default=0.3, high=1.0)
+ACE = MethodInfo(
+    name="ace",
+    title="ACE-Merging",
+    summary="Closed form.",
+    formula="W = …",
+    citation="A paper.",
+    fields=(EPSILON, TAU, FRACTION),
+)
+LINEAR = MethodInfo(
+    name="linear",
+    title="Weight averaging",
+    summary="Mean.",
+    formula="W = mean",
+    citation="Another.",
+    fields=(field("normalize", kind="bool", default=True, low=None),),
+)
+ENGINE = EngineReady(
+    methods=(ACE, LINEAR),
+    devices=(DeviceInfo(name="cpu", title="CPU"),),
+    scopes=(("default", "As usual."), ("authors-vit", "As the authors did.")),
+    threads=2,
+)
+
+
+def row(name: str, **changes: object) -> PlanRow:
+    """A plan row of a merged 4 × 3 matrix."""
+    values = {
+        "role": "query",
+        "shape": (4, 3),
+        "dtype": "F32",
+        "disposition": Disposition.MERGED,
+        "reason": "matrix of a linear layer",
+        "experts": (0, 1),
+    }
+    return PlanRow(name=name, **{**values, **changes})
+
+
+ROWS = (
+    row("head", role="head", disposition=Disposition.PER_EXPERT),
+    row("layer.0.q", block=0),
+    row("layer.0.q.bias", block=0, role="bias", shape=(4,), disposition=Disposition.AVERAGED),
+    row("layer.10.q", block=10, role="key", shape=(8, 3)),
+    row("layer.2.q", block=2),
+)
+
+
+def summary(path: Path) -> ExpertSummary:
+    """A model of one megabyte."""
+    return ExpertSummary(
+        name=path.name, path=str(path), bytes=1_000_000, dtype="F32", architecture="Toy"
+    )
+
+
+def recipe(*experts: Path, **changes: object) -> Recipe:
+    """A recipe over the base."""
+    models = tuple(ModelEntry(model=path) for path in experts)
+    return Recipe(base_model=BASE, models=models, **changes)
+
+
+def plan(of: Recipe, rows: tuple[PlanRow, ...] = ROWS, **changes: object) -> Plan:
+    """The plan of a recipe."""
+    values = {
+        "recipe": of,
+        "base": summary(of.base_model),
+        "experts": tuple(summary(entry.model) for entry in of.models),
+        "rows": rows,
+        "parameters": {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, **of.parameters},
+        "parameter_notes": {"epsilon": "default for this family"},
+        "heterogeneity": of.merge_method == "ace",
+        "peak_bytes": 2_000_000,
+    }
+    return Plan(**{**values, **changes})
+
+
+def analysed(gammas: dict[str, float]) -> list[Event]:
+    """An analysis that finds these γ."""
+    events: list[Event] = []
+    for done, (name, gamma) in enumerate(gammas.items(), start=1):
+        statistics = LayerStatistics(name=name, energies={"cola": 1.0, "sst2": 2.0}, gamma=gamma)
+        events.append(LayerAnalysed(statistics=statistics, done=done, total=len(gammas)))
+    return [*events, JobDone()]
+
+
+GAMMAS = {"layer.0.q": 0.1, "layer.10.q": 0.9, "layer.2.q": 0.5}
+
+
+def started(total: int = 2) -> MergeStarted:
+    """A merge of so many tensors."""
+    return MergeStarted(total=total, done=0, bytes_total=100 * total, peak_bytes=1)
+
+
+def finished_tensor(name: str, done: int = 1, total: int = 2) -> TensorFinished:
+    """One tensor merged."""
+    report = LayerReport(name=name, notes=("a note",))
+    return TensorFinished(report=report, done=done, total=total, bytes_done=100 * done, seconds=0.1)
+
+
+def finished_merge(store: Path = Path("/cache/store"), seconds: float = 1.0) -> MergeFinished:
+    """The end of a merge."""
+    return MergeFinished(store=store, seconds=seconds, peak_bytes=1)
+
+
+def spectrum(name: str) -> LayerSpectrum:
+    """A spectrum of three values."""
+    values = np.array([3.0, 2.0, 1.0])
+    report = LayerReport(name=name, gamma=0.9, regime=Regime.HETEROGENEOUS)
+    experts = {"cola": values, "sst2": values / 2}
+    return LayerSpectrum(
+        name=name, experts=experts, preliminary=values, merged=values, report=report
+    )
+
+
+def load(worker: FakeWorker, *experts: Path) -> None:
+    """Answer the newest planning job, whatever it was, with a plan over these experts."""
+    worker.say(PlanReady(plan=plan(recipe(*experts))), JobDone())

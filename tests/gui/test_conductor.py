@@ -1,0 +1,271 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import (
+    Exported,
+    ExportProgress,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    PlanReady,
+)
+from ace_gui.engine.jobs import (
+    AnalyseJob,
+    ExportJob,
+    LoadRecipeJob,
+    MergeJob,
+    PlanJob,
+    SpectrumJob,
+)
+from ace_gui.errors import EngineError, MismatchError, ResumeError
+from ace_gui.gui.conductor import Conductor
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import State
+from ace_gui.gui.stores import MergeStores
+from tests.gui.fakes import (
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    finished_merge,
+    finished_tensor,
+    load,
+    plan,
+    recipe,
+    spectrum,
+    started,
+)
+
+BROKEN = Path("/models/broken")
+
+
+@pytest.fixture
+def conductor(session: Session, worker: FakeWorker, tmp_path: Path) -> Iterator[Conductor]:
+    conductor = Conductor(session, worker, MergeStores(tmp_path / "merges"))
+    worker.say(ENGINE, job=0)
+    yield conductor
+    conductor.deleteLater()
+
+
+@pytest.fixture
+def ready(conductor: Conductor, worker: FakeWorker, qtbot: QtBot) -> Conductor:
+    """Two experts, compared."""
+    with qtbot.waitSignal(conductor.idle):
+        conductor.open([Path("recipe.yaml")])
+        load(worker, COLA, SST2)
+        worker.say(*analysed(GAMMAS))
+    return conductor
+
+
+@pytest.fixture
+def merging(ready: Conductor, session: Session, worker: FakeWorker) -> Conductor:
+    """The same, with one tensor of two merged."""
+    ready.merge()
+    session.merge.store.mkdir(parents=True)
+    worker.say(started(), finished_tensor("layer.0.q"))
+    return ready
+
+
+def test_opening_plans_and_then_compares(ready: Conductor, worker: FakeWorker) -> None:
+    assert [type(job) for job in worker.jobs.values()] == [LoadRecipeJob, AnalyseJob]
+
+
+def test_an_expert_that_does_not_fit_changes_nothing(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    before = session.inputs
+    ready.add_experts([BROKEN])
+    assert session.state is State.PLANNING
+    error = MismatchError("broken is another architecture.", path=BROKEN)
+    with qtbot.waitSignals([session.problem, ready.idle]):
+        worker.say(JobFailed(error=error))
+    assert session.inputs == before
+    assert session.is_analysed
+    assert session.state is State.READY
+
+
+def test_adding_a_good_expert_compares_again(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    ready.remove_experts([1])
+    load(worker, COLA)
+    assert isinstance(worker.jobs[len(worker.jobs)], AnalyseJob)
+    with qtbot.waitSignal(ready.idle):
+        worker.say(*analysed(GAMMAS))
+    assert session.is_analysed
+
+
+def test_only_the_latest_of_several_plans_counts(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    ready.choose_method("linear")
+    first = worker.newest(PlanJob)
+    ready.change(replace(session.inputs, scope="authors-vit"))
+    assert worker.withdrawn == [first]
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=first)
+    assert session.inputs.scope == "authors-vit"
+    with qtbot.waitSignal(ready.idle):
+        load(worker, COLA, SST2)
+        worker.say(*analysed(GAMMAS))  # the scope says which tensors have γ
+    assert session.inputs.method == "linear"
+    assert session.inputs.scope == "authors-vit"
+
+
+def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(ready.idle):
+        ready.set_parameter("tau", 0.6)
+    assert session.inputs.touched == {"tau": 0.6}
+    assert not any(isinstance(job, PlanJob) for job in worker.jobs.values())
+    for value in (1e-4, 1e-3, 1e-2):
+        ready.set_parameter("epsilon", value)
+    qtbot.waitUntil(lambda: any(isinstance(job, PlanJob) for job in worker.jobs.values()))
+    plans = [job for job in worker.jobs.values() if isinstance(job, PlanJob)]
+    assert [job.recipe.parameters for job in plans] == [{"tau": 0.6, "epsilon": 1e-2}]
+    with qtbot.waitSignal(ready.idle):
+        load(worker, COLA, SST2)
+
+
+def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    ready.add_experts([BROKEN])
+    ready.set_parameter("tau", 0.8)
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2, BROKEN))), JobDone())
+    assert session.inputs.touched == {"tau": 0.8}
+    with qtbot.waitSignal(ready.idle):
+        worker.say(*analysed(GAMMAS))
+
+
+def test_a_merge_from_start_to_end(
+    merging: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    assert session.state is State.MERGING
+    assert (session.progress.done, session.progress.total) == (1, 2)
+    worker.say(finished_tensor("layer.2.q", done=2), finished_merge(), JobDone())
+    assert session.state is State.MERGED
+    assert session.merge_is_current
+    assert set(session.merge.reports) == {"layer.0.q", "layer.2.q"}
+    assert session.progress is None
+
+
+def test_merging_takes_the_place_of_comparing(
+    conductor: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(conductor.idle):
+        conductor.open([Path("recipe.yaml")])
+        load(worker, COLA, SST2)
+        analysis = worker.newest(AnalyseJob)
+        conductor.merge()
+        assert worker.withdrawn == [analysis]
+        worker.say(started(), finished_tensor("layer.0.q"), finished_merge(), JobDone())
+        assert worker.newest(AnalyseJob) > analysis  # it is not complete
+        worker.say(*analysed(GAMMAS))
+    assert session.state is State.MERGED
+
+
+def test_a_cancelled_merge_is_continued_in_its_store(
+    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    first = worker.newest(MergeJob)
+    merging.cancel()
+    assert worker.cancelled == [first]
+    assert session.state is State.MERGING  # until the engine says so
+    with qtbot.waitSignal(session.advice):
+        worker.say(JobCancelled())
+    assert session.state is State.READY
+    assert session.can_resume
+    merging.merge()
+    again = worker.jobs[worker.newest(MergeJob)]
+    assert again == replace(worker.jobs[first], resume=True)
+    assert set(session.merge.reports) == {"layer.0.q"}
+
+
+def test_other_parameters_begin_a_new_merge(
+    merging: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    first = worker.jobs[worker.newest(MergeJob)]
+    worker.say(JobCancelled())
+    merging.set_parameter("tau", 0.9)
+    merging.merge()
+    again = worker.jobs[worker.newest(MergeJob)]
+    assert not again.resume
+    assert again.store != first.store
+    assert again.recipe.parameters == {"tau": 0.9}
+
+
+def test_a_store_of_changed_files_is_given_up(
+    merging: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    worker.say(JobCancelled())
+    merging.merge()
+    worker.say(JobFailed(error=ResumeError("The files have changed; merge again.")))
+    assert session.merge is None
+    merging.merge()
+    assert not worker.jobs[worker.newest(MergeJob)].resume
+
+
+def test_a_lost_engine_costs_no_more_than_the_running_step(
+    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(session.problem) as told:
+        worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
+    assert "stopped" in told.args[0].sentence
+    assert len(session.inputs.experts) == 2
+    assert session.state is State.READY
+    assert session.can_resume
+    assert not merging.is_busy
+
+
+def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    session.select("layer.0.q")
+    session.select("layer.10.q")
+    qtbot.waitUntil(lambda: any(isinstance(job, SpectrumJob) for job in worker.jobs.values()))
+    asked = [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
+    assert [job.row.name for job in asked] == ["layer.10.q"]
+    with qtbot.waitSignal(ready.idle):
+        worker.say(spectrum("layer.10.q"), JobDone())
+    assert session.spectrum("layer.10.q") is not None
+    with qtbot.waitSignal(ready.idle):
+        session.select("layer.0.q.bias")  # not merged by the method: it has no spectrum
+    with qtbot.waitSignal(ready.idle):
+        session.select("layer.10.q")  # known already
+    assert sum(isinstance(job, SpectrumJob) for job in worker.jobs.values()) == 1
+
+
+def test_an_export_tells_its_progress_and_its_end(
+    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
+) -> None:
+    worker.say(finished_merge(), JobDone())
+    merging.export(tmp_path / "out", "bfloat16", 10)
+    job = worker.jobs[worker.newest(ExportJob)]
+    assert (job.store, job.dtype) == (session.merge.store, "bfloat16")
+    worker.say(ExportProgress(done=1, total=4))
+    assert session.progress.state is State.EXPORTING
+    with qtbot.waitSignal(merging.exported):
+        worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
+    assert session.merge.exported
+    assert session.state is State.MERGED
+
+
+def test_closing_the_models_gives_up_their_merge(
+    merging: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    worker.say(finished_merge(), JobDone())
+    store = session.merge.store
+    merging.close()
+    assert session.merge is None
+    assert session.state is State.EMPTY
+    from PySide6.QtCore import QThreadPool
+
+    QThreadPool.globalInstance().waitForDone()
+    assert not store.exists()

@@ -1,0 +1,41 @@
+from PySide6.QtWidgets import QTableWidget
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import JobDone, SampleAccuracy
+from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, SampleAccuracyJob
+from ace_gui.gui.demo import Demo
+from ace_gui.gui.main_window import MainWindow
+from tests.gui.fakes import (
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    finished_merge,
+    finished_tensor,
+    load,
+    started,
+)
+
+
+def test_the_demo_does_what_a_person_would(
+    window: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    Demo(window)
+    worker.say(ENGINE, job=0)
+    assert worker.jobs[1].paths[0].name == "sample.yaml"
+    load(worker, COLA, SST2)
+    worker.say(*analysed(GAMMAS))
+    merge = worker.newest(MergeJob)
+    worker.say(started(), finished_tensor("layer.0.q"), finished_merge(), JobDone())
+    assert window.session.selection == "layer.10.q"
+    accuracy = SampleAccuracy(model="ACE", by_task={"digits": 0.5, "signs": 0.75})
+    worker.say(accuracy, JobDone(), job=worker.newest(SampleAccuracyJob))
+    table = window.workspace.inspector.findChild(QTableWidget)
+    assert [table.item(0, column).text() for column in range(3)] == ["0.625", "0.500", "0.750"]
+    kinds = [type(job) for job in worker.jobs.values()]
+    assert kinds.count(LoadRecipeJob) == kinds.count(SampleAccuracyJob) == 1
+    assert worker.newest(MergeJob) == merge  # once is enough
+    qtbot.waitUntil(lambda: not window.conductor._spectrum_timer.isActive())
+    worker.say(JobDone())

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QUrl
+
+from ace_gui.gui.drops import classify, expand, local_paths
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_only_local_paths_count(tmp_path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path)), QUrl("https://example.org/model")])
+    assert local_paths(data) == (tmp_path,)
+
+
+def test_a_folder_of_models_is_opened_up_in_order(tmp_path: Path) -> None:
+    b, a = model(tmp_path / "b"), model(tmp_path / "a")
+    (tmp_path / "notes").mkdir()
+    assert expand([tmp_path]) == [a, b]
+
+
+def test_a_model_folder_stays_whole_though_it_has_models_inside(tmp_path: Path) -> None:
+    outer = model(tmp_path / "outer")
+    model(outer / "checkpoint-500")
+    assert expand([outer]) == [outer]
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "recipe.YML"])
+def test_a_recipe_wins(tmp_path: Path, name: str) -> None:
+    dropped = classify([model(tmp_path / "m"), tmp_path / name])
+    assert dropped.recipe == tmp_path / name
+    assert dropped.models == (tmp_path / "m",)
+
+
+def test_what_is_neither_goes_to_the_engine_to_explain(tmp_path: Path) -> None:
+    strange = tmp_path / "notes.txt"
+    strange.write_text("hello")
+    assert classify([strange]).models == (strange,)

@@ -1,0 +1,143 @@
+import os
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import Exported, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.jobs import ExportJob
+from ace_gui.engine.plan import Disposition
+from ace_gui.errors import OutputError
+from ace_gui.gui.dialogs.export import ExportDialog, load_snippet
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.output_size import check_folder, output_size
+from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, plan, recipe, row, started
+
+
+def test_a_new_or_empty_folder_will_do(tmp_path: Path) -> None:
+    assert check_folder(str(tmp_path)).good
+    assert check_folder(str(tmp_path / "new" / "deeper")).good
+
+
+def test_what_will_not_do_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    for text, reason in [
+        ("", "Choose a folder"),
+        ("relative/path", "full path"),
+        (str(tmp_path), "not empty"),
+        (str(file), "is a file"),
+        (str(file / "below"), "is a file"),
+    ]:
+        verdict = check_folder(text)
+        assert not verdict.good, text
+        assert reason in verdict.sentence
+
+
+def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)  # root may anything
+    assert "permission" in check_folder(str(tmp_path / "new")).sentence
+
+
+def test_the_size_follows_dtype_and_shards() -> None:
+    rows = (
+        row("w", shape=(10, 10)),
+        row("ids", shape=(6,), dtype="I64", disposition=Disposition.COPIED),
+        row("head", in_base=False),
+    )
+    made = plan(recipe(COLA), rows=rows)
+    assert output_size(made, None, 10_000).bytes == 10 * 10 * 4 + 6 * 8
+    halved = output_size(made, "bfloat16", 100)
+    assert halved.bytes == 10 * 10 * 2 + 6 * 8
+    assert halved.shards == 3
+
+
+def test_the_snippet_loads_the_folder_whatever_its_name() -> None:
+    folder = Path('/it\'s "here"')
+    names: dict[str, object] = {}
+
+    class AutoModel:
+        @staticmethod
+        def from_pretrained(where: str) -> str:
+            return where
+
+    load_line = load_snippet(folder).splitlines()[1]
+    exec(load_line, {"AutoModel": AutoModel}, names)
+    assert names["model"] == str(folder)
+
+
+@pytest.fixture
+def dialog(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ExportDialog:
+    window.opener.open_paths([Path("recipe.yaml")])
+    load(worker, COLA, SST2)
+    worker.say(JobDone())
+    window.conductor.merge()
+    worker.say(started(), finished_merge(), JobDone())
+    worker.say(JobDone())
+    window.open_export()
+    assert window.export_dialog is not None
+    return window.export_dialog
+
+
+def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path: Path) -> None:
+    assert not dialog.export_button.isEnabled()
+    dialog.folder.setText(str(tmp_path / "out"))
+    assert dialog.export_button.isEnabled()
+    (tmp_path / "x").write_text("x")
+    dialog.folder.setText(str(tmp_path))
+    assert "not empty" in dialog.verdict.text()
+    assert not dialog.export_button.isEnabled()
+
+
+def test_it_says_what_will_be_written(dialog: ExportDialog) -> None:
+    assert "heads/" in dialog.contents.text()
+    assert "model.safetensors" in dialog.contents.text()
+
+
+def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_path: Path) -> None:
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.dtype.setCurrentText("float16")
+    dialog.export_button.click()
+    job = worker.jobs[worker.newest(ExportJob)]
+    assert (job.folder, job.dtype, job.shard_bytes) == (tmp_path / "out", "float16", 5_000_000_000)
+    worker.say(Exported(folder=tmp_path / "out", files=("a", "b"), bytes=2_000_000), JobDone())
+    assert str(tmp_path / "out") in dialog.snippet.toPlainText()
+    assert "2.0 MB" in dialog.outcome.text()
+    assert dialog.export_button.isHidden()
+
+
+def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
+    dialog: ExportDialog, worker: FakeWorker, window: MainWindow, tmp_path: Path
+) -> None:
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.export_button.click()
+    worker.say(JobFailed(error=OutputError("The disk is full.")))
+    assert not dialog.notice.isHidden()
+    assert dialog.notice.sentence.text() == "The disk is full."
+    assert window.notice.isHidden()
+    assert dialog.export_button.isEnabled()
+
+
+def test_closing_while_exporting_cancels_first(
+    dialog: ExportDialog, worker: FakeWorker, tmp_path: Path
+) -> None:
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.export_button.click()
+    dialog.reject()
+    assert dialog.isVisible()
+    assert worker.cancelled == [worker.newest(ExportJob)]
+    worker.say(JobCancelled())
+    dialog.reject()
+    assert not dialog.isVisible()
+
+
+def test_a_merge_of_earlier_parameters_is_named_as_such(
+    dialog: ExportDialog, window: MainWindow, qtbot: QtBot
+) -> None:
+    dialog.reject()
+    window.conductor.set_parameter("tau", 0.9)
+    window.open_export()
+    texts = [label.text() for label in window.export_dialog.findChildren(QLabel)]
+    assert any("as it was made" in text for text in texts)
+    assert any("tau 0.3" in text for text in texts)

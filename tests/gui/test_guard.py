@@ -1,0 +1,43 @@
+import os
+import signal
+import sys
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.errors import CheckpointError
+from ace_gui.gui.guard import Guard, Interrupts
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (CheckpointError("The file is empty."), "The file is empty."),
+        (ZeroDivisionError("oops"), "Something unexpected went wrong: ZeroDivisionError: oops."),
+    ],
+)
+def test_what_nothing_caught_is_told(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *parts: printed.append(parts))
+    guard = Guard()
+    try:
+        with qtbot.waitSignal(guard.broken) as told:
+            sys.excepthook(type(error), error, None)
+    finally:
+        guard.release()
+    assert told.args[0].sentence == sentence
+    assert len(printed) == 1
+
+
+def test_an_interrupt_is_heard_while_qt_waits(qtbot: QtBot) -> None:
+    heard: list[bool] = []
+    before = signal.getsignal(signal.SIGINT)
+    interrupts = Interrupts(lambda: heard.append(True))
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        qtbot.waitUntil(lambda: heard == [True])
+    finally:
+        interrupts.release()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from ace_gui.gui.inputs import Inputs
+from tests.gui.fakes import BASE, COLA, SST2, recipe
+
+
+def test_a_recipe_survives_the_way_through_the_window() -> None:
+    original = recipe(COLA, SST2, parameters={"tau": 0.5}, scope="authors-vit")
+    assert Inputs.from_recipe(original).recipe() == original
+
+
+def test_an_expert_keeps_its_colour_when_another_leaves() -> None:
+    inputs = Inputs(base=BASE).with_experts([COLA, SST2]).without_experts([0])
+    assert [expert.colour for expert in inputs.experts] == [1]
+    again = inputs.with_experts([COLA])
+    assert [expert.colour for expert in again.experts] == [1, 0]
+
+
+def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own() -> None:
+    inputs = Inputs(base=BASE, method="ace").with_parameter("tau", 0.5)
+    other = Inputs(base=BASE, method="linear", parameters=inputs.parameters)
+    assert inputs.recipe().parameters == {"tau": 0.5}
+    assert other.recipe().parameters == {}
+    assert inputs.with_parameter("tau", None).recipe().parameters == {}
+
+
+def test_without_a_base_there_is_no_recipe() -> None:
+    with pytest.raises(ValueError, match="base"):
+        Inputs(base=None).with_experts([Path("x")]).recipe()

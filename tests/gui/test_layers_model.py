@@ -1,0 +1,179 @@
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtTest import QAbstractItemModelTester
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.plan import Disposition
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.models.layers import Column, LayersModel
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import MergeRun, State
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    GAMMAS,
+    SST2,
+    analysed,
+    finished_tensor,
+    plan,
+    recipe,
+    row,
+)
+
+Fatal = QAbstractItemModelTester.FailureReportingMode.Fatal
+Ascending, Descending = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
+IN_ORDER = ["layer.0.q", "layer.0.q.bias", "layer.2.q", "layer.10.q", "head"]
+MANY = 20_000
+LIMIT = 0.1  # seconds a person may wait
+
+
+@pytest.fixture
+def model(session: Session) -> Iterator[LayersModel]:
+    model = LayersModel(session)
+    model.tester = QAbstractItemModelTester(model, Fatal)
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    for event in analysed(GAMMAS)[:-1]:
+        session.record_statistics(event.statistics)
+    model.flush()
+    yield model
+    model.deleteLater()
+
+
+def names(model: LayersModel) -> list[str]:
+    return [model.name_at(position) for position in range(model.rowCount())]
+
+
+def cell(model: LayersModel, name: str, column: Column, role: int = 0) -> str:
+    return model.index(model.position(name), column).data(role)
+
+
+def test_the_plan_is_shown_from_the_models_input_to_its_output(model: LayersModel) -> None:
+    assert names(model) == IN_ORDER
+    assert cell(model, "layer.10.q", Column.SHAPE) == "8 × 3"
+    assert cell(model, "head", Column.OUTCOME) == Disposition.PER_EXPERT.value
+
+
+def test_names_sort_as_people_count(model: LayersModel) -> None:
+    model.sort(Column.TENSOR, Ascending)
+    assert names(model) == ["head", "layer.0.q", "layer.0.q.bias", "layer.2.q", "layer.10.q"]
+
+
+@pytest.mark.parametrize(("order", "first"), [(Ascending, "layer.0.q"), (Descending, "layer.10.q")])
+def test_gamma_sorts_as_a_number_and_unknown_comes_last(
+    model: LayersModel, order: Qt.SortOrder, first: str
+) -> None:
+    model.sort(Column.GAMMA, order)
+    assert names(model)[0] == first
+    assert set(names(model)[3:]) == {"layer.0.q.bias", "head"}
+
+
+def test_every_column_sorts_to_a_permutation(model: LayersModel) -> None:
+    before = sorted(names(model))
+    for column in Column:
+        for order in (Ascending, Descending):
+            model.sort(column, order)
+            assert sorted(names(model)) == before
+    model.sort(-1, Ascending)
+    assert names(model) == IN_ORDER
+
+
+def test_a_selected_row_is_followed_through_sorting(model: LayersModel) -> None:
+    from PySide6.QtCore import QPersistentModelIndex
+
+    kept = QPersistentModelIndex(model.index(model.position("layer.2.q"), Column.GAMMA))
+    model.sort(Column.GAMMA, Descending)
+    assert model.name_at(kept.row()) == "layer.2.q"
+    assert kept.column() == Column.GAMMA
+
+
+def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> None:
+    model.set_filter("LAYER", "")
+    assert "head" not in names(model)
+    model.set_filter("layer", "key")
+    assert names(model) == ["layer.10.q"]
+    assert model.position("layer.0.q") == -1
+    model.set_filter("", "")
+    assert model.rowCount() == model.total
+
+
+def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:
+    session.preview_tau(0.5)
+    assert cell(model, "layer.2.q", Column.REGIME) == "○ hom."
+    assert cell(model, "layer.10.q", Column.REGIME) == "● het."
+    accessible = Qt.ItemDataRole.AccessibleTextRole
+    assert cell(model, "layer.10.q", Column.REGIME, accessible) == "heterogeneous"
+    session.preview_tau(0.49)
+    assert cell(model, "layer.2.q", Column.REGIME) == "● het."
+
+
+def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
+    run = MergeRun(recipe=session.inputs.recipe(), key=session.recipe_key(), store=BASE)
+    session.begin(State.MERGING)
+    session.start_merge(run)
+    assert "waiting" in cell(model, "layer.0.q", Column.STATE)
+    session.record_report(finished_tensor("layer.0.q").report)
+    assert "done" in cell(model, "layer.0.q", Column.STATE)
+    assert "a note" in cell(model, "layer.0.q", Column.STATE, Qt.ItemDataRole.ToolTipRole)
+    session.set_parameter("tau", 0.9)
+    assert "outdated" in cell(model, "layer.0.q", Column.STATE)
+
+
+def test_streaming_figures_are_told_once_for_many(
+    model: LayersModel, session: Session, qtbot: QtBot
+) -> None:
+    told: list[tuple[int, int]] = []
+    model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
+    with qtbot.waitSignal(model.dataChanged):
+        for event in analysed({"layer.0.q": 0.2, "layer.10.q": 0.3, "layer.2.q": 0.4})[:-1]:
+            session.record_statistics(event.statistics)
+    assert told == [(0, 3)]
+
+
+def test_hostile_names_are_shown_plainly(session: Session) -> None:
+    model = LayersModel(session)
+    session.adopt(
+        Inputs(base=BASE).with_experts([COLA]),
+        plan(recipe(COLA), rows=(row("a\u202eb<img src=x>"),)),
+    )
+    assert model.index(0, Column.TENSOR).data() == "ab<img src=x>"
+    assert "<img" not in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """The best of three: other processes share the machine."""
+    taken = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+def test_twenty_thousand_rows_sort_and_filter_at_once(session: Session) -> None:
+    generator = np.random.default_rng(0)
+    rows = tuple(
+        row(f"model.layers.{index // 8}.block.{index % 8}.weight", role=f"role {index % 5}")
+        for index in range(MANY)
+    )
+    model = LayersModel(session)
+    session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA), rows=rows))
+    for entry, gamma in zip(rows, generator.random(MANY), strict=True):
+        session.statistics[entry.name] = LayerStatistics(
+            name=entry.name, energies={}, gamma=float(gamma)
+        )
+    session.layers_changed.emit()
+    for column in Column:
+        assert seconds(lambda column=column: model.sort(column, Descending)) < LIMIT
+    texts = iter(["1", "12", "layers.7"])
+    assert seconds(lambda: model.set_filter(next(texts), "role 1")) < LIMIT
+    assert 0 < model.rowCount() < MANY
+
+
+def test_no_index_no_data(model: LayersModel) -> None:
+    assert model.data(QModelIndex()) is None
+    assert model.headerData(len(Column), Qt.Orientation.Horizontal) is None

@@ -1,0 +1,323 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QAction, QDropEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSpinBox,
+    QComboBox,
+    QHeaderView,
+    QLineEdit,
+    QMessageBox,
+    QPlainTextEdit,
+    QProgressBar,
+    QTabWidget,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, PlanJob
+from ace_gui.errors import CheckpointError
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.settings import Settings
+from ace_gui.gui.stores import MergeStores
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    finished_merge,
+    finished_tensor,
+    load,
+    started,
+)
+
+INTERACTIVE = (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSpinBox,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QProgressBar,
+    QTabWidget,
+)
+
+
+@pytest.fixture
+def loaded(window: MainWindow, worker: FakeWorker) -> MainWindow:
+    """A base with two experts, compared."""
+    worker.say(ENGINE, job=0)
+    window.opener.open_paths([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    worker.say(*analysed(GAMMAS))
+    return window
+
+
+def drop(window: MainWindow, *paths: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    actions = Qt.DropAction.CopyAction
+    event = QDropEvent(
+        QPointF(5, 5), actions, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    window.dropEvent(event)
+
+
+def test_an_empty_window_offers_to_begin_and_nothing_else(window: MainWindow) -> None:
+    assert window.welcome.isVisible()
+    a = window.actions_
+    assert a.open_base.isEnabled()
+    assert a.sample.isEnabled()
+    for action in (a.add_experts, a.merge, a.cancel, a.export, a.save_recipe, a.find):
+        assert not action.isEnabled(), action.text()
+
+
+def test_loading_shows_the_workspace_and_allows_to_merge(loaded: MainWindow) -> None:
+    assert loaded.workspace.isVisible()
+    assert loaded.actions_.merge.isEnabled()
+    assert loaded.windowTitle().startswith("base")
+    assert loaded.workspace.layers.model.rowCount() == 5
+
+
+def test_a_merge_locks_the_models_and_unlocks_the_export(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    a = loaded.actions_
+    a.merge.trigger()
+    worker.say(started(), finished_tensor("layer.0.q"))
+    assert a.cancel.isEnabled()
+    assert not a.merge.isEnabled()
+    assert not a.add_experts.isEnabled()
+    assert "layer 1 of 2" in loaded.statusBar().text.text()
+    worker.say(finished_merge(), JobDone())
+    assert a.export.isEnabled()
+    assert "merged in 0:01" in loaded.statusBar().text.text()
+    loaded.conductor.set_parameter("tau", 0.7)
+    assert "earlier parameters" in loaded.statusBar().text.text()
+
+
+def test_a_cancelled_merge_is_offered_to_be_continued(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.actions_.merge.trigger()
+    worker.say(started(), finished_tensor("layer.0.q"))
+    loaded.actions_.cancel.trigger()
+    worker.say(JobCancelled())
+    assert "Continue" in loaded.actions_.merge.text()
+    assert loaded.actions_.merge.isEnabled()
+
+
+def test_an_error_is_shown_and_nothing_is_unloaded(loaded: MainWindow, worker: FakeWorker) -> None:
+    loaded.conductor.add_experts([Path("/models/empty")])
+    worker.say(JobFailed(error=CheckpointError("File is empty (0 bytes). Download it again.")))
+    assert loaded.notice.isVisible()
+    assert "Download it again" in loaded.notice.sentence.text()
+    assert loaded.workspace.experts.model.rowCount() == 2
+    load(worker, COLA, SST2)  # nothing was asked: nothing happens
+    assert loaded.notice.isVisible()
+
+
+def test_selecting_anywhere_selects_everywhere(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    table = loaded.workspace.layers.table
+    with qtbot.waitSignal(loaded.conductor.spectrum_awaited):
+        loaded.actions_.top_layer.trigger()
+        assert table.currentIndex().data() == "layer.10.q"
+        assert loaded.workspace.heterogeneity.plot.selected == "layer.10.q"
+        qtbot.keyClick(table, Qt.Key.Key_Up)
+        assert loaded.session.selection == "layer.2.q"
+        loaded.workspace.heterogeneity.plot.layer_selected.emit("layer.0.q")
+        assert table.currentIndex().data() == "layer.0.q"
+    worker.say(JobDone())
+
+
+def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded: MainWindow) -> None:
+    plot = loaded.workspace.heterogeneity.plot
+    plot.tau_changed.emit(0.6)
+    assert loaded.workspace.method.fields["tau"].control.value() == 0.6
+    assert "tau" not in loaded.session.inputs.touched
+    plot.tau_committed.emit(0.6)
+    assert loaded.session.inputs.touched == {"tau": 0.6}
+    loaded.workspace.method.fields["tau"].control.setValue(0.2)
+    assert plot.tau == pytest.approx(0.2)
+
+
+def test_a_first_drop_is_the_base_and_later_ones_are_experts(
+    window: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    drop(window, tmp_path / "base")
+    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "base",))
+    load(worker)
+    drop(window, tmp_path / "a", tmp_path / "b")
+    planned = worker.jobs[worker.newest(PlanJob)].recipe
+    assert [entry.model.name for entry in planned.models] == ["a", "b"]
+
+
+def test_several_models_at_once_raise_the_question_of_the_base(
+    window: MainWindow, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
+) -> None:
+    drop(window, tmp_path / "a", tmp_path / "base")
+    assert window.choose_base.isVisible()
+    assert not worker.jobs
+    buttons = window.choose_base.findChildren(QAbstractButton)
+    base = next(b for b in buttons if b.accessibleName() == "base is the base model")
+    base.click()
+    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "base", tmp_path / "a"))
+
+
+def test_a_dropped_recipe_is_opened(window: MainWindow, worker: FakeWorker, tmp_path: Path) -> None:
+    drop(window, tmp_path / "r.yaml")
+    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "r.yaml",))
+
+
+def test_nothing_is_opened_under_a_merge(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    loaded.actions_.merge.trigger()
+    drop(loaded, tmp_path / "r.yaml")
+    assert isinstance(worker.jobs[len(worker.jobs)], MergeJob)
+    assert "Wait for the merge" in loaded.notice.sentence.text()
+
+
+def test_what_was_opened_is_offered_again(loaded: MainWindow) -> None:
+    entries = loaded.menus.recent.actions()
+    assert entries[0].text() == str(BASE)
+    assert entries[0].shortcut().toString() == "Ctrl+1"
+    assert Settings().recent == (BASE,)
+
+
+def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Path) -> None:
+    from ace_gui.recipe.files import load_recipe
+
+    loaded.conductor.set_parameter("tau", 0.7)
+    loaded.opener._write_recipe(tmp_path / "mine")
+    assert load_recipe(tmp_path / "mine.yaml") == loaded.session.inputs.recipe()
+    loaded.opener._write_recipe(tmp_path / "no such folder" / "mine.yaml")
+    assert "cannot be written" in loaded.notice.sentence.text()
+
+
+def test_closing_under_a_merge_asks_cancels_and_waits(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    loaded.actions_.merge.trigger()
+    with qtbot.assertNotEmitted(loaded.closed):
+        loaded.close()
+        assert loaded.isVisible()
+        box = loaded.findChild(QMessageBox)
+        box.button(QMessageBox.StandardButton.Cancel).click()
+        assert not worker.cancelled
+        loaded.close()
+        box = loaded._question
+        box.button(QMessageBox.StandardButton.Close).click()
+        assert worker.cancelled == [worker.newest(MergeJob)]
+        assert loaded.isVisible()
+    with qtbot.waitSignal(loaded.closed):
+        worker.say(JobCancelled())
+
+
+def test_closing_asks_about_a_long_merge_that_was_not_exported(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.actions_.merge.trigger()
+    worker.say(started(), finished_merge(seconds=500.0), JobDone())
+    loaded.close()
+    assert "not been exported" in loaded._question.text()
+    loaded._question.button(QMessageBox.StandardButton.Close).click()
+    assert not loaded.isVisible()
+
+
+def test_layout_and_colours_are_remembered(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    top = loaded.workspace._splitters[3]
+    top.setSizes([500, 600])
+    sizes = top.sizes()
+    dark = next(a for a in loaded.actions_.schemes.actions() if a.data() == "dark")
+    dark.trigger()
+    loaded.close()
+    again = MainWindow(FakeWorker(), Settings(), MergeStores(tmp_path / "other"))
+    try:
+        again.resize(loaded.size())
+        again._pages.setCurrentWidget(again.workspace)
+        again.show()
+        assert again.workspace._splitters[3].sizes() == sizes
+        assert again.settings.scheme == "dark"
+        again._reset_layout()
+        assert again.workspace._splitters[3].sizes() != sizes
+    finally:
+        again.deleteLater()
+        next(a for a in loaded.actions_.schemes.actions() if a.data() == "system").trigger()
+
+
+def controls(root: QWidget) -> Iterator[QWidget]:
+    """What a person can operate, without the parts that Qt puts inside its own controls."""
+    for widget in root.findChildren(QWidget):
+        parent = widget.parentWidget()
+        inside = isinstance(parent, QAbstractSpinBox | QComboBox | QLineEdit | QAbstractItemView)
+        qts_own = widget.objectName().startswith("qt_") or isinstance(widget, QHeaderView)
+        popup = widget.window().windowType() == Qt.WindowType.Popup
+        if isinstance(widget, INTERACTIVE) and not (inside or qts_own or popup):
+            yield widget
+
+
+def spoken(widget: QWidget) -> str:
+    own = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return widget.accessibleName() or own.replace("&", "")
+
+
+def test_every_control_has_a_name_that_can_be_read_aloud(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.workspace.inspector.show_accuracies()
+    loaded.actions_.merge.trigger()
+    worker.say(started(), finished_merge(), JobDone())
+    loaded.open_export()
+    seen = list(controls(loaded))
+    assert len(seen) > 40
+    dumb = [w for w in seen if sum(letter.isalpha() for letter in spoken(w)) < 2]
+    assert not dumb, [(type(w).__name__, w.objectName(), type(w.parent()).__name__) for w in dumb]
+
+
+def test_every_action_can_be_reached_from_the_menus(loaded: MainWindow) -> None:
+    reachable: set[QAction] = set()
+
+    def walk(actions: list[QAction]) -> None:
+        for action in actions:
+            reachable.add(action)
+            if action.menu() is not None:
+                walk(action.menu().actions())
+
+    walk(loaded.menuBar().actions())
+    for name, action in vars(loaded.actions_).items():
+        if isinstance(action, QAction):
+            assert action in reachable, name
+            assert action.toolTip(), name
+
+
+def test_starting_the_window_imports_no_heavy_library() -> None:
+    code = (
+        "import os, sys; os.environ['QT_QPA_PLATFORM'] = 'offscreen'\n"
+        "from PySide6.QtWidgets import QApplication\n"
+        "from ace_gui.gui.app import Workbench, make_application\n"
+        "app = make_application(); bench = Workbench(app)\n"
+        "bench.window.show(); bench.window.grab()\n"
+        "empty = {'pyqtgraph', 'pydantic', 'yaml'} & set(sys.modules)\n"
+        "bench.window.prepare()\n"
+        "full = {'torch', 'transformers', 'safetensors', 'pydantic'} & set(sys.modules)\n"
+        "print(sorted(empty), sorted(full))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[] []", done.stderr

@@ -1,0 +1,134 @@
+import pytest
+from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.panels.method import MethodPanel
+from ace_gui.gui.session import Session
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
+
+
+@pytest.fixture
+def panel(session: Session, qtbot: QtBot) -> MethodPanel:
+    panel = MethodPanel(session)
+    qtbot.addWidget(panel)
+    panel.show()
+    return panel
+
+
+@pytest.fixture
+def filled(panel: MethodPanel, session: Session) -> MethodPanel:
+    session.set_engine(ENGINE)
+    session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA)))
+    return panel
+
+
+def test_before_the_engine_is_up_it_says_so(panel: MethodPanel, session: Session) -> None:
+    labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
+    assert any("Starting the engine" in text for text in labels)
+    session.set_engine(ENGINE)
+    labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
+    assert not any("Starting the engine" in text for text in labels)
+
+
+def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
+    assert list(filled.fields) == ["epsilon", "tau", "k_frac"]
+    assert isinstance(filled.fields["epsilon"].control, ScientificSpinBox)
+    assert filled.fields["epsilon"].control.value == 1e-5
+
+
+def test_untouched_parameters_say_where_their_value_comes_from(
+    filled: MethodPanel, session: Session
+) -> None:
+    note = filled.fields["epsilon"].note
+    assert note.isVisible()
+    assert note.text() == "default for this family"
+    session.set_parameter("epsilon", 1e-3)
+    assert not note.isVisible()
+    assert filled.fields["epsilon"].control.value == 1e-3
+
+
+def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) -> None:
+    with qtbot.waitSignal(filled.parameter_edited) as asked:
+        filled.fields["k_frac"].control.setValue(0.5)
+    assert asked.args == ["k_frac", 0.5]
+    reset = filled.fields["k_frac"].findChildren(QToolButton)[-1]
+    with qtbot.waitSignal(filled.parameter_edited) as asked:
+        reset.click()
+    assert asked.args == ["k_frac", None]
+
+
+def test_showing_a_value_asks_for_nothing(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    with qtbot.assertNotEmitted(filled.parameter_edited):
+        session.set_parameter("k_frac", 0.9)
+        session.preview_tau(0.8)
+    assert filled.fields["tau"].control.value() == 0.8
+
+
+def test_another_method_another_form(filled: MethodPanel, session: Session) -> None:
+    linear = Inputs(base=BASE, method="linear").with_experts([COLA])
+    values = {"normalize": True}
+    session.adopt(linear, plan(recipe(COLA, merge_method="linear"), parameters=values))
+    assert list(filled.fields) == ["normalize"]
+    assert filled.fields["normalize"].control.isChecked()
+    assert filled.scope.isVisible()  # it moved into the new form
+
+
+def test_scope_and_output_type(filled: MethodPanel, qtbot: QtBot) -> None:
+    assert [filled.scope.itemText(i) for i in range(2)] == ["default", "authors-vit"]
+    filled.out_dtype.setCurrentText("bfloat16")
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.out_dtype.activated.emit(2)
+    assert asked.args[0].out_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("info", "value"),
+    [
+        (EPSILON, 2e-4),
+        (TAU, 0.7),
+        (FRACTION, 0.25),
+        (field("n", kind="int", default=3, low=1.0, high=9.0), 5),
+        (field("b", kind="bool", default=True, low=None), False),
+        (field("s", kind="str", default="x", low=None), "hello"),
+        (field("c", kind="str", default="a", low=None, choices=("a", "b")), "b"),
+    ],
+)
+def test_every_kind_of_field_shows_what_it_is_given(
+    qtbot: QtBot, info: object, value: object
+) -> None:
+    made = ParameterField(info)
+    qtbot.addWidget(made)
+    made.show_value(value, "", touched=True)
+    control = made.control
+    if isinstance(control, ScientificSpinBox):
+        shown: object = control.value
+    elif isinstance(control, QComboBox):
+        shown = control.currentText()
+    else:
+        read = [name for name in ("isChecked", "value", "text") if hasattr(control, name)]
+        shown = getattr(control, read[0])()
+    assert shown == value
+    assert control.accessibleName() == info.label
+
+
+def test_ranges_of_the_field_are_the_controls(qtbot: QtBot) -> None:
+    made = ParameterField(FRACTION)
+    qtbot.addWidget(made)
+    made.control.setValue(7.0)
+    assert made.control.value() == 1.0
+
+
+def test_presets_are_offered(qtbot: QtBot) -> None:
+    made = ParameterField(EPSILON)
+    qtbot.addWidget(made)
+    menus = [button.menu() for button in made.findChildren(QToolButton) if button.menu()]
+    action = menus[0].actions()[0]
+    assert "GPT-2" in action.text()
+    with qtbot.waitSignal(made.edited) as asked:
+        action.trigger()
+    assert asked.args == [4e-2]

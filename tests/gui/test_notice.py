@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from ace_gui.errors import MismatchError
+from ace_gui.gui.panels.notice import Notice, Severity
+
+ERROR = MismatchError(
+    "`q` is 4×3 in cola but 8×3 in the base; choose another expert.",
+    path=Path("/models/cola"),
+    tensor="q",
+    shapes={"base": (8, 3), "cola": (4, 3)},
+    details="Traceback …",
+)
+
+
+@pytest.fixture
+def notice(qtbot: QtBot) -> Notice:
+    notice = Notice()
+    qtbot.addWidget(notice)
+    return notice
+
+
+def test_there_is_nothing_to_see_at_first(notice: Notice) -> None:
+    assert notice.isHidden()
+
+
+def test_the_sentence_is_shown_and_the_details_are_folded_away(notice: Notice) -> None:
+    notice.show_error(ERROR)
+    assert notice.sentence.text() == ERROR.sentence
+    assert not notice.isHidden()
+    assert notice.details.isHidden()
+    notice.details_button.click()
+    assert not notice.details.isHidden()
+    for known in ("/models/cola", "[8, 3]", "MismatchError", "Traceback"):
+        assert known in notice.details.toPlainText()
+
+
+def test_a_new_message_folds_the_details_again(notice: Notice) -> None:
+    notice.show_error(ERROR)
+    notice.details_button.click()
+    notice.show_message(Severity.INFO, "Done.")
+    assert notice.details.isHidden()
+    assert notice.details_button.isHidden()
+
+
+def test_markup_and_control_characters_of_file_names_do_nothing(notice: Notice) -> None:
+    notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
+    assert notice.sentence.textFormat() == Qt.TextFormat.PlainText
+    assert notice.sentence.text() == "<b>bold</b>"
+
+
+def test_everything_can_be_copied(notice: Notice) -> None:
+    notice.show_error(ERROR)
+    notice._copy.click()
+    copied = QGuiApplication.clipboard().text()
+    assert ERROR.sentence in copied
+    assert "/models/cola" in copied
+
+
+def test_it_can_be_dismissed(notice: Notice) -> None:
+    notice.show_error(ERROR)
+    notice._dismiss.click()
+    assert notice.isHidden()

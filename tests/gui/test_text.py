@@ -1,0 +1,38 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ace_gui.gui.text import breakable, duration, human_bytes, number_text, plain, tooltip
+
+
+def test_sizes_keep_two_or_three_figures() -> None:
+    assert human_bytes(999) == "999 B"
+    assert human_bytes(475_000_000) == "475 MB"
+    assert human_bytes(1_340_000_000) == "1.3 GB"
+    assert human_bytes(999_700_000) == "1.0 GB"
+
+
+def test_durations_count_up_to_the_next_second() -> None:
+    assert duration(40.2) == "0:41"
+    assert duration(3723) == "1:02:03"
+    assert duration(-5) == "0:00"
+
+
+def test_direction_and_control_characters_are_left_out() -> None:
+    assert plain("a\u202eb\x1b[31mc\nd") == "ab[31mc\nd"
+
+
+def test_tooltips_show_markup_literally() -> None:
+    assert "<img" not in tooltip("<img src=x>")
+    assert "&lt;img" in tooltip("<img src=x>")
+
+
+def test_long_paths_can_wrap_and_lose_nothing() -> None:
+    path = "/a/very_long/path.to/a"
+    assert "\u200b" in breakable(path)
+    assert plain(breakable(path)) == path
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.floats(min_value=1e-12, max_value=1e12))
+def test_a_number_reads_back_as_itself(value: float) -> None:
+    assert abs(float(number_text(value)) - value) <= 1e-5 * value

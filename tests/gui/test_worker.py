@@ -1,0 +1,197 @@
+"""The worker's thread over a scripted engine; the real one is in tests/end2end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing import Pipe
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import Event, JobCancelled, JobDone, LayerAnalysed, LayerStatistics
+from ace_gui.engine.jobs import AnalyseJob, Job, MergeJob, PlanJob
+from ace_gui.errors import EngineError
+from ace_gui.gui.worker import BATCH, EngineWorker
+from tests.gui.fakes import COLA, ENGINE, recipe
+
+PLAN = PlanJob(recipe=recipe(COLA))
+MERGE = MergeJob(recipe=recipe(COLA), store=Path("/cache/store"))
+STEP = LayerAnalysed(statistics=LayerStatistics(name="q", energies={}), done=1, total=2)
+
+
+class ScriptedEngine:
+    """Answers jobs with the events given for their kind; hears cancellations if it is awake."""
+
+    pid = 1
+
+    def __init__(self, script: dict[type, list[Event]], *, deaf: bool = False) -> None:
+        self.pipe, self._theirs = Pipe()
+        self._script = script
+        self._deaf = deaf
+        self.jobs: list[Job] = []
+        self.ended: list[str] = []
+        self._theirs.send((0, ENGINE))
+
+    def submit(self, job: Job) -> int:
+        self.jobs.append(job)
+        for event in self._script.get(type(job), []):
+            self._theirs.send((len(self.jobs), event))
+        return len(self.jobs)
+
+    def cancel(self, number: int) -> None:
+        if not self._deaf:
+            self._theirs.send((number, JobCancelled()))
+
+    def receive(self, timeout: float | None = None) -> tuple[int, Event] | None:
+        try:
+            return self.pipe.recv() if self.pipe.poll(timeout) else None
+        except (EOFError, OSError):
+            raise EngineError("The engine was stopped by the system.") from None
+
+    def terminate(self) -> None:
+        self.ended.append("terminate")
+        self._theirs.close()
+
+    def kill(self) -> None:
+        self.ended.append("kill")
+
+    def close(self) -> None:
+        self.ended.append("close")
+        with suppress(OSError):  # the test may be closing it at this moment
+            self._theirs.close()
+        self.pipe.close()
+
+
+class Heard:
+    """What a worker said."""
+
+    def __init__(self, worker: EngineWorker) -> None:
+        self.events: list[tuple[int, Event]] = []
+        self.lost: list[EngineError] = []
+        worker.said.connect(lambda number, event: self.events.append((number, event)))
+        worker.engine_lost.connect(self.lost.append)
+
+    def of(self, number: int) -> list[Event]:
+        return [event for its, event in self.events if its == number]
+
+
+Start = Callable[..., tuple[EngineWorker, list[ScriptedEngine], Heard]]
+
+
+@pytest.fixture
+def start(qtbot: QtBot) -> Iterator[Start]:
+    workers: list[EngineWorker] = []
+
+    def make(
+        script: dict[type, list[Event]], *, deaf: bool = False, running: bool = True
+    ) -> tuple[EngineWorker, list[ScriptedEngine], Heard]:
+        engines: list[ScriptedEngine] = []
+
+        def engine() -> ScriptedEngine:
+            engines.append(ScriptedEngine(script, deaf=deaf))
+            return engines[-1]
+
+        worker = EngineWorker(start_engine=engine, patience=0.05)
+        workers.append(worker)
+        heard = Heard(worker)
+        if running:
+            worker.start()
+            qtbot.waitUntil(lambda: heard.of(0) == [ENGINE])
+        return worker, engines, heard
+
+    yield make
+    for worker in workers:
+        if worker.isRunning():
+            worker.stop()
+        assert worker.wait(5000)
+
+
+def test_jobs_submitted_before_the_engine_is_up_are_done(start: Start, qtbot: QtBot) -> None:
+    worker, _, heard = start({PlanJob: [JobDone()]}, running=False)
+    first, second = worker.submit(PLAN), worker.submit(PLAN)
+    worker.start()
+    qtbot.waitUntil(lambda: heard.of(second) == [JobDone()])
+    assert heard.of(first) == [JobDone()]
+
+
+def test_events_arrive_in_order_with_their_jobs_number(start: Start, qtbot: QtBot) -> None:
+    many = [STEP] * (BATCH + 10) + [JobDone()]
+    worker, _, heard = start({AnalyseJob: many, PlanJob: [JobDone()]})
+    plan = worker.submit(PLAN)
+    analysis = worker.submit(AnalyseJob(recipe=recipe(COLA)))
+    qtbot.waitUntil(lambda: len(heard.of(analysis)) == BATCH + 11)
+    assert heard.of(analysis)[-1] == JobDone()
+    assert heard.of(plan) == [JobDone()]
+
+
+def test_a_job_that_listens_is_cancelled_gently(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({})
+    number = worker.submit(MERGE)
+    worker.cancel(number)
+    qtbot.waitUntil(lambda: heard.of(number) == [JobCancelled()])
+    assert engines[0].ended == []
+    assert not heard.lost
+
+
+def test_a_job_that_does_not_listen_takes_its_engine_along(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({}, deaf=True)
+    other, number = worker.submit(PLAN), worker.submit(MERGE)
+    worker.cancel(number)
+    qtbot.waitUntil(lambda: len(engines) == 2)
+    qtbot.waitUntil(lambda: heard.of(number) == [JobCancelled()] == heard.of(other))
+    assert engines[0].ended[0] == "terminate"
+    assert not heard.lost  # it was wanted
+
+
+def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({MERGE.__class__: [JobDone()]}, deaf=True)
+    worker.withdraw(worker.submit(PLAN))
+    qtbot.wait(150)  # three times its patience
+    number = worker.submit(MERGE)
+    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
+    assert len(engines) == 1
+
+
+def test_a_lost_engine_is_told_and_replaced(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({PlanJob: [JobDone()]})
+    worker.submit(MERGE)
+    qtbot.waitUntil(lambda: bool(engines[0].jobs))
+    engines[0]._theirs.close()
+    qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))
+    assert "stopped by the system" in heard.lost[0].sentence
+    number = worker.submit(PLAN)
+    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
+
+
+def test_an_engine_that_cannot_start_is_told(qtbot: QtBot) -> None:
+    def refuse() -> ScriptedEngine:
+        raise OSError("no more processes")
+
+    worker = EngineWorker(start_engine=refuse)
+    with qtbot.waitSignal(worker.engine_lost) as told:
+        worker.start()
+    assert "cannot be started" in told.args[0].sentence
+    worker.stop()
+    assert worker.wait(5000)
+
+
+def test_stopping_spares_an_engine_that_writes(start: Start, qtbot: QtBot) -> None:
+    worker, engines, _ = start({})
+    worker.submit(MERGE)
+    qtbot.waitUntil(lambda: bool(engines[0].jobs))
+    worker.stop()
+    assert worker.wait(5000)
+    assert engines[0].ended == ["close"]
+    idle, idle_engines, _ = start({})
+    idle.stop()
+    assert idle.wait(5000)
+    assert idle_engines[0].ended == ["terminate", "close"]
+
+
+def test_a_thread_that_meets_the_unexpected_goes_on(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({PlanJob: [JobDone()]})
+    engines[0]._theirs.send_bytes(b"not a pickle")
+    qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))
+    assert "strange" in heard.lost[0].sentence
+    number = worker.submit(PLAN)
+    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
