@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+import os.path
 import unicodedata
+from collections.abc import Sequence
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _MULTIPLES = ("kB", "MB", "GB", "TB")
@@ -57,6 +59,12 @@ def duration(seconds: float) -> str:
 def shape_text(shape: tuple[int, ...]) -> str:
     """``768 × 3072``; a scalar has no shape and says so."""
     return " × ".join(str(size) for size in shape) if shape else "scalar"
+
+
+def shared_prefix(names: Sequence[str]) -> str:
+    """The dotted beginning that all names share: ``vit.encoder.layer.``; empty if none is."""
+    shared = os.path.commonprefix(list(names))  # noqa: RUF071 (cut back to a dot below)
+    return shared[: shared.rfind(".") + 1]
 
 
 def number_text(value: float) -> str:

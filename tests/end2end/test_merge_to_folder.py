@@ -228,8 +228,8 @@ def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
         [
             sys.executable,
             "-c",
-            snippet + "\nprint(sorted(head))\nimport torch\n"
-            "state = model.state_dict()\nassert all(torch.equal(state[k], v) for k, v in head.items())",
+            f"{snippet}\nimport torch\nprint(sorted(head))\nstate = model.state_dict()\n"
+            "assert all(torch.equal(state[name], tensor) for name, tensor in head.items())",
         ],
         capture_output=True,
         text=True,

@@ -1,7 +1,16 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.gui.text import breakable, duration, human_bytes, number_text, plain, tooltip
+from ace_gui.gui.text import (
+    breakable,
+    duration,
+    human_bytes,
+    number_text,
+    plain,
+    shared_prefix,
+    tooltip,
+)
 
 
 def test_sizes_keep_two_or_three_figures() -> None:
@@ -36,3 +45,16 @@ def test_long_paths_can_wrap_and_lose_nothing() -> None:
 @given(st.floats(min_value=1e-12, max_value=1e12))
 def test_a_number_reads_back_as_itself(value: float) -> None:
     assert abs(float(number_text(value)) - value) <= 1e-5 * value
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (["vit.encoder.layer.0.a", "vit.encoder.layer.11.b"], "vit.encoder.layer."),
+        (["h.0.a", "h.1.a"], "h."),
+        (["encoder.0", "decoder.0"], ""),
+        ([], ""),
+    ],
+)
+def test_shared_prefix_ends_at_a_dot(names: list[str], prefix: str) -> None:
+    assert shared_prefix(names) == prefix

@@ -24,7 +24,7 @@ from ace_gui.engine.plan import PlanRow
 from ace_gui.gui.model_order import natural_key
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
-from ace_gui.gui.text import plain, shape_text, tooltip
+from ace_gui.gui.text import plain, shape_text, shared_prefix, tooltip
 
 REFRESH: Final = 60  # ms between repaints while figures stream in
 
@@ -90,6 +90,7 @@ class LayersModel(QAbstractTableModel):
         self._session = session
         self._rows: tuple[PlanRow, ...] = ()
         self._places: dict[str, int] = {}
+        self._prefix = ""
         self._gamma: NDArray[np.float64] = np.empty(0)
         self._states: NDArray[np.int8] = np.empty(0, dtype=np.int8)
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
@@ -116,6 +117,7 @@ class LayersModel(QAbstractTableModel):
         self.beginResetModel()
         self._rows = self._session.rows
         self._places = {row.name: place for place, row in enumerate(self._rows)}
+        self._prefix = shared_prefix([row.name for row in self._rows if row.block is not None])
         self._name_ranks = None
         self._dirty.clear()
         self._pull()
@@ -176,7 +178,7 @@ class LayersModel(QAbstractTableModel):
         if role == _Display:
             return self._cell(place, column)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return self._regime(place) if column == Column.REGIME else self._cell(place, column)
+            return self._spoken(place, column)
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tip(place, column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -297,7 +299,7 @@ class LayersModel(QAbstractTableModel):
         row = self._rows[place]
         match column:
             case Column.TENSOR:
-                return plain(row.name)
+                return plain(self._short(row.name))
             case Column.ROLE:
                 return row.role
             case Column.SHAPE:
@@ -316,6 +318,17 @@ class LayersModel(QAbstractTableModel):
         if np.isnan(gamma):
             return f"–{_GAP}"
         return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + _GAP
+
+    def _spoken(self, place: int, column: int) -> str:
+        if column == Column.TENSOR:
+            return plain(self._rows[place].name)
+        return self._regime(place) if column == Column.REGIME else self._cell(place, column)
+
+    def _short(self, name: str) -> str:
+        """Without what the names of all blocks share, so that the block's number shows."""
+        if self._prefix and name.startswith(self._prefix):
+            return "…" + name.removeprefix(self._prefix)
+        return name
 
     def _regime(self, place: int) -> str:
         gamma = self._gamma[place]

@@ -69,7 +69,7 @@ def test_it_introduces_itself_then_plans_and_analyses(
     number, ready = received
     assert number == 0
     assert isinstance(ready, EngineReady)
-    assert [method.name for method in ready.methods][0] == "ace"
+    assert next(method.name for method in ready.methods) == "ace"
     assert ready.devices[0].name == "cpu"
     plan = plan_of(engine, recipe)
     heard = until(engine, engine.submit(AnalyseJob(recipe=recipe)))

@@ -94,7 +94,9 @@ def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
     journal.write_text(journal.read_text()[:-30])
     data = bytearray((store / MODEL / "model.safetensors").read_bytes())
     written = next(row for row in prepared.plan.rows if row.in_base)
-    place = data.find(load_file(whole / MODEL / "model.safetensors")[written.name].numpy().tobytes())
+    place = data.find(
+        load_file(whole / MODEL / "model.safetensors")[written.name].numpy().tobytes()
+    )
     data[place] ^= 1
     (store / MODEL / "model.safetensors").write_bytes(data)
     started = next(iter(events := merge(prepared, store, resume=True)))
@@ -154,9 +156,7 @@ def test_export_that_overflows_leaves_nothing(whole: Path, family: Family, tmp_p
 
     (tmp_path / "base").mkdir()
     save_file(big, tmp_path / "base" / "model.safetensors")
-    save_file(
-        {name: tensor + 1 for name, tensor in big.items()}, tmp_path / "expert.safetensors"
-    )
+    save_file({name: tensor + 1 for name, tensor in big.items()}, tmp_path / "expert.safetensors")
     entry = ModelEntry(model=tmp_path / "expert.safetensors")
     prepared = prepare(Recipe(base_model=tmp_path / "base", models=(entry,)))
     drain(merge(prepared, tmp_path / "store"))
