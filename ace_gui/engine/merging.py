@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -67,7 +68,9 @@ def merge(
             bytes_total=sum(_bytes(row, manifest) for row in rows),
             peak_bytes=prepared.plan.peak_bytes,
         )
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        # One thread of torch's own in each: teams of threads within threads only wait for another.
+        one = partial(torch.set_num_threads, 1)
+        with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
             yield from _merge_rows(rows, prepared, readers, store, where, pool)
         readers.check_unchanged()
         store.remove_companions()
