@@ -179,7 +179,7 @@ def test_malformed_config(folder: Path, config: str):
     [
         ([], "The folder is empty."),
         (["notes.txt"], "No weights here."),
-        (["pytorch_model.bin", "config.json"], "Holds PyTorch pickles (`pytorch_model.bin`)."),
+        (["pytorch_model.bin", "config.json"], "Holds a PyTorch pickle (`pytorch_model.bin`)."),
         (["model.gguf"], "Holds GGUF files."),
         (["adapter_config.json", "adapter_model.safetensors"], "This is an adapter (LoRA)"),
         (["a.safetensors", "b.safetensors"], "Holds several models: `a.safetensors`, `b"),

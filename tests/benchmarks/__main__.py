@@ -1,0 +1,82 @@
+"""The benchmarks' table: ``python -m tests.benchmarks [--quick] [--shapes 768x3072,...]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import torch
+
+from tests.benchmarks import layers
+
+SHAPES = "768x768,3072x768,768x3072,2048x8192"
+HEADER = (
+    f"{'layer':>11} {'T':>3}  {'regime':<12} {'sums':<8} {'literal s':>10} {'ours s':>9} "
+    f"{'floor s':>9} {'literal/ours':>13} {'ours/floor':>11} {'rounds':>7}"
+)
+
+
+def main() -> int:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    say(f"torch {torch.__version__}, {_name(device)}, {torch.get_num_threads()} threads")
+    say(
+        "literal: the published procedure in float32. floor: the necessary products at the rates "
+        "of float32 and float64 products measured in the same rounds."
+    )
+    say(HEADER)
+    for case in layers.cases(options.shapes, options.experts, options.kinds):
+        say(_line(layers.measure(case, device, options.rounds, options.patience)))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--shapes", type=_shapes, default=SHAPES, help="outputs x inputs")
+    parser.add_argument("--experts", type=_integers, default="4,8,20", help="numbers of experts")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(layers.EPSILON))
+    parser.add_argument("--rounds", type=int, default=5, help="alternating runs of each")
+    parser.add_argument("--patience", type=float, default=60, help="seconds a row may take")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="T = 8, without the largest shape")
+    options = parser.parse_args()
+    if options.quick:
+        options.experts, options.rounds = [8], 3
+        options.shapes = [shape for shape in options.shapes if max(shape) < 8192]
+    return options
+
+
+def _shapes(text: str) -> list[tuple[int, int]]:
+    pairs = (shape.split("x") for shape in text.split(","))
+    return [(int(outputs), int(inputs)) for outputs, inputs in pairs]
+
+
+def _integers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _line(row: layers.Row) -> str:
+    case = row.case
+    literal = "-" if row.literal is None else f"{row.literal:.3f}"
+    ratio = "-" if row.literal is None else f"{row.literal / row.ours:.2f}"
+    sums = str(row.dtype).removeprefix("torch.")
+    return (
+        f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}  {case.kind:<12} {sums:<8} "
+        f"{literal:>10} {row.ours:>9.3f} {row.floor:>9.3f} {ratio:>13} "
+        f"{row.ours / row.floor:>11.2f} {row.rounds:>7}"
+    )
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""One layer at a time: the published procedure, ours, and the time its products alone must take.
+
+O outputs, I inputs, T experts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.ace import AceParameters, ace
+from ace_gui.methods.ace_scan import precision, scan, shares_of
+from ace_gui.methods.experts import WeightedExperts
+from tests.benchmarks.experts import norms, task_vector
+from tests.benchmarks.literal import literal_ace
+
+EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5}
+"""ε by kind of row: with the paper's value for GPT-2 the sums fit into float32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One row of the table."""
+
+    outputs: int
+    inputs: int
+    experts: int
+    kind: str
+
+    @property
+    def heterogeneous(self) -> bool:
+        return self.kind == "het."
+
+    @property
+    def parameters(self) -> AceParameters:
+        return AceParameters(epsilon=EPSILON[self.kind], tau=0.0 if self.heterogeneous else 100.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Medians in seconds (``literal``: None where left out); ``dtype`` in which ours sums."""
+
+    case: Case
+    literal: float | None
+    ours: float
+    floor: float
+    dtype: torch.dtype
+    rounds: int
+
+
+def deltas_of(case: Case, device: torch.device) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    ratio = 20.0 if case.heterogeneous else 1.0
+    return [
+        task_vector(case.outputs, case.inputs, norm, generator).to(device)
+        for norm in norms(case.experts, 0.3, ratio)
+    ]
+
+
+def products(case: Case) -> tuple[float, float]:
+    """FLOPs of the necessary products over the experts, and of what comes after.
+
+    A symmetric product counts half. Eigenvalues, copies and additions do not count.
+    """
+    o, i = case.outputs, case.inputs
+    sums = case.experts * (o * i**2 + min(2 * o * i**2, o**2 * i + 2 * o**2 * i))
+    after = i**3 / 3 + 2 * o * i**2
+    if case.heterogeneous:
+        small = min(o, i)
+        after += 2 * o * i**2 + small * o * i + 2 * 0.3 * small * 2 * o * i
+    return float(sums), float(after)
+
+
+def measure(case: Case, device: torch.device, rounds: int, patience: float) -> Row:
+    """Alternate the contestants; fewer rounds where one round outlasts ``patience`` seconds.
+
+    The products' rates are measured between them, on this case's own smaller side.
+    """
+    deltas = deltas_of(case, device)
+    weights = [1.0] * len(deltas)
+    parameters = case.parameters
+    dtype = _dtype(case, deltas)
+
+    def literal() -> object:
+        return literal_ace(deltas, epsilon=parameters.epsilon, tau=parameters.tau)
+
+    def ours() -> object:
+        return ace(deltas, weights, parameters)
+
+    contestants: list[Callable[[], object]] = [ours]
+    if _literal_fits(case, device):
+        contestants.append(literal)
+    times: list[list[float]] = [[] for _ in contestants]
+    floors: list[float] = []
+    _seconds(ours, device)  # warm-up
+    started = time.perf_counter()
+    while len(floors) < rounds and (not floors or time.perf_counter() - started < patience):
+        sums, after = products(case)
+        floors.append(sums / rate(dtype, device) + after / rate(torch.float64, device))
+        for seconds, contestant in zip(times, contestants, strict=True):
+            seconds.append(_seconds(contestant, device))
+    medians = [statistics.median(seconds) for seconds in times]
+    return Row(
+        case=case,
+        literal=medians[1] if len(medians) > 1 else None,
+        ours=medians[0],
+        floor=statistics.median(floors),
+        dtype=dtype,
+        rounds=len(floors),
+    )
+
+
+def rate(dtype: torch.dtype, device: torch.device, size: int = 1536) -> float:
+    """FLOPs a second of a square matrix product, the better of three."""
+    factor = torch.randn(size, size, dtype=dtype, device=device)
+    seconds = min(_seconds(lambda: factor @ factor, device) for _ in range(3))
+    return 2 * size**3 / seconds
+
+
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
+    started = time.perf_counter()
+    run()
+    _wait(device)
+    return time.perf_counter() - started
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
+    if case.heterogeneous:
+        return torch.float64
+    epsilon = case.parameters.epsilon
+    first = scan(WeightedExperts(deltas, [1.0] * len(deltas)), epsilon)
+    return precision(first, shares_of(first, epsilon, heterogeneous=False))
+
+
+def _literal_fits(case: Case, device: torch.device) -> bool:
+    """It holds 2T + 6 matrices I × I in float32 at a time."""
+    needed = 4 * (2 * case.experts + 6) * case.inputs**2
+    if device.type == "cuda":
+        return needed < torch.cuda.mem_get_info(device)[0]
+    return needed < _free_memory()
+
+
+def _free_memory() -> int:
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        values = dict(line.split(":") for line in lines)
+    return int(values["MemAvailable"].split()[0]) * 1024
+
+
+def cases(shapes: list[tuple[int, int]], counts: list[int], kinds: list[str]) -> Iterator[Case]:
+    for outputs, inputs in shapes:
+        for experts in counts:
+            for kind in kinds:
+                yield Case(outputs=outputs, inputs=inputs, experts=experts, kind=kind)

@@ -1,0 +1,370 @@
+"""Malicious pickles: nothing in them runs, and they are refused at once and in little memory."""
+
+import itertools
+import pickle
+import time
+import tracemalloc
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ace_gui.checkpoints import TensorReader, convert_pickle, open_checkpoint
+from ace_gui.errors import CheckpointError, PickleConsentError
+from tests.helpers.checkpoints import same_bits
+from tests.helpers.pickles import (
+    Call,
+    Reference,
+    calls,
+    legacy_file,
+    pickled,
+    raw_pickle,
+    tar_file,
+    view,
+    zip_file,
+)
+
+FORMS: dict[str, Callable[[Path, bytes], Path]] = {
+    "zip": zip_file,
+    "legacy": legacy_file,
+    "legacy-first": raw_pickle,
+    "legacy-keys": lambda path, program: legacy_file(path, pickled({}), program),
+    "tar": tar_file,
+    "raw": raw_pickle,
+}
+SECONDS = 2
+MEMORY = 200_000_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "pytorch_model.bin"
+
+
+def refused(file: Path) -> str:
+    """The sentence of the refusal, which is quick, takes little memory and leaves nothing."""
+    cache = file.with_name("cache")
+    tracemalloc.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            convert_pickle(file, cache)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Tracing makes Python several times slower.
+    assert time.monotonic() - began < 5 * SECONDS
+    assert peak < MEMORY
+    assert not list(cache.rglob("*.safetensors"))
+    return caught.value.sentence
+
+
+def programs(canary: Path) -> Iterator[tuple[str, bytes]]:
+    """Every call, in several places and protocols."""
+    for (name, call), protocol in itertools.product(calls(canary).items(), (0, 1, 2, 4, 5)):
+        yield name, pickled(OrderedDict(weight=call), protocol)
+        yield name, pickled({"state_dict": {}, "epoch": [1, (call,)]}, protocol)
+
+
+def old_opcodes(canary: Path) -> Iterator[tuple[str, bytes]]:
+    """Calls by opcodes that no pickler of today writes."""
+    text = f"mkdir {canary}".encode()
+    yield "posix.system", b"(S'" + text + b"'\niposix\nsystem\n."
+    yield "posix.system", b"(cposix\nsystem\nS'" + text + b"'\no."
+    yield "posix.system", b"cposix\nsystem\n(S'" + text + b"'\ntR."
+    short = b"\x8c" + bytes([len(text)]) + text
+    yield "posix.system", b"\x80\x04\x8c\x05posix\x8c\x06system\x93" + short + b"\x85R."
+    yield "posix.system", b"\x80\x04cposix\nsystem\n" + short + b"\x85}\x92."
+    yield "posix.system", b"\x80\x04cposix\nsystem\n" + short + b"\x85\x81."
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_payload_runs(form: str, file: Path, tmp_path: Path):
+    canary = tmp_path / "canary"
+    payloads = [*programs(canary), *old_opcodes(canary)]
+    assert len(payloads) == 96
+    for name, program in payloads:
+        refusal = refused(FORMS[form](file, program))
+        assert not canary.exists(), name
+        if form != "tar":
+            assert "Blocked; nothing was run." in refusal or "Contains a program" in refusal
+            last = name.rsplit(".", 1)[-1]
+            assert last in refusal or name == "numpy.save", refusal
+
+
+def test_the_payloads_would_run(tmp_path: Path):
+    canary = tmp_path / "canary"
+    fired = set()
+    for name, program in [*programs(canary), *list(old_opcodes(canary))[:4]]:
+        pickle.loads(program)
+        assert canary.exists(), name
+        fired.add(name)
+        canary.rmdir() if canary.is_dir() else canary.unlink()
+    assert len(fired) == len(calls(canary)) + 1
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_whole_modules_are_programs(protocol: int, file: Path):
+    torch.save(torch.nn.Linear(2, 2), file, pickle_protocol=protocol)
+    assert "Contains a program (`torch.nn.modules.linear.Linear`)" in refused(file)
+
+
+def test_a_module_among_the_tensors(file: Path):
+    torch.save({"a": torch.ones(2), "net": torch.nn.ReLU()}, file)
+    assert "Contains a program (`torch.nn.modules.activation.ReLU`)" in refused(file)
+
+
+def test_torchscript(file: Path):
+    more = {"constants.pkl": pickled(()), "code/__torch__.py": b"class M: pass"}
+    zip_file(file, pickled({}), more=more)
+    assert "Contains a program (TorchScript), not just weights." in refused(file)
+
+
+def test_names_that_are_not_called_still_are_no_weights(file: Path):
+    zip_file(file, pickled({"weight": torch.nn.Linear, "hook": pickle.loads}))
+    assert "Contains a program (`_pickle.loads`)" in refused(file)
+
+
+def bombs() -> dict[str, tuple[Callable[[Path], object], str]]:
+    """Files that claim more than they hold: how to make each, and what its refusal says."""
+    one = Reference("0", 1)
+    nested = b"\x80\x02" + b"(" * 400_000 + b"t" * 400_000 + b"."
+    colliding = b"".join(
+        b"\x8a\x0a" + (k * (2**61 - 1)).to_bytes(10, "little") + b"N" for k in range(100_000)
+    )
+    views = {f"w{i}": view(Reference("0", 64), (8,), (1,), i) for i in range(56)}
+    return {
+        "compressed": (
+            lambda path: zip_file(
+                path,
+                pickled({"a": view(Reference("0", 2**26), (2**26,), (1,))}),
+                {"0": bytes(2**28)},
+                compression=zipfile.ZIP_DEFLATED,
+            ),
+            "would expand to 268435",
+        ),
+        "stride 0": (
+            lambda path: zip_file(
+                path, pickled({"a": view(one, (2**20, 2**20), (0, 0))}), {"0": bytes(4)}
+            ),
+            "`a` claims 4398046511104 bytes; its storage holds 4.",
+        ),
+        "stride 0 within the storage": (
+            lambda path: zip_file(
+                path, pickled({"a": view(Reference("0", 8), (4,), (0,))}), {"0": bytes(32)}
+            ),
+            "`a` uses the same bytes repeatedly.",
+        ),
+        "beyond the storage": (
+            lambda path: zip_file(
+                path, pickled({"a": view(Reference("0", 8), (4,), (1,), 6)}), {"0": bytes(32)}
+            ),
+            "`a` reaches beyond its storage.",
+        ),
+        "beyond by its strides": (
+            lambda path: zip_file(
+                path, pickled({"a": view(Reference("0", 8), (2,), (2**62,))}), {"0": bytes(32)}
+            ),
+            "`a` reaches beyond its storage.",
+        ),
+        "many views of one storage": (
+            lambda path: zip_file(path, pickled(views), {"0": bytes(256)}),
+            "claim 288 bytes of a storage of 256.",
+        ),
+        "empty of impossible size": (
+            lambda path: zip_file(
+                path, pickled({"a": view(one, (0, 2**62, 2**62), (0, 0, 0))}), {"0": bytes(4)}
+            ),
+            "`a` claims 0 bytes; its storage holds 4.",
+        ),
+        "absent storage": (
+            lambda path: zip_file(path, pickled({"a": view(Reference("9", 2**40), (1,), (1,))})),
+            "Storage `9` claims 4398046511104 bytes; the file holds 0.",
+        ),
+        "legacy claim": (
+            lambda path: legacy_file(
+                path, legacy_program(2**60), pickled(["0"]), (2**60).to_bytes(8, "little")
+            ),
+            "claims 4611686018427387904 bytes; the file holds 0.",
+        ),
+        "negative size": (
+            lambda path: zip_file(path, pickled({"a": view(one, (-1,), (1,))}), {"0": bytes(4)}),
+            "not a PyTorch state dict, or it is damaged",
+        ),
+        "steps": (
+            lambda path: zip_file(path, b"\x80\x02" + b"}" * 9_000_000 + b"."),
+            "more than 1000000 steps",
+        ),
+        "nesting": (lambda path: zip_file(path, nested), "Holds no tensors by name."),
+        "colliding keys": (
+            lambda path: zip_file(path, b"\x80\x02}(" + colliding + b"u."),
+            "not a PyTorch state dict",
+        ),
+        "itself": (
+            lambda path: zip_file(path, b"\x80\x02}q\x00X\x05\0\0\0modelh\x00s."),
+            "`model` is not a tensor.",
+        ),
+        "long text": (
+            lambda path: raw_pickle(path, b"\x80\x04\x8d" + b"\xff" * 7 + b"\x7f" + b"x" * 64),
+            "not a PyTorch state dict",
+        ),
+        "large pickle": (
+            lambda path: zip_file(path, bytes(10_000_001)),
+            "Pickle too large (10000001 bytes)",
+        ),
+        "cut short": (
+            lambda path: path.write_bytes(
+                zip_file(path, pickled({}), {"0": bytes(999)}).read_bytes()[:-30]
+            ),
+            "damaged or cut short",
+        ),
+    }
+
+
+def legacy_program(count: int) -> bytes:
+    """A legacy state dict with one tensor of one element over a storage of ``count``."""
+    return pickled({"a": view(Reference("0", count), (1,), (1,))})
+
+
+@pytest.mark.parametrize("name", bombs())
+def test_bombs(name: str, file: Path):
+    make, sentence = bombs()[name]
+    make(file)
+    assert sentence in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [(24, "would expand to"), (20, "would expand to"), (42, "damaged"), (28, "damaged")],
+)
+def test_a_directory_that_lies(field: int, sentence: str, file: Path):
+    zip_file(file, pickled({}), {"0": bytes(64)})
+    raw = bytearray(file.read_bytes())
+    place = raw.index(b"PK\x01\x02") + field
+    raw[place : place + 2] = b"\xff\x7f"
+    file.write_bytes(raw)
+    assert sentence in refused(file)
+
+
+def test_an_archive_that_claims_more_than_the_file(file: Path):
+    zip_file(file, pickled({}), {"0": bytes(64)})
+    raw = bytearray(file.read_bytes())
+    place = raw.index(b"PK\x01\x02")
+    raw[place + 20 : place + 28] = b"\xff\xff\xff\x0f" * 2  # packed and whole size alike
+    file.write_bytes(raw)
+    assert "The archive claims 2684" in refused(file)
+
+
+def test_an_encrypted_archive(file: Path):
+    zip_file(file, pickled({}))
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    file.write_bytes(raw)
+    assert "encrypted" in refused(file)
+
+
+def test_big_endian_numbers(file: Path):
+    zip_file(file, pickled({}), more={"byteorder": b"big"})
+    assert "big-endian" in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({}, "Holds no tensors by name."),
+        ([1, 2], "Holds no tensors by name."),
+        ({"a": 3}, "`a` is not a tensor."),
+        ({3: torch.ones(1)}, "`3` is not the name of a tensor."),
+        ({"__metadata__": torch.ones(1)}, "`__metadata__` is not the name of a tensor."),
+        ({"\ud800": torch.ones(1)}, "is not the name of a tensor."),
+        ({"a": torch.ones(2, 2).to_sparse()}, "`a` is sparse."),
+        ({"a": torch.ones(2, dtype=torch.float8_e4m3fn)}, "`a` is quantised or of an unknown"),
+        ({"a": torch.ones(2, dtype=torch.complex64).conj()}, "`a` is a lazily conjugated tensor."),
+        (
+            {"model": {"a": torch.ones(1)}, "ema": {"a": torch.ones(1)}},
+            "Holds several sets of weights (`model`, `ema`).",
+        ),
+    ],
+)
+def test_what_is_no_state_dict(value: object, sentence: str, file: Path):
+    torch.save(value, file)
+    assert sentence in refused(file)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantised_tensors(file: Path):
+    torch.save({"a": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)}, file)
+    assert "`a` is quantised." in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "File is empty (0 bytes)."),
+        (b"version https://git-lfs.github.com/spec/v1\n", "This is a Git LFS placeholder"),
+        (b"<!DOCTYPE html>", "This is a web page, not a model."),
+        (b"\x10\0\0\0\0\0\0\0{}              ", "Contents are safetensors despite the name."),
+        (b"PK\x03\x04", "damaged or cut short"),
+        (b"\x80\x02}.", "This is a pickle, but not a PyTorch checkpoint."),
+        (b"random", "not a PyTorch state dict, or it is damaged"),
+        (b"\x80\x02K\x01.", "This is a pickle, but not a PyTorch checkpoint."),
+    ],
+)
+def test_what_is_no_pickle(content: bytes, sentence: str, file: Path):
+    file.write_bytes(content)
+    assert sentence in refused(file)
+
+
+def test_opening_never_reads_a_pickle(file: Path, monkeypatch: pytest.MonkeyPatch):
+    def forbidden(*arguments: object, **options: object) -> None:
+        raise AssertionError(arguments)
+
+    zip_file(file, pickled({"a": Call(exec, ("raise SystemExit",))}))
+    monkeypatch.setattr(torch, "load", forbidden)
+    monkeypatch.setattr("ace_gui.checkpoints.files.os.open", forbidden)
+    for path in (file, file.parent):
+        with pytest.raises(PickleConsentError, match="not read unless you agree") as caught:
+            open_checkpoint(path)
+        assert caught.value.path == path
+
+
+def good_file() -> bytes:
+    """A small state dict as torch writes it."""
+    import io
+
+    stream = io.BytesIO()
+    torch.save({"state_dict": {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}}, stream)
+    return stream.getvalue()
+
+
+@given(data=st.data())
+@settings(
+    deadline=None,
+    max_examples=150,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path: Path):
+    raw = bytearray(GOOD)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(raw) - 1))
+        raw[place] = data.draw(st.integers(0, 255))
+    file = tmp_path / "model.pt"
+    file.write_bytes(raw)
+    try:
+        folder = convert_pickle(file, tmp_path / "cache")
+    except CheckpointError:
+        return
+    converted = open_checkpoint(folder)
+    expected = torch.load(file, weights_only=True)["state_dict"]
+    with TensorReader(converted) as reader:
+        assert set(converted.tensors) == set(expected)
+        assert all(same_bits(reader.read(name), expected[name]) for name in expected)
+
+
+GOOD = good_file()

@@ -1,0 +1,47 @@
+"""Symmetric sums by blocks, and the precision of products."""
+
+import pytest
+import torch
+
+from ace_gui.linalg.blocks import LARGEST, SMALLEST, add_gram_, blocks, gram, mirror_
+from ace_gui.linalg.precision import full_float32
+
+sizes = pytest.mark.parametrize("size", [1, 191, 192, 193, 500, 2000, 4000])
+
+
+@sizes
+def test_blocks_cover_every_column_once(size: int) -> None:
+    covered = [column for block in blocks(size) for column in range(block.start, block.stop)]
+    assert covered == list(range(size))
+    widths = [block.stop - block.start for block in blocks(size)]
+    assert all(SMALLEST <= width <= LARGEST for width in widths[:-1])
+
+
+@pytest.mark.parametrize("size", [1, 5, 192, 193, 500])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_sum_of_gram_matrices_by_blocks_is_that_of_full_products(size: int, rows: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    one, two = (torch.randn(rows, size, dtype=torch.float64, generator=generator) for _ in "ab")
+    found = torch.zeros(size, size, dtype=torch.float64)
+    add_gram_(found, one)
+    add_gram_(found, two, alpha=-0.25)
+    torch.testing.assert_close(mirror_(found), one.T @ one - 0.25 * two.T @ two)
+    torch.testing.assert_close(gram(one, alpha=3.0), 3 * one.T @ one)
+
+
+def test_a_transposed_factor_gives_the_gram_matrix_of_its_rows() -> None:
+    wide = torch.randn(200, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(gram(wide.T), wide @ wide.T)
+
+
+def test_products_are_exact_within_and_the_settings_are_put_back() -> None:
+    settings = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        before = [setting.fp32_precision for setting in settings]
+        with full_float32():
+            assert [setting.fp32_precision for setting in settings] == ["ieee", "ieee"]
+        assert [setting.fp32_precision for setting in settings] == before
+        assert "ieee" not in before
+    finally:
+        torch.set_float32_matmul_precision("highest")
