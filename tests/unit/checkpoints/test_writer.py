@@ -6,6 +6,7 @@ import os
 import random
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -289,25 +290,33 @@ def test_a_failing_disk(
             writer.finish()
 
 
-@pytest.fixture
-def file_size_limit() -> Iterator[int]:
-    """No file of this process may grow over 4096 bytes (SIGXFSZ is ignored by Python)."""
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow over ``size`` bytes (SIGXFSZ is ignored by Python).
+
+    For a moment only: the test runner's own output may be such a file.
+    """
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield 4096
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("can_reserve", [True, False])
 def test_a_limit_on_the_size_of_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_size_limit: int, can_reserve: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_reserve: bool
 ):
     if not can_reserve:
         monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    tensors = {"a": torch.zeros(300), "b": torch.zeros(2 * file_size_limit)}
-    with pytest.raises(ResourceError, match="Choose smaller shards"):
-        ShardedWriter(tmp_path, plan_shards(planned(tensors), ONE_FILE))
+    shards = plan_shards(planned({"a": torch.zeros(300), "b": torch.zeros(8192)}), ONE_FILE)
+    with (
+        pytest.raises(ResourceError, match="Choose smaller shards"),
+        file_size_limit(4096),
+    ):
+        ShardedWriter(tmp_path, shards)
 
 
 def test_file_systems_that_cannot_reserve_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
