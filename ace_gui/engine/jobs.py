@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ace_gui.engine.plan import PlanRow
 from ace_gui.recipe import Recipe
+
+STORE_COMPLETE: Final = "complete"
+"""Name of the file in a merge store that says: every tensor is here."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.events import LayerReport
+from ace_gui.engine.jobs import STORE_COMPLETE
 from ace_gui.engine.parts import checksum, parts_of
 from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
@@ -48,7 +49,6 @@ from ace_gui.recipe.values import ParameterValue
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 MODEL = "model"
-COMPLETE = "complete"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ class MergeStore:
         shards = planned_shards(manifest)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
         verified = _verified(folder, shards)
-        (folder / COMPLETE).unlink(missing_ok=True)
+        (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _rewrite_journal(folder, verified)
         writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
@@ -189,7 +189,7 @@ class MergeStore:
         """Flush everything and say so; the last thing that happens to a store."""
         self._writer.finish()
         self._journal.flush()
-        (self.folder / COMPLETE).touch()
+        (self.folder / STORE_COMPLETE).touch()
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +206,7 @@ class MergeStore:
 
 def read_finished(folder: Path) -> Manifest:
     """The manifest of a complete store. Raises OutputError where it is not complete."""
-    if not (folder / COMPLETE).exists():
+    if not (folder / STORE_COMPLETE).exists():
         raise OutputError(f"The merge in {folder} is not complete; merge again.", path=folder)
     return _read_manifest(folder)
 
@@ -228,7 +228,7 @@ def discard(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    known = {MANIFEST, JOURNAL, f"{JOURNAL}.new", MODEL, COMPLETE}
+    known = {MANIFEST, JOURNAL, f"{JOURNAL}.new", MODEL, STORE_COMPLETE}
     foreign = [item.name for item in folder.iterdir() if item.name not in known]
     if foreign or folder.is_symlink():
         raise OutputError(

@@ -82,5 +82,5 @@ class Workbench:
     def _end(self) -> None:
         self._preload.wait()
         self.worker.wait()
-        self._stores.discard_all()
+        self._stores.close()
         self._app.quit()

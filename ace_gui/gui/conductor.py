@@ -167,10 +167,10 @@ class Conductor(QObject):
             return
         self._withdraw(AnalyseJob)
         run = session.merge
-        resume = session.can_resume and run is not None and run.store.exists()
-        if run is None or not resume:
+        if run is None or not session.can_resume:
             run = self._new_run()
         self._pace = Pace()
+        resume = run.store.exists()  # this window's, or one that an earlier window left
         self._submit(
             MergeJob(recipe=run.recipe, store=run.store, device=session.device, resume=resume)
         )
@@ -234,7 +234,7 @@ class Conductor(QObject):
         return MergeRun(
             recipe=recipe,
             key=session.recipe_key(),
-            store=self._stores.new(),
+            store=self._stores.new(recipe),
             parameters=session.resolved_parameters(),
         )
 

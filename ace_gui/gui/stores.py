@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import time
 import uuid
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QLockFile, QStandardPaths, QThreadPool
+
+from ace_gui.engine.jobs import STORE_COMPLETE
+from ace_gui.recipe import Recipe
+
+KEPT_SECONDS: Final = 7 * 24 * 3600
+"""How long an unfinished merge waits for someone to continue it."""
+
+_TRASH: Final = ".trash"
 
 
 class MergeStores:
     """Gives out folders for merges and removes them when they are no longer needed.
 
-    A lock beside each folder tells those of this window from those that a window left behind.
+    A recipe has the same folder every time, so that a merge whose window died is continued by the
+    next one. A lock beside each folder tells those of this window from those left behind.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -20,32 +32,62 @@ class MergeStores:
         self._root = root or Path(QStandardPaths.writableLocation(cache)) / "merges"
         self._locks: dict[Path, QLockFile] = {}
 
-    def new(self) -> Path:
-        """A folder name of its own, not made yet; its parent is."""
+    def new(self, recipe: Recipe) -> Path:
+        """The recipe's folder; its parent exists, and it holds at most an unfinished merge."""
         self._root.mkdir(parents=True, exist_ok=True)
-        store = self._root / uuid.uuid4().hex
-        lock = QLockFile(str(store.with_suffix(".lock")))
-        lock.setStaleLockTime(0)  # a merge may stand for days
-        lock.tryLock(0)
-        self._locks[store] = lock
+        store = self._root / hashlib.sha256(repr(recipe).encode()).hexdigest()[:32]
+        if not self._lock(store):  # another window merges the same
+            store = self._root / uuid.uuid4().hex
+            self._lock(store)
+        elif _is_complete(store):
+            _remove_in_background(store)
         return store
 
     def discard(self, store: Path) -> None:
-        """Remove a folder of this window, in the background: it may be many gigabytes."""
+        """Remove a folder of this window."""
+        if store.exists():
+            _remove_in_background(store)
         lock = self._locks.pop(store, None)
         if lock is not None:
             lock.unlock()
-        QThreadPool.globalInstance().start(lambda: _remove(store))
 
-    def discard_all(self) -> None:
-        """Remove every folder of this window."""
-        for store in tuple(self._locks):
-            self.discard(store)
+    def close(self) -> None:
+        """Remove the finished merges of this window; unfinished ones stay to be continued."""
+        for store, lock in tuple(self._locks.items()):
+            if _is_complete(store):
+                self.discard(store)
+            else:
+                lock.unlock()
+        self._locks.clear()
 
     def sweep(self) -> None:
-        """Remove, in the background, what windows that are gone left behind."""
+        """Remove, in the background, what windows that are gone left and nobody continued."""
         own = frozenset(self._locks)
         QThreadPool.globalInstance().start(lambda: _sweep(self._root, own))
+
+    def _lock(self, store: Path) -> bool:
+        lock = _lock_of(store)
+        if store not in self._locks and not lock.tryLock(0):
+            return False
+        self._locks.setdefault(store, lock)
+        return True
+
+
+def _lock_of(store: Path) -> QLockFile:
+    lock = QLockFile(str(store.with_suffix(".lock")))
+    lock.setStaleLockTime(0)  # a merge may stand for days
+    return lock
+
+
+def _is_complete(store: Path) -> bool:
+    return (store / STORE_COMPLETE).exists()
+
+
+def _remove_in_background(store: Path) -> None:
+    """Out of the way at once, gone later: it may be many gigabytes."""
+    trash = store.with_name(f"{uuid.uuid4().hex}{_TRASH}")
+    store.rename(trash)
+    QThreadPool.globalInstance().start(lambda: shutil.rmtree(trash, ignore_errors=True))
 
 
 def _sweep(root: Path, own: frozenset[Path]) -> None:
@@ -54,12 +96,15 @@ def _sweep(root: Path, own: frozenset[Path]) -> None:
     for store in root.iterdir():
         if store.suffix == ".lock" or store in own:
             continue
-        lock = QLockFile(str(store.with_suffix(".lock")))
-        lock.setStaleLockTime(0)
+        lock = _lock_of(store)
         if lock.tryLock(0):
-            _remove(store)
+            if store.suffix == _TRASH or _is_complete(store) or _is_old(store):
+                shutil.rmtree(store, ignore_errors=True)
             lock.unlock()
 
 
-def _remove(store: Path) -> None:
-    shutil.rmtree(store, ignore_errors=True)
+def _is_old(store: Path) -> bool:
+    try:
+        return time.time() - store.stat().st_mtime > KEPT_SECONDS
+    except OSError:  # another window has just taken it away
+        return False

@@ -1,42 +1,87 @@
+import os
 from pathlib import Path
 
 from PySide6.QtCore import QThreadPool
 
-from ace_gui.gui.stores import MergeStores
+from ace_gui.engine.jobs import STORE_COMPLETE
+from ace_gui.gui.stores import KEPT_SECONDS, MergeStores
+from ace_gui.recipe import Recipe
+
+ONE = Recipe(base_model=Path("base"), models=())
+OTHER = Recipe(base_model=Path("other"), models=())
 
 
 def wait() -> None:
     assert QThreadPool.globalInstance().waitForDone(5000)
 
 
-def filled(stores: MergeStores) -> Path:
-    store = stores.new()
+def filled(stores: MergeStores, recipe: Recipe = ONE, *, complete: bool = False) -> Path:
+    store = stores.new(recipe)
     store.mkdir()
     (store / "model.safetensors").write_bytes(b"x")
+    if complete:
+        (store / STORE_COMPLETE).touch()
     return store
 
 
 def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path) -> None:
     stores = MergeStores(tmp_path)
-    gone, kept = filled(stores), filled(stores)
+    gone, kept = filled(stores), filled(stores, OTHER)
     stores.discard(gone)
+    assert not gone.exists()  # at once, so that the same recipe can begin anew
     wait()
-    assert not gone.exists()
-    assert kept.exists()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [kept]
 
 
-def test_a_sweep_spares_the_stores_of_windows_that_are_open(qapp: object, tmp_path: Path) -> None:
+def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path) -> None:
+    first = MergeStores(tmp_path)
+    store = filled(first)
+    first.close()
+    second = MergeStores(tmp_path)
+    second.sweep()
+    wait()
+    assert second.new(ONE) == store
+    assert (store / "model.safetensors").exists()
+
+
+def test_a_finished_merge_goes_with_its_window(qapp: object, tmp_path: Path) -> None:
+    stores = MergeStores(tmp_path)
+    store = filled(stores, complete=True)
+    stores.close()
+    wait()
+    assert not store.exists()
+
+
+def test_a_finished_merge_is_not_continued(qapp: object, tmp_path: Path) -> None:
+    stores = MergeStores(tmp_path)
+    store = filled(stores, complete=True)
+    assert stores.new(ONE) == store
+    assert not store.exists()
+    wait()
+
+
+def test_two_windows_never_share_a_folder(qapp: object, tmp_path: Path) -> None:
+    first, second = MergeStores(tmp_path), MergeStores(tmp_path)
+    assert first.new(ONE) != second.new(ONE)
+
+
+def test_a_sweep_spares_open_windows_and_what_may_be_continued(
+    qapp: object, tmp_path: Path
+) -> None:
     other = MergeStores(tmp_path)
-    theirs = filled(other)
-    left_behind = tmp_path / "abandoned"
-    left_behind.mkdir()
+    theirs = filled(other, complete=True)
+    recent, old, finished = tmp_path / "recent", tmp_path / "old", tmp_path / "finished"
+    for store in (recent, old, finished):
+        store.mkdir()
+    (finished / STORE_COMPLETE).touch()
+    long_ago = recent.stat().st_mtime - KEPT_SECONDS - 60
+    os.utime(old, (long_ago, long_ago))
     MergeStores(tmp_path).sweep()
     wait()
     assert theirs.exists()
-    assert not left_behind.exists()
-    other.discard_all()
-    wait()
-    assert not theirs.exists()
+    assert recent.exists()
+    assert not old.exists()
+    assert not finished.exists()
 
 
 def test_a_sweep_of_nothing_is_quiet(qapp: object, tmp_path: Path) -> None:
