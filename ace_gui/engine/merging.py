@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -23,14 +24,16 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.budget import measured_peak_bytes, require_memory
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.parts import ordered
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared, output_dtype
 from ace_gui.engine.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.task_vectors import Readers
-from ace_gui.engine.tensor_merge import TensorMerge, rounded
+from ace_gui.engine.tensor_merge import Piece, TensorMerge, rounded
 from ace_gui.errors import RecipeError
 
 SHARD_BYTES = 5_000_000_000
+GPU_AHEAD = 4
 HEADS = "heads"
 
 
@@ -126,13 +129,15 @@ def _merge_rows(
     pool: ThreadPoolExecutor,
 ) -> Iterator[TensorFinished]:
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.name in store.done)
-    for row in rows:
-        if row.name in store.done:
-            continue
-        started = time.monotonic()
-        work = TensorMerge(row, prepared, readers, device)
+    works = (
+        (row, TensorMerge(row, prepared, readers, device))
+        for row in rows
+        if row.name not in store.done
+    )
+    started = time.monotonic()
+    for row, work, pieces in under_way(works, pool, 1 if device.type == "cpu" else GPU_AHEAD):
         dtype = torch_dtype(store.manifest.dtypes[row.name])
-        for piece in work.pieces(pool):
+        for piece in pieces:
             store.write(row.name, piece.start, rounded(piece.values, dtype, row.name))
         store.log(work.report)
         bytes_done += _bytes(row, store.manifest)
@@ -143,6 +148,38 @@ def _merge_rows(
             bytes_done=bytes_done,
             seconds=time.monotonic() - started,
         )
+        started = time.monotonic()
+
+
+def under_way(
+    works: Iterable[tuple[PlanRow, TensorMerge]], pool: ThreadPoolExecutor, ahead: int
+) -> Iterator[tuple[PlanRow, TensorMerge, Iterable[Piece]]]:
+    """Every row with its pieces, in order; with ``ahead`` over 1 that many matrices at a time.
+
+    One matrix keeps the processor busy; a small one leaves most of a GPU idle, so that there
+    several are merged side by side, each on a stream of its own.
+    """
+
+    def begin(
+        item: tuple[PlanRow, TensorMerge],
+    ) -> tuple[PlanRow, TensorMerge, Iterable[Piece]]:
+        row, work = item
+        if ahead == 1 or not work.is_whole:
+            return row, work, work.pieces(pool)
+        with _own_stream(work.device):
+            return row, work, list(work.pieces(pool))
+
+    if ahead == 1:
+        yield from map(begin, works)
+        return
+    with ThreadPoolExecutor(ahead) as side_by_side:
+        yield from ordered(side_by_side, begin, works, ahead=ahead)
+
+
+def _own_stream(device: torch.device) -> AbstractContextManager[object]:
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:

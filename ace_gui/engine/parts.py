@@ -29,14 +29,18 @@ Result = TypeVar("Result")
 
 
 def ordered(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
+    pool: ThreadPoolExecutor,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    ahead: int = 2,
 ) -> Iterator[Result]:
-    """``work`` on every item by the pool's threads, results in order, few of them waiting."""
+    """``work`` on every item by the pool's threads, results in order, ``ahead`` of them waiting."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
             waiting.append(pool.submit(work, item))
-            if len(waiting) > 2:
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

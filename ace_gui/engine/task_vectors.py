@@ -99,9 +99,10 @@ class TaskVectors(Sequence[Tensor]):
 
     def _oriented(self, stored: Tensor) -> Tensor:
         """A new tensor in the working dtype on the device."""
-        if self._turned:
-            return stored.T.to(device=self._device, dtype=self._dtype).contiguous()
-        return stored.to(device=self._device, dtype=self._dtype)
+        if self._device.type == "cuda":
+            stored = stored.pin_memory()  # so that copying overlaps with computing
+        moved = stored.to(self._device, non_blocking=True).to(self._dtype)
+        return moved.T.contiguous() if self._turned else moved
 
 
 def answering_name(row: PlanRow, model: OpenedModel) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ from ace_gui.errors import OutputError
 from ace_gui.methods import get_method
 from ace_gui.methods.base import Diagnostics, Merged
 
+CPU: Final = torch.device("cpu")
+
+FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
@@ -32,7 +37,12 @@ class Piece:
 
 
 class TensorMerge:
-    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``."""
+    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``.
+
+    ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
+    because moving it would take longer than doing it. A GPU without room for a matrix hands it to
+    the processor, and the report says so.
+    """
 
     def __init__(
         self, row: PlanRow, prepared: Prepared, readers: Readers, device: torch.device
@@ -40,9 +50,16 @@ class TensorMerge:
         self._row = row
         self._prepared = prepared
         self._readers = readers
-        self._device = device
+        self.device = device
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
+        self._fell_back = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tensor is merged in one piece: a matrix, by a matrix method."""
+        merged = self._row.disposition == Disposition.MERGED
+        return merged and not self._prepared.method.elementwise
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
@@ -53,10 +70,10 @@ class TensorMerge:
         if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
             yield from ordered(pool, self._copied, parts)
             return
-        if self._row.disposition == Disposition.MERGED and not self._prepared.method.elementwise:
-            pieces: Iterable[Piece] = (self._merged(None),)
+        if self.is_whole:
+            pieces: Iterable[Piece] = (self._whole(),)
         else:
-            pieces = ordered(pool, self._merged, parts)
+            pieces = ordered(pool, partial(self._merged, CPU), parts)
         for piece in pieces:
             self._squared_norm += piece.squared_norm
             self._diagnostics = piece.diagnostics
@@ -68,13 +85,25 @@ class TensorMerge:
         if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
             return LayerReport(name=self._row.name)
         names = tuple(self._readers.experts[t].model.name for t in self._row.experts)
-        return report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
+        report = report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
+        return replace(report, notes=(*report.notes, FELL_BACK)) if self._fell_back else report
 
     def _copied(self, part: Part) -> Piece:
         return Piece(start=part[0], values=self._readers.base.read(self._row.name, part))
 
-    def _merged(self, part: Part | None) -> Piece:
-        deltas = TaskVectors(self._row, self._readers, self._device, part)
+    def _whole(self) -> Piece:
+        if self.device.type == "cpu":
+            return self._merged(CPU, None)
+        try:
+            return self._merged(self.device, None)
+        except torch.OutOfMemoryError:
+            pass  # and out of the handler, whose traceback would keep the tensors alive
+        torch.cuda.empty_cache()
+        self._fell_back = True
+        return self._merged(CPU, None)
+
+    def _merged(self, device: torch.device, part: Part | None) -> Piece:
+        deltas = TaskVectors(self._row, self._readers, device, part)
         merged = merge_deltas(self._row, self._prepared, deltas)
         norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
         weight = deltas.base.add_(merged.delta)
