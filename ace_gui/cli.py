@@ -35,6 +35,13 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
 ]
 RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")]
+Convert = Annotated[
+    bool,
+    typer.Option(
+        "--convert",
+        help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
+    ),
+]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads for computing (default: as torch chooses).")
 ]
@@ -99,6 +106,7 @@ def merge(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
     ] = False,
+    convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
     """Merge a recipe and write a folder that transformers loads."""
@@ -112,6 +120,7 @@ def merge(
             threads=threads,
             memory_bytes=None if memory is None else int(memory * 1e9),
             resume=resume,
+            convert=convert,
         )
 
 
@@ -124,13 +133,14 @@ def inspect(
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the figures as CSV.")
     ] = None,
+    convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
     with _reported(verbose):
         from ace_gui.console import inspect_recipe
 
-        inspect_recipe(recipe, json_file=json, csv_file=csv)
+        inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert)
 
 
 @app.command("methods")

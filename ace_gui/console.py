@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.checkpoints import check_output_folder, staging_folder
+from ace_gui.checkpoints import check_output_folder, convert_pickle, staging_folder
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
 from ace_gui.engine.devices import resolve_device
@@ -29,10 +29,12 @@ from ace_gui.engine.events import (
 )
 from ace_gui.engine.exporting import publish
 from ace_gui.engine.merging import input_folders, merge
+from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.errors import Cancelled, OutputError
+from ace_gui.errors import Cancelled, OutputError, PickleConsentError
 from ace_gui.methods import METHODS, get_method
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.files import load_recipe
 
 
@@ -44,13 +46,14 @@ def merge_to_folder(
     threads: int | None,
     memory_bytes: int | None,
     resume: bool,
+    convert: bool,
 ) -> None:
     """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
     if threads is not None:
         torch.set_num_threads(threads)
     recipe = load_recipe(recipe_file)
     resolve_device(device)
-    prepared = prepare(recipe)
+    prepared = prepared_with_consent(recipe, convert=convert)
     target = check_output_folder(out, input_folders(prepared))
     store = staging_folder(target)
     console = Console(stderr=True)
@@ -82,9 +85,25 @@ def merge_to_folder(
         print_out.print(Text(f"  {name}"))
 
 
-def inspect_recipe(recipe_file: Path, *, json_file: Path | None, csv_file: Path | None) -> None:
+def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
+    """The prepared recipe; pickles among its models are converted only if that was asked for."""
+    while True:
+        try:
+            return prepare(recipe)
+        except PickleConsentError as error:
+            if error.path is None:
+                raise
+            if not convert:
+                error.sentence += " Add --convert to have it converted."
+                raise
+            convert_pickle(error.path, conversions_folder())
+
+
+def inspect_recipe(
+    recipe_file: Path, *, json_file: Path | None, csv_file: Path | None, convert: bool
+) -> None:
     """``ace-gui inspect``: the plan and the statistics of every tensor."""
-    prepared = prepare(load_recipe(recipe_file))
+    prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
     records = inspect_records(prepared, statistics)
     if json_file is not None:

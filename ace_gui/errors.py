@@ -5,7 +5,8 @@
     WorkbenchError                 one sentence, and where it happened
     ├── CheckpointError            a file on disk cannot be used as a model
     │   ├── NonFiniteError         a tensor holds NaN or Inf
-    │   └── FileChangedError       a file changed while it was being read
+    │   ├── FileChangedError       a file changed while it was being read
+    │   └── PickleConsentError     a pickle, which is read only if the person agrees
     ├── MismatchError              an expert does not fit the base model
     ├── ArchitectureError          a config does not describe the tensors beside it
     ├── RecipeError                a recipe has an unknown key or a value out of range
@@ -75,6 +76,10 @@ class NonFiniteError(CheckpointError):
 
 class FileChangedError(CheckpointError):
     """A file changed while it was being read."""
+
+
+class PickleConsentError(CheckpointError):
+    """``path`` holds a PyTorch pickle, which is converted only if the person agrees."""
 
 
 class MismatchError(WorkbenchError):

@@ -1,5 +1,15 @@
 """Model files on disk: opened by their headers, read and written one tensor at a time."""
 
+from ace_gui.checkpoints.adapter_reader import AdapterReader, ExpandedReader, reader_of
+from ace_gui.checkpoints.adapters import (
+    Adapter,
+    ExpandedCheckpoint,
+    LowRank,
+    expand,
+    is_adapter,
+    open_adapter,
+)
+from ace_gui.checkpoints.conversion import convert_pickle, converting, find_converted
 from ace_gui.checkpoints.dtypes import (
     FORMATS,
     RECIPE_NAMES,
@@ -10,6 +20,7 @@ from ace_gui.checkpoints.dtypes import (
     torch_dtype,
 )
 from ace_gui.checkpoints.files import FileStamp
+from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.labels import listing, place, plain
@@ -29,9 +40,14 @@ __all__ = [
     "FORMATS",
     "RECIPE_NAMES",
     "RECIPE_TAGS",
+    "Adapter",
+    "AdapterReader",
     "Checkpoint",
+    "ExpandedCheckpoint",
+    "ExpandedReader",
     "FileStamp",
     "Header",
+    "LowRank",
     "NumberFormat",
     "OutputTensor",
     "Shard",
@@ -40,18 +56,26 @@ __all__ = [
     "TensorInfo",
     "TensorReader",
     "check_output_folder",
+    "convert_pickle",
+    "converting",
     "copy_side_files",
     "discard",
+    "expand",
+    "find_converted",
     "find_side_files",
+    "is_adapter",
     "is_float",
     "listing",
+    "nested_models",
     "new_stage",
+    "open_adapter",
     "open_checkpoint",
     "place",
     "plain",
     "plan_shards",
     "promote",
     "read_header",
+    "reader_of",
     "require_finite",
     "staging_folder",
     "tag_of",

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.files import refusal, status_of, unreadable
-from ace_gui.checkpoints.labels import listing
+from ace_gui.checkpoints.labels import listing, place
 from ace_gui.checkpoints.quantised import ADAPTER_SENTENCE
-from ace_gui.errors import CheckpointError
+from ace_gui.errors import CheckpointError, PickleConsentError
 
 SUFFIX: Final = ".safetensors"
 INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -19,11 +19,20 @@ INDEX_SUFFIX: Final = ".safetensors.index.json"
 # In the order of preference: transformers, diffusers, open_clip.
 _STEMS: Final = ("model", "diffusion_pytorch_model", "open_clip_model")
 _PICKLE_SUFFIXES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_SHARD: Final = re.compile(r"-\d+-of-\d+\.safetensors$")
+_PICKLE_STEMS: Final = ("pytorch_model", "diffusion_pytorch_model", "open_clip_pytorch_model")
+_SHARD: Final = re.compile(r"-\d+-of-\d+\.\w+$")
+
+# What trainers write beside the weights.
+_OF_TRAINING: Final = re.compile(
+    r"(training_args|optimizer|scheduler|scaler|rng_state|random_states|trainer_state)"
+)
+
+ADAPTER_CONFIG: Final = "adapter_config.json"
+PICKLED_ADAPTER: Final = "adapter_model.bin"
 
 PICKLE_SENTENCE: Final = (
-    "Only safetensors files are read, because a pickle can run code. Load the model once with "
-    "transformers and `save_pretrained` it to another folder."
+    "It is not read unless you agree, because a pickle can run code. It can be converted to "
+    "safetensors once, and nothing in it is run for that."
 )
 
 
@@ -48,13 +57,51 @@ def find_weights(folder: Path) -> Weights:
             return Weights(path=folder / single, is_index=False, warnings=warnings)
         if index in names:
             return Weights(path=folder / index, is_index=True)
-    if "adapter_config.json" in names:
+    if ADAPTER_CONFIG in names:
         raise refusal(folder, ADAPTER_SENTENCE)
     if len(indices) == 1:
         return Weights(path=folder / indices[0], is_index=True)
     if len(singles) == 1 and not _SHARD.search(singles[0]):
         return Weights(path=folder / singles[0], is_index=False)
     raise _no_weights(folder, names, singles)
+
+
+def find_pickled_weights(folder: Path) -> Weights | None:
+    """The pickles that hold a folder's weights, None if there are none.
+
+    The known names first, then the only pickle there is. Raises CheckpointError if there are
+    several models, or shards without their index.
+    """
+    names = _names(folder)
+    if ADAPTER_CONFIG in names and PICKLED_ADAPTER in names:
+        return Weights(path=folder / PICKLED_ADAPTER, is_index=False)
+    for stem in _PICKLE_STEMS:
+        if (single := f"{stem}.bin") in names:
+            return Weights(path=folder / single, is_index=False)
+        if (index := f"{stem}.bin.index.json") in names:
+            return Weights(path=folder / index, is_index=True)
+    pickles = [name for name in names if is_pickle(name) and not _OF_TRAINING.match(name)]
+    if len(pickles) == 1 and not _SHARD.search(pickles[0]):
+        return Weights(path=folder / pickles[0], is_index=False)
+    if pickles and all(_SHARD.search(name) for name in pickles):
+        raise refusal(folder, "The shards' index is missing. Download it into the folder.")
+    if pickles:
+        raise refusal(folder, f"Holds several pickles: {listing(pickles)}. Open one of the files.")
+    return None
+
+
+def is_pickle(name: str) -> bool:
+    """Whether a file of this name is a PyTorch pickle."""
+    return name.lower().endswith(_PICKLE_SUFFIXES)
+
+
+def nested_models(folder: Path) -> tuple[Path, ...]:
+    """Subfolders that hold weights: ``text_encoder/``, ``unet/``, ``vision_model/``.
+
+    Each is a model of its own, to be opened and merged by itself: they are not joined into one.
+    Raises CheckpointError if the folder cannot be listed.
+    """
+    return tuple(folder / name for name in _names(folder) if holds_weights(folder / name))
 
 
 def _names(folder: Path) -> list[str]:
@@ -82,32 +129,44 @@ def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> C
         )
     if singles:
         return refusal(folder, f"Holds several models: {listing(singles)}. Open one of the files.")
-    if pickles := [name for name in names if name.endswith(_PICKLE_SUFFIXES)]:
-        return refusal(folder, f"Holds PyTorch pickles ({listing(pickles)}). {PICKLE_SENTENCE}")
+    if pickled := find_pickled_weights(folder):
+        return consent_needed(folder, f"Holds a PyTorch pickle ({listing([pickled.path.name])}).")
     if any(name.endswith(".gguf") for name in names):
         return refusal(
             folder, "Holds GGUF files. Merging needs the original safetensors weights instead."
         )
-    if inner := [name for name in names if _has_weights(folder / name)]:
-        return refusal(folder, f"No weights here, but in {listing(inner)}. Open one of these.")
+    if inner := [path.name for path in nested_models(folder)]:
+        return refusal(
+            folder, f"No weights here, but in {listing(inner)}. Open one of these: each is a model."
+        )
     return refusal(
         folder, "No weights here. A model folder holds `model.safetensors`, or shards and an index."
     )
 
 
-def _has_weights(path: Path) -> bool:
+def holds_weights(path: Path) -> bool:
+    """Whether ``path`` is a folder with files of weights in it, by their names."""
     try:
-        return path.is_dir() and any(entry.name.endswith(SUFFIX) for entry in path.iterdir())
+        return path.is_dir() and any(_is_weights(entry.name) for entry in path.iterdir())
     except OSError:
         return False
+
+
+def _is_weights(name: str) -> bool:
+    return name.endswith(SUFFIX) or (name.startswith(_PICKLE_STEMS) and name.endswith(".bin"))
+
+
+def consent_needed(path: Path, what: str) -> PickleConsentError:
+    """The error that says ``what`` is a pickle, and what can be done about it."""
+    return PickleConsentError(f"{place(path)}: {what} {PICKLE_SENTENCE}", path=path)
 
 
 def refuse_other_file(path: Path) -> None:
     """Raise CheckpointError for a file that cannot be a model on its own, by its name."""
     status_of(path)
     name = path.name.lower()
-    if name.endswith(_PICKLE_SUFFIXES):
-        raise refusal(path, f"This is a PyTorch pickle. {PICKLE_SENTENCE}")
+    if is_pickle(name):
+        raise consent_needed(path, "This is a PyTorch pickle.")
     if name.endswith(".gguf"):
         raise refusal(path, "This is a GGUF file. Merging needs the original safetensors weights.")
     if name.endswith(".json"):

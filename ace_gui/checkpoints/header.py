@@ -28,7 +28,9 @@ RANK_LIMIT: Final = 8
 LENGTH_BYTES: Final = 8
 METADATA_KEY: Final = "__metadata__"
 
-_SNIFF_BYTES: Final = 512
+SNIFF_BYTES: Final = 512
+"""How much of a file's beginning tells what it is."""
+
 _IMPOSSIBLE: Final = 2**63
 _PICKLE_STARTS: Final = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 _FIELDS: Final = frozenset({"dtype", "shape", "data_offsets"})
@@ -72,7 +74,7 @@ def read_header(path: Path) -> Header:
     Raises CheckpointError with the path, and the tensor where one is to blame.
     """
     with open_regular(path) as (descriptor, stamp):
-        beginning = _read(descriptor, stamp, 0, min(stamp.size, _SNIFF_BYTES))
+        beginning = _read(descriptor, stamp, 0, min(stamp.size, SNIFF_BYTES))
         length = _header_length(stamp, beginning)
         text = _read(descriptor, stamp, LENGTH_BYTES, length)
     entries = _parse(path, text)
@@ -119,13 +121,18 @@ def _disguise(beginning: bytes, length: int) -> str:
     """What a file that is no safetensors file is instead, as a sentence; empty if unknown."""
     # A truncated file whose header is 640 bytes long begins like a pickle, but claims far less.
     pickle = length > HEADER_LIMIT and beginning[:2] in _PICKLE_STARTS
+    if pickle or beginning.startswith(b"PK\x03\x04"):
+        return "Contents are a PyTorch pickle despite the name."
+    return not_weights(beginning)
+
+
+def not_weights(beginning: bytes) -> str:
+    """What a file with this beginning is instead of weights, as a sentence; empty if unknown."""
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if beginning.startswith(b"version https://git-lfs.github.com/spec/"):
         return "This is a Git LFS placeholder, not the weights. Run `git lfs pull`."
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         return "This is a web page, not a model."
-    if pickle or beginning.startswith(b"PK\x03\x04"):
-        return "Contents are a PyTorch pickle despite the name."
     if beginning.startswith(b"GGUF"):
         return "This is a GGUF file. Merging needs the original safetensors weights."
     return ""
@@ -171,14 +178,14 @@ def _no_number(_text: str) -> None:
 
 
 def _metadata(path: Path, value: object) -> Mapping[str, str]:
-    if isinstance(value, dict) and all(map(_is_text, (*value, *value.values()))):
+    if isinstance(value, dict) and all(map(is_text, (*value, *value.values()))):
         return value
     raise refusal(path, "The header's metadata are not text. Download the file again.")
 
 
 def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo:
     shown = plain(name)
-    if not _is_text(name) or not isinstance(entry, dict) or entry.keys() != _FIELDS:
+    if not is_text(name) or not isinstance(entry, dict) or entry.keys() != _FIELDS:
         raise refusal(path, f"The header's entry of `{shown}` is malformed.", tensor=name)
     tag, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(tag, str) or tag not in FORMATS:
@@ -190,7 +197,7 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
         sentence = f"`{shown}` has {len(shape)} dimensions; the limit is {RANK_LIMIT}."
         raise refusal(path, sentence, tensor=name)
     begin, end = offsets
-    nbytes = _nbytes(FORMATS[tag].bits, shape)
+    nbytes = byte_count(FORMATS[tag].bits, shape)
     if nbytes is None or end >= _IMPOSSIBLE or begin > end:
         raise refusal(path, f"Tensor `{shown}` declares an impossible size.", tensor=name)
     if end - begin != nbytes:
@@ -206,7 +213,7 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
     )
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     """A string without lone surrogates, which are not Unicode text."""
     try:
         return isinstance(value, str) and bool(value.encode() or True)
@@ -218,7 +225,7 @@ def _are_naturals(value: object) -> bool:
     return isinstance(value, list) and all(type(item) is int for item in value)
 
 
-def _nbytes(bits: int, shape: Iterable[int]) -> int | None:
+def byte_count(bits: int, shape: Iterable[int]) -> int | None:
     """Bytes of a tensor; None if it has no whole number of them or any product is too large.
 
     Zeros count as ones in the check of the product, so that ``[0, 2**63]`` is refused as well.

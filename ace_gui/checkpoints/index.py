@@ -14,7 +14,7 @@ from ace_gui.checkpoints.dtypes import is_float
 from ace_gui.checkpoints.files import FileStamp, read_json, refusal, status_of
 from ace_gui.checkpoints.folder import SUFFIX, Weights, find_weights, refuse_other_file
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
-from ace_gui.checkpoints.labels import listing, place, plain
+from ace_gui.checkpoints.labels import NAMES_SHOWN, listing, place, plain
 from ace_gui.checkpoints.quantised import refuse_quantised_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
@@ -102,7 +102,8 @@ def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
         return [read_header(weights.path)], ()
     shards = read_shard_index(weights.path)
     headers = [read_header(file) for file in shard_files(weights.path, shards.values())]
-    return headers, check_against_index(weights.path, shards, _by_name(headers))
+    places = {name: tensor.file for name, tensor in _by_name(headers).items()}
+    return headers, check_against_index(weights.path, shards, places)
 
 
 def _by_name(headers: Iterable[Header]) -> dict[str, TensorInfo]:
@@ -128,6 +129,20 @@ def _side_warnings(side: SideFiles) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) -> tuple[str, ...]:
+    """Metadata as of safetensors' ``save_model``: the name left out → the name that is stored."""
+    ties = [
+        f"`{plain(name)}` as `{plain(kept)}`"
+        for header in headers
+        for name, kept in header.metadata.items()
+        if name not in tensors and kept in tensors
+    ]
+    if not ties:
+        return ()
+    more = f" and {len(ties) - NAMES_SHOWN} more" if len(ties) > NAMES_SHOWN else ""
+    return (f"Shared tensors are stored once: {', '.join(ties[:NAMES_SHOWN])}{more}.",)
+
+
 def _assembled(
     path: Path,
     folder: Path | None,
@@ -142,6 +157,7 @@ def _assembled(
     if not tensors:
         raise refusal(path, "Holds no tensors. Download it again.")
     refuse_unmergeable(path, tensors)
+    warnings = (*warnings, *_tie_warnings(headers, tensors))
     side = side or SideFiles()
     return Checkpoint(
         path=path,

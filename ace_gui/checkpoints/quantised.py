@@ -14,8 +14,8 @@ from ace_gui.checkpoints.labels import place, plain
 from ace_gui.errors import CheckpointError
 
 ADAPTER_SENTENCE: Final = (
-    "This is an adapter (LoRA), not a whole model. Merge it into its base first, with PEFT's "
-    "`merge_and_unload`, and save the result."
+    "This is an adapter (LoRA), not a whole model. Its folder can be added as an expert of the "
+    "base model it was trained on."
 )
 
 _CONFIG_KEYS: Final = ("quantization_config", "compression_config", "quantization")
@@ -45,12 +45,17 @@ def refuse_quantised_config(path: Path, config: Mapping[str, object]) -> None:
 
 def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
     """Raise CheckpointError, naming a tensor, if the tensors are quantised or an adapter's."""
-    for name, tensor in tensors.items():
-        how = _quantisation(tensor, tensors)
-        if how:
-            raise _quantised(tensor.file, plain(name), how, tensor=name)
+    refuse_quantised(tensors)
+    for name in tensors:
         if _ADAPTER_FACTOR.search(name):
             raise refusal(path, ADAPTER_SENTENCE, tensor=name)
+
+
+def refuse_quantised(tensors: Mapping[str, TensorInfo]) -> None:
+    """Raise CheckpointError, naming a tensor, if the tensors are quantised."""
+    for name, tensor in tensors.items():
+        if how := _quantisation(tensor, tensors):
+            raise _quantised(tensor.file, plain(name), how, tensor=name)
 
 
 def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str | None:

@@ -1,7 +1,7 @@
-"""``model.safetensors.index.json``: which shard holds which tensor.
+"""``model.safetensors.index.json``, or a pickled model's: which shard holds which tensor.
 
 The index is a text somebody else wrote. Its file names are joined to the folder only after they are
-known to be plain names of safetensors files.
+known to be plain names of files of weights.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.files import read_json, refusal
-from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.labels import listing, plain
 
 INDEX_LIMIT: Final = 50_000_000
 """Largest index in bytes."""
 
 _RESERVED: Final = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\.|$)")
-_NUMBERED: Final = re.compile(r"-(\d+)-of-(\d+)\.safetensors$")
+_NUMBERED: Final = re.compile(r"-(\d+)-of-(\d+)\.\w+$")
 
 
-def read_shard_index(path: Path) -> dict[str, str]:
-    """Tensor name to base name of its shard.
+def read_shard_index(path: Path, suffix: str = ".safetensors") -> dict[str, str]:
+    """Tensor name to base name of its shard, which ends in ``suffix``.
 
     Raises CheckpointError, before any shard is touched, if a name could lead out of the folder.
     """
@@ -35,7 +34,7 @@ def read_shard_index(path: Path) -> dict[str, str]:
     for name, shard in weight_map.items():
         if not isinstance(shard, str):
             raise refusal(path, f"The index names no file for `{plain(name)}`.", tensor=name)
-        if not is_plain_shard_name(shard):
+        if not is_plain_shard_name(shard, suffix):
             raise refusal(
                 path,
                 "The index points outside the model's folder. Refused: the model may be malicious.",
@@ -45,10 +44,10 @@ def read_shard_index(path: Path) -> dict[str, str]:
     return shards
 
 
-def is_plain_shard_name(name: str) -> bool:
-    """A base name ending in ``.safetensors`` that means the same file name on every system."""
+def is_plain_shard_name(name: str, suffix: str = ".safetensors") -> bool:
+    """A base name ending in ``suffix`` that means the same file name on every system."""
     return (
-        name.endswith(".safetensors")
+        name.endswith(suffix)
         and name.isprintable()  # which also excludes lone surrogates
         and len(name.encode()) <= 255
         and not name.startswith((".", " ", "~"))
@@ -71,19 +70,19 @@ def shard_files(index: Path, shards: Iterable[str]) -> list[Path]:
 
 
 def check_against_index(
-    index: Path, shards: Mapping[str, str], tensors: Mapping[str, TensorInfo]
+    index: Path, shards: Mapping[str, str], files: Mapping[str, Path]
 ) -> tuple[str, ...]:
-    """Warnings about tensors the index does not list.
+    """Warnings about tensors the index does not list; ``files`` has the file of each tensor.
 
     Raises CheckpointError if a tensor is not in the shard that should hold it.
     """
     for name, shard in shards.items():
-        if name not in tensors or tensors[name].file.name != shard:
+        if name not in files or files[name].name != shard:
             number = _ordinal(shard)
             where = f"shard {number.split()[0]}" if number else f"`{plain(shard)}`"
             sentence = f"`{plain(name)}` should be in {where} but is not. Download that file again."
             raise refusal(index.parent, sentence, tensor=name)
-    unlisted = [name for name in tensors if name not in shards]
+    unlisted = [name for name in files if name not in shards]
     if not unlisted:
         return ()
     return (f"The shards hold tensors that the index does not list: {listing(unlisted)}.",)

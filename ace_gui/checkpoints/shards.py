@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -37,16 +37,17 @@ class Shard:
     """One file of the output.
 
     ``tensors`` in the order of their bytes: widest elements first, as safetensors has it, so that
-    each one begins at a multiple of its element's size.
+    each one begins at a multiple of its element's size. ``metadata`` is text for the header.
     """
 
     file_name: str
     tensors: tuple[OutputTensor, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def header(self) -> bytes:
         """The file's beginning: header length and header, padded with spaces to eight bytes."""
-        entries: dict[str, object] = {METADATA_KEY: {"format": "pt"}}
+        entries: dict[str, object] = {METADATA_KEY: {**self.metadata, "format": "pt"}}
         begin = 0
         for tensor in self.tensors:
             end = begin + tensor.nbytes

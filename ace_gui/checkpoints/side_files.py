@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.files import changed, open_regular, read_at, unreadable
+from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at, unreadable
 from ace_gui.checkpoints.output import output_error
 
 _BELONG: Final = (
@@ -21,6 +21,9 @@ _FOREIGN: Final = (
     *("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf", "*.onnx", "*.h5"),
     *("*.msgpack", "*.npz", "*.index.json", "trainer_state.json", "*_results.json", "adapter_*"),
 )
+
+_BLOCK: Final = 1 << 24
+"""Bytes of a file in memory at a time while it is copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +59,26 @@ def copy_side_files(paths: Sequence[Path], folder: Path) -> None:
     ResourceError where it cannot be written.
     """
     for path in paths:
-        with open_regular(path) as (descriptor, stamp):
-            content = bytearray(stamp.size)
-            if read_at(descriptor, memoryview(content), 0) < stamp.size:
-                raise changed(path)
         target = folder / path.name
+        with open_regular(path) as (descriptor, stamp):
+            try:
+                with target.open("xb") as copy:
+                    for block in _blocks(descriptor, stamp):
+                        copy.write(block)
+            except OSError as error:
+                raise output_error(target, error) from None
+
+
+def _blocks(descriptor: int, stamp: FileStamp) -> Iterator[bytes]:
+    for start in range(0, stamp.size, _BLOCK):
+        block = bytearray(min(_BLOCK, stamp.size - start))
         try:
-            with target.open("xb") as copy:
-                copy.write(content)
+            count = read_at(descriptor, memoryview(block), start)
         except OSError as error:
-            raise output_error(target, error) from None
+            raise unreadable(stamp.path, error) from None
+        if count < len(block):
+            raise changed(stamp.path)
+        yield bytes(block)
 
 
 def _belongs(name: str) -> bool:

@@ -172,6 +172,14 @@ class ExportProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConversionProgress:
+    """``done`` of ``total`` bytes of a pickle are converted."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exported:
     """The output folder is complete."""
 
@@ -220,6 +228,7 @@ Event = (
     | MergeFinished
     | LayerSpectrum
     | ExportProgress
+    | ConversionProgress
     | Exported
     | SampleAccuracy
     | JobDone

@@ -28,6 +28,16 @@ class LoadRecipeJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConvertJob:
+    """Convert a PyTorch pickle, with the person's consent. Yields ConversionProgress.
+
+    ``path`` is that of the PickleConsentError. Planning then finds the converted model by itself.
+    """
+
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnalyseJob:
     """Read every merged or averaged tensor once. Yields LayerAnalysed a tensor."""
 
@@ -77,4 +87,13 @@ class SampleAccuracyJob:
     """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
 
 
-Job = PlanJob | LoadRecipeJob | AnalyseJob | MergeJob | SpectrumJob | ExportJob | SampleAccuracyJob
+Job = (
+    PlanJob
+    | LoadRecipeJob
+    | ConvertJob
+    | AnalyseJob
+    | MergeJob
+    | SpectrumJob
+    | ExportJob
+    | SampleAccuracyJob
+)

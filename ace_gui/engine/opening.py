@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.traits import Architecture
-from ace_gui.checkpoints import Checkpoint, listing, open_checkpoint
+from ace_gui.checkpoints import (
+    Checkpoint,
+    expand,
+    find_converted,
+    is_adapter,
+    listing,
+    open_adapter,
+    open_checkpoint,
+)
 from ace_gui.engine.plan import ExpertSummary
-from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.recipe import Recipe
 
 
@@ -53,9 +63,9 @@ class OpenedModel:
 
 def open_base(path: Path) -> OpenedModel:
     """Open the base model: every tensor answers to its own name."""
-    checkpoint = open_checkpoint(path)
+    checkpoint = _open(path)
     return OpenedModel(
-        name=checkpoint.path.name,
+        name=path.name.removesuffix(".safetensors"),
         checkpoint=checkpoint,
         architecture=_describe(checkpoint),
         own_names={name: name for name in checkpoint.tensors},
@@ -65,9 +75,12 @@ def open_base(path: Path) -> OpenedModel:
 def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
     """Open an expert and match its tensors to the base's by name, prefixes aside.
 
-    Raises MismatchError where no tensor of it answers to one of the base.
+    An adapter becomes a whole model in name only: what it does to the base is computed tensor by
+    tensor. Raises MismatchError where no tensor of it answers to one of the base.
     """
-    checkpoint = open_checkpoint(path)
+    if is_adapter(path):
+        return _open_adapter(name, path, base)
+    checkpoint = _open(path)
     answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
     if not answers:
         raise MismatchError(
@@ -77,6 +90,34 @@ def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
             "base.",
             path=path,
         )
+    return _matched(name, checkpoint, answers)
+
+
+def _open_adapter(name: str, path: Path, base: OpenedModel) -> OpenedModel:
+    adapter = open_adapter(path)
+    answers = match_names(base.checkpoint.tensors, adapter.names)
+    turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
+    checkpoint = expand(adapter, base.checkpoint, answers, turned)
+    return _matched(name, checkpoint, match_names(base.checkpoint.tensors, checkpoint.tensors))
+
+
+def _open(path: Path) -> Checkpoint:
+    """Open a model; a pickle only if the person has had it converted before."""
+    try:
+        return open_checkpoint(path)
+    except PickleConsentError:
+        converted = find_converted(path, conversions_folder())
+        if converted is None:
+            raise
+        return open_checkpoint(converted)
+
+
+def conversions_folder() -> Path:
+    """Where converted pickles are kept, in the user's cache."""
+    return platformdirs.user_cache_path("ace-workbench") / "converted"
+
+
+def _matched(name: str, checkpoint: Checkpoint, answers: Mapping[str, str]) -> OpenedModel:
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, Checkpoint, TensorReader, is_float
+from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, Checkpoint, is_float, reader_of
 from ace_gui.engine.budget import peak_bytes
 from ace_gui.engine.dispositions import plan_rows
 from ace_gui.engine.opening import OpenedModel, open_models
@@ -38,7 +38,7 @@ class Prepared:
         """Whether every file is still the one that was opened."""
         try:
             for model in (self.base, *self.experts):
-                TensorReader(model.checkpoint).check_unchanged()
+                reader_of(model.checkpoint).check_unchanged()
         except FileChangedError:
             return False
         return True

@@ -10,15 +10,24 @@ from pathlib import Path
 
 import torch
 
+from ace_gui.checkpoints import converting
 from ace_gui.engine import process
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import engine_ready
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.events import Event, JobCancelled, JobDone, JobFailed, PlanReady
+from ace_gui.engine.events import (
+    ConversionProgress,
+    Event,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    PlanReady,
+)
 from ace_gui.engine.exporting import export
 from ace_gui.engine.inspection import spectrum
 from ace_gui.engine.jobs import (
     AnalyseJob,
+    ConvertJob,
     ExportJob,
     Job,
     LoadRecipeJob,
@@ -28,6 +37,7 @@ from ace_gui.engine.jobs import (
     SpectrumJob,
 )
 from ace_gui.engine.merging import merge
+from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.sample import sample_accuracies
 from ace_gui.errors import EngineError, WorkbenchError
@@ -48,6 +58,9 @@ class Runner:
                 yield PlanReady(plan=self._prepared(recipe).plan)
             case LoadRecipeJob(paths=paths):
                 yield PlanReady(plan=self._prepared(recipe_of(paths)).plan)
+            case ConvertJob(path=path):
+                for done, total in converting(path, conversions_folder()):
+                    yield ConversionProgress(done=done, total=total)
             case AnalyseJob(recipe=recipe):
                 yield from analyse(self._prepared(recipe))
             case MergeJob():

@@ -5,13 +5,14 @@ T experts; a matrix is O outputs × I inputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import overload
 
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, require_finite
+from ace_gui.checkpoints import ExpandedReader, reader_of, require_finite
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.parts import Part
 from ace_gui.engine.plan import PlanRow
@@ -23,7 +24,7 @@ class ModelReader:
 
     def __init__(self, model: OpenedModel) -> None:
         self.model = model
-        self.reader = TensorReader(model.checkpoint)
+        self.reader = reader_of(model.checkpoint)
 
     def read(self, base_name: str, part: Part | None = None) -> Tensor:
         """The tensor as stored, or a part of it, flat.
@@ -35,9 +36,17 @@ class ModelReader:
         require_finite(tensor, own, self.model.name, self.model.checkpoint.path)
         return tensor
 
-    def will_read(self, base_name: str) -> None:
-        """Have the system fetch the tensor from the disk already."""
-        self.reader.will_read(self.model.own_names[base_name])
+    def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
+        """What an adapter adds to the tensor, float32, as stored; None for a whole model.
+
+        Subtracting the base from the sum again would only add rounding.
+        """
+        if not isinstance(self.reader, ExpandedReader):
+            return None
+        shape = self.model.shape(base_name)
+        own = self.model.own_names[base_name]
+        flat = self.reader.read_delta(own, *(part or (0, math.prod(shape))))
+        return flat if flat is None or part is not None else flat.reshape(shape)
 
 
 class Readers:
@@ -86,6 +95,9 @@ class TaskVectors(Sequence[Tensor]):
             return [self[t] for t in range(*index.indices(len(self)))]
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
+        change = expert.change(name, self._part)
+        if change is not None:
+            return self._oriented(change)
         return self._oriented(expert.read(name, self._part)).sub_(self.base)
 
     def restored(self, merged: Tensor) -> Tensor:

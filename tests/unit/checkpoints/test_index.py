@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.checkpoints import Checkpoint, open_checkpoint
+from ace_gui.checkpoints import Checkpoint, nested_models, open_checkpoint
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import entry, raw_file, save_model, small_tensors, write_index
 
@@ -213,6 +213,17 @@ def test_folders_without_a_model(folder: Path, names: list[str], sentence: str):
 def test_files_that_are_no_model(tmp_path: Path, name: str, sentence: str):
     (tmp_path / name).touch()
     refused(tmp_path / name, sentence)
+
+
+def test_a_folder_of_several_models_names_them(folder: Path):
+    for name in ("unet", "text_encoder", "vision_model"):
+        save_model(folder / name, small_tensors())
+    (folder / "tokenizer").mkdir()
+    (folder / "notes").touch()
+    refused(folder, "No weights here, but in `text_encoder`, `unet`, `vision_model`. Open one")
+    names = [path.name for path in nested_models(folder)]
+    assert names == ["text_encoder", "unet", "vision_model"]
+    assert all(open_checkpoint(path).tensors for path in nested_models(folder))
 
 
 def test_missing_paths_and_files_without_tensors(tmp_path: Path):

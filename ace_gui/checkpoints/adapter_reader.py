@@ -1,0 +1,102 @@
+"""Reading what an adapter does to one tensor at a time.
+
+O outputs, I inputs, R rank, as in ``adapters``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints.adapters import Adapter, ExpandedCheckpoint, LowRank
+from ace_gui.checkpoints.dtypes import torch_dtype
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.reader import TensorReader, require_finite
+
+
+class AdapterReader:
+    """Makes the change of one weight from its two factors. Safe to use from several threads."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._reader = TensorReader(adapter.stored)
+
+    def delta(self, target: str) -> Tensor:
+        """scale·B·A of the weight ``target``, float32, in the shape in which it is stored.
+
+        Raises KeyError where the adapter does not change it, NonFiniteError if a factor holds NaN
+        or Inf, and as ``TensorReader.read`` does.
+        """
+        low_rank = self._adapter.deltas[target]
+        return self.product(low_rank, 0, math.prod(low_rank.shape)).reshape(low_rank.shape)
+
+    def full(self, name: str) -> Tensor:
+        """A tensor that replaces the base's, as stored. Raises as ``TensorReader.read`` does."""
+        return self._reader.read(self._adapter.full[name].name)
+
+    def product(self, low_rank: LowRank, start: int, stop: int) -> Tensor:
+        """Elements ``start`` to ``stop`` of the flattened change; only their rows are computed."""
+        a_RI, b_OR = self._factor(low_rank.a.name), self._factor(low_rank.b.name)
+        left, right = (a_RI.T, b_OR.T) if low_rank.turned else (b_OR, a_RI)
+        columns = right.shape[1]
+        if start >= stop or columns == 0:
+            return torch.empty(0)
+        first, last = start // columns, -(-stop // columns)
+        rows = (left[first:last] @ right).mul_(low_rank.scale).reshape(-1)
+        return rows[start - first * columns : stop - first * columns]
+
+    def will_read(self, low_rank: LowRank) -> None:
+        """Have the system fetch the factors from the disk already."""
+        self._reader.will_read(low_rank.a.name)
+        self._reader.will_read(low_rank.b.name)
+
+    def _factor(self, name: str) -> Tensor:
+        """A factor as a float32 matrix; a kernel's positions count as inputs."""
+        stored = self._reader.read(name)
+        require_finite(stored, name, self._adapter.path.name, self._adapter.path)
+        return stored.to(torch.float32).flatten(1)
+
+
+class ExpandedReader(TensorReader):
+    """Reads a base with an adapter on it: W₀ + scale·B·A, one tensor at a time."""
+
+    def __init__(self, checkpoint: ExpandedCheckpoint) -> None:
+        super().__init__(checkpoint)
+        self._deltas = checkpoint.deltas
+        self._base = TensorReader(checkpoint.base)
+        self._products = AdapterReader(checkpoint.adapter)
+
+    def read_part(self, name: str, start: int, stop: int) -> Tensor:
+        """Elements of a tensor; those of a changed one in float32, or float64 on such a base."""
+        part = super().read_part if name not in self._deltas else self._base.read_part
+        stored = part(name, start, stop)
+        delta = self.read_delta(name, start, stop)
+        return stored if delta is None else stored.to(self.dtype(name)).add_(delta)
+
+    def read_delta(self, name: str, start: int, stop: int) -> Tensor | None:
+        """The change of these elements, float32, flat, without the rounding of a sum and a
+        difference; None where the adapter has no low-rank change of the tensor.
+        """
+        low_rank = self._deltas.get(name)
+        return None if low_rank is None else self._products.product(low_rank, start, stop)
+
+    def will_read(self, name: str) -> None:
+        """Have the system fetch a tensor from the disk already."""
+        if name in self._deltas:
+            self._base.will_read(name)
+            self._products.will_read(self._deltas[name])
+        else:
+            super().will_read(name)
+
+    def dtype(self, name: str) -> torch.dtype:
+        """The dtype in which ``name`` is read."""
+        return torch_dtype(self._tensors[name].dtype)
+
+
+def reader_of(checkpoint: Checkpoint) -> TensorReader:
+    """The reader that fits a checkpoint, be it on disk or a base with an adapter on it."""
+    if isinstance(checkpoint, ExpandedCheckpoint):
+        return ExpandedReader(checkpoint)
+    return TensorReader(checkpoint)

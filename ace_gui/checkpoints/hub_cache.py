@@ -1,0 +1,55 @@
+"""The models in the local Hugging Face cache, by name. Nothing here asks the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import CachedRevisionInfo, scan_cache_dir
+from huggingface_hub.errors import CacheNotFound
+
+from ace_gui.checkpoints.folder import holds_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModel:
+    """One revision of a model in the cache.
+
+    ``name`` as on the hub (``org/model``); ``revision``: its branch or tag, or the first digits of
+    its commit. ``folder`` can be opened as a checkpoint; ``bytes`` are those of all its files.
+    """
+
+    name: str
+    revision: str
+    folder: Path
+    bytes: int
+
+
+def cached_models(cache_folder: Path | None = None) -> tuple[CachedModel, ...]:
+    """Every model of the cache that has weights, by name, newest revision first.
+
+    ``cache_folder``: the cache, where it is not the one of ``HF_HUB_CACHE`` or ``HF_HOME``. Entries
+    that huggingface_hub finds corrupt are left out; where it cannot scan the cache at all, there
+    are no models.
+    """
+    try:
+        found = scan_cache_dir(cache_folder)
+    except (CacheNotFound, OSError, ValueError):
+        return ()
+    models = [
+        (repo.repo_id, -revision.last_modified, _model(repo.repo_id, revision))
+        for repo in found.repos
+        if repo.repo_type == "model"
+        for revision in repo.revisions
+        if holds_weights(revision.snapshot_path)
+    ]
+    return tuple(model for _, _, model in sorted(models, key=lambda item: item[:2]))
+
+
+def _model(name: str, revision: CachedRevisionInfo) -> CachedModel:
+    return CachedModel(
+        name=name,
+        revision=", ".join(sorted(revision.refs)) or revision.commit_hash[:8],
+        folder=revision.snapshot_path,
+        bytes=revision.size_on_disk,
+    )

@@ -1,0 +1,71 @@
+"""Experts that methods are tried on: random, low-rank, duplicate, zero, alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ace_gui.methods import METHODS, Merged, checked_parameters
+from ace_gui.methods.base import Place
+from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
+
+Array = NDArray[np.float64]
+
+
+def matrix_cases() -> dict[str, Array]:
+    """(T, m, n) each, exactly representable in float32."""
+    alike = random_deltas(2, 12, 18, 0.5, 5)
+    opposed = random_deltas(1, 9, 7, 0.3, 6)[0]
+    cases = {
+        "wide": random_deltas(3, 12, 30, spread(3, 10), 0),
+        "square": random_deltas(5, 24, 24, 0.2, 1),
+        "tall": random_deltas(4, 30, 12, spread(4, 100), 2),
+        "many": random_deltas(20, 16, 20, 0.05, 3),
+        "low-rank": low_rank_deltas(3, 20, 26, 2, spread(3, 5), 4),
+        "duplicate": np.array([alike[0], alike[0], alike[1]]),
+        "only-duplicates": np.array([alike[0], alike[0]]),
+        "one-zero": np.array([alike[0], np.zeros((12, 18)), alike[1]]),
+        "all-zero": np.zeros((3, 6, 8)),
+        "opposed": np.array([opposed, -opposed, 0.5 * opposed[::-1]]),
+        "single": random_deltas(1, 10, 14, 0.4, 7),
+        "single-low-rank": low_rank_deltas(1, 10, 14, 3, 0.4, 8),
+        "one-row": random_deltas(3, 1, 11, 0.4, 9),
+    }
+    return {name: deltas.astype(np.float32).astype(np.float64) for name, deltas in cases.items()}
+
+
+def tensor_cases() -> dict[str, Array]:
+    """The matrices, and tensors of other shapes, with equal magnitudes among them."""
+    rng = np.random.default_rng(10)
+    others = {
+        "scalar": rng.standard_normal(3),
+        "vector": rng.standard_normal((4, 17)),
+        "convolution": rng.standard_normal((3, 4, 3, 2, 2)),
+        "equal-magnitudes": np.round(rng.standard_normal((4, 9, 11)) * 2) / 2,
+        "single-entry": rng.standard_normal((3, 1)),
+    }
+    others = {name: deltas.astype(np.float32).astype(np.float64) for name, deltas in others.items()}
+    return matrix_cases() | others
+
+
+def place(T: int, seed: int = 0, tensor: str = "layer.weight") -> Place:
+    return Place(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
+
+
+def run(
+    name: str, deltas: Array, *, weights: Sequence[float] | None = None, **parameters: Any
+) -> Merged:
+    """A registered method on float32 task vectors, in the usual place."""
+    method = METHODS[name]
+    tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
+    given = [1.0] * len(tensors) if weights is None else list(weights)
+    checked = checked_parameters(method, parameters)
+    return method.merge(tensors, given, checked, place=place(len(tensors)))
+
+
+def merged(name: str, deltas: Array, **options: Any) -> Array:
+    return run(name, deltas, **options).delta.double().numpy()

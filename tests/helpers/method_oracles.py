@@ -1,0 +1,333 @@
+"""Merge methods transcribed formula by formula, slowly, in float64: what the fast code is held to.
+
+``deltas``: (T, ...), weights included. Full decompositions, full sorts, all experts at once; loops
+over entries where that is the plainest. ``NOTHING``: singular values below this share of the
+largest have no direction of their own. Uniform numbers are given, not drawn.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+NOTHING = 1e-6
+
+
+def relative_error(value: Array, reference: Array) -> float:
+    """‖value − reference‖ / ‖reference‖; the absolute error where the reference is zero."""
+    return float(np.linalg.norm(value - reference) / (np.linalg.norm(reference) or 1.0))
+
+
+def changed(deltas: Array) -> Array:
+    """The experts whose energy exceeds 1e-10 of the median of the nonzero energies."""
+    energies = np.array([np.sum(delta**2) for delta in deltas])
+    if not energies.any():
+        return deltas[:0]
+    return deltas[energies > 1e-10 * np.median(energies[energies > 0])]
+
+
+def largest(delta: Array, density: float) -> Array:
+    """Zeros but for the floor(density · n) largest magnitudes (one at least) and their equals."""
+    n = delta.size
+    kept = max(1, math.floor(density * n + 1e-9))
+    threshold = np.sort(np.abs(delta), axis=None)[n - kept]
+    return np.where(np.abs(delta) >= threshold, delta, 0.0)
+
+
+def elect(values: Array, combine: str = "mean", weights: Array | None = None) -> Array:
+    """Steps 2 and 3 of TIES: elected sign, then the disjoint mean or sum. One entry at a time."""
+    weights = np.ones(len(values)) if weights is None else np.abs(weights)
+    flat = values.reshape(len(values), -1)
+    totals = flat.sum(axis=0)
+    majority = 1.0 if np.sign(totals).sum() >= 0 else -1.0
+    merged = np.zeros(flat.shape[1])
+    for i, total in enumerate(totals):
+        sign = np.sign(total) or majority
+        agreeing = [t for t in range(len(flat)) if flat[t, i] * sign > 0]
+        if agreeing:
+            divisor = sum(weights[t] for t in agreeing) if combine == "mean" else 1.0
+            merged[i] = sum(flat[t, i] for t in agreeing) / divisor
+    return merged.reshape(values.shape[1:])
+
+
+def ties(deltas: Array, density: float, combine: str = "mean", weights: Array | None = None):
+    trimmed = np.array([largest(delta, density) for delta in deltas])
+    if weights is not None:
+        trimmed = trimmed * weights.reshape(-1, *[1] * (deltas.ndim - 1))
+    return elect(trimmed, combine, weights)
+
+
+def dare(deltas: Array, uniforms: Array, density: float) -> Array:
+    """mask ⊙ τ / (1 − p), one an expert."""
+    return np.where(uniforms < np.float32(density), deltas / density, 0.0)
+
+
+def della(deltas: Array, uniforms: Array, density: float, epsilon: float) -> Array:
+    """Entries kept with chances that rise by rank within a row, each divided by its chance."""
+    result = np.zeros_like(deltas)
+    for t, delta in enumerate(deltas):
+        rows = delta.reshape(delta.shape[0] if delta.ndim > 1 else 1, -1)
+        draws = uniforms[t].reshape(rows.shape)
+        out = result[t].reshape(rows.shape)
+        for i, row in enumerate(rows):
+            n = len(row)
+            for rank, j in enumerate(np.argsort(np.abs(row), kind="stable")):
+                chance = density
+                if n > 1:
+                    chance = density - epsilon + 2 * epsilon * rank / (n - 1)
+                if draws[i, j] < np.float32(chance):
+                    out[i, j] = row[j] / chance
+    return result
+
+
+def breadcrumbs(deltas: Array, density: float, gamma: float) -> Array:
+    """Στ without the floor(γ n) largest and then without the smallest beyond density · n."""
+    result = np.zeros_like(deltas[0])
+    for delta in deltas:
+        n = delta.size
+        ordered = np.sort(np.abs(delta), axis=None)
+        kept, top = max(1, math.floor(density * n + 1e-9)), math.floor(gamma * n + 1e-9)
+        high = ordered[n - min(top, n - 1) - 1]
+        low = ordered[max(0, n - kept - top)]
+        result += np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0)
+    return result
+
+
+def consensus(deltas: Array, agreeing: int, threshold: float) -> Array:
+    total = deltas.sum(axis=0)
+    masks = np.array([np.abs(delta) > threshold * np.abs(total - delta) for delta in deltas])
+    return np.where(masks.sum(axis=0) >= agreeing, total, 0.0)
+
+
+def nan(deltas: Array) -> Array:
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    inverse = 1 / np.array([np.linalg.norm(delta) for delta in kept])
+    return len(kept) / 2 * np.tensordot(inverse / inverse.sum(), kept, axes=1)
+
+
+def truncate(matrix: Array, k: int) -> Array:
+    u, s, vh = np.linalg.svd(matrix, full_matrices=False)
+    return u[:, :k] * s[:k] @ vh[:k]
+
+
+def polar(columns: Array) -> Array:
+    """U Vᵀ over the directions that have a singular value."""
+    if not columns.shape[1]:
+        return columns
+    u, s, vh = np.linalg.svd(columns, full_matrices=False)
+    kept = s > NOTHING * s[0]
+    return u[:, kept] @ vh[kept]
+
+
+def triplets(matrix: Array, k: int, scale: float = 0.0) -> tuple[Array, Array, Array]:
+    u, s, vh = np.linalg.svd(matrix, full_matrices=False)
+    kept = int(np.sum(s[:k] > NOTHING * max(s[0], scale)))
+    return u[:, :kept], s[:kept], vh[:kept]
+
+
+def tsv_m(deltas: Array) -> Array:
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    if len(kept) == 1:
+        return kept[0]
+    k = max(1, min(deltas.shape[1:]) // len(kept))
+    parts = [triplets(delta, k) for delta in kept]
+    u = polar(np.concatenate([part[0] for part in parts], axis=1))
+    s = np.concatenate([part[1] for part in parts])
+    v = polar(np.concatenate([part[2].T for part in parts], axis=1))
+    return u @ np.diag(s) @ v.T
+
+
+def iso_c(deltas: Array) -> Array:
+    total = deltas.sum(axis=0)
+    u, s, vh = triplets(total, min(total.shape))
+    return np.mean(s) * u @ vh if len(s) else np.zeros_like(total)
+
+
+def iso_cts(deltas: Array, common: float) -> Array:
+    kept = changed(deltas)
+    rank = min(deltas.shape[1:])
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    size = round((rank - math.floor(common * rank + 1e-9)) / len(kept))
+    size = min(size, rank // len(kept))
+    if size == 0:
+        return iso_c(kept)
+    us, ss, vhs = triplets(kept.sum(axis=0), rank - size * len(kept))
+    parts = [(us, ss, vhs)]
+    for delta in kept:
+        outside = (np.eye(len(delta)) - us @ us.T) @ delta
+        parts.append(triplets(outside, size, float(np.linalg.norm(delta))))
+    u = polar(np.concatenate([part[0] for part in parts], axis=1))
+    v = polar(np.concatenate([part[2].T for part in parts], axis=1))
+    return np.mean(np.concatenate([part[1] for part in parts])) * u @ v.T
+
+
+def cart(deltas: Array, share: float, scaling: float) -> Array:
+    mean = deltas.mean(axis=0)
+    k = 0 if share == 0 else max(1, math.floor(share * min(mean.shape) + 1e-9))
+    return mean + scaling * sum(truncate(delta - mean, k) for delta in deltas)
+
+
+def star(deltas: Array, eta: float) -> Array:
+    result = np.zeros_like(deltas[0])
+    for delta in deltas:
+        s = np.linalg.svd(delta, compute_uv=False)
+        if not s.any():
+            continue
+        k = next(k for k in range(1, len(s) + 1) if s[:k].sum() >= eta / 100 * s.sum() - 1e-12)
+        result += truncate(delta, k) * (s.sum() / s[:k].sum())
+    return result / len(deltas)
+
+
+def wudi_loss(merged: torch.Tensor, deltas: torch.Tensor) -> torch.Tensor:
+    return sum(
+        ((merged - delta) @ delta.T).square().sum() / delta.square().sum() for delta in deltas
+    )
+
+
+def wudi_adam(deltas: Array, steps: int, learning_rate: float) -> Array:
+    """The published optimisation with automatic differentiation."""
+    kept = torch.from_numpy(changed(deltas))
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    merged = kept.sum(dim=0).requires_grad_()
+    optimiser = torch.optim.Adam([merged], lr=learning_rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        wudi_loss(merged, kept).backward()
+        optimiser.step()
+    return merged.detach().numpy()
+
+
+def wudi_closed(deltas: Array) -> Array:
+    """Least squares: M A_tᵀ = ΔW_t A_tᵀ for all t, A_t = ΔW_t / ‖ΔW_t‖, of least norm."""
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    units = np.array([delta / np.linalg.norm(delta) for delta in kept])
+    stacked = np.concatenate(list(units), axis=0)
+    target = np.concatenate([d @ u.T for d, u in zip(kept, units, strict=True)], axis=1)
+    return target @ np.linalg.pinv(stacked.T, rcond=1e-5)
+
+
+def model_stock(deltas: Array) -> Array:
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    if len(kept) == 1:
+        return kept[0]
+    N = len(kept)
+    pairs = [(i, j) for i in range(N) for j in range(i)]
+    c = max(0.0, np.mean([cosine(kept[i], kept[j]) for i, j in pairs]))
+    return N * c / (1 + (N - 1) * c) * kept.mean(axis=0)
+
+
+def cosine(one: Array, other: Array) -> float:
+    return float(np.sum(one * other) / (np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+def slerp(one: Array, other: Array, t: float, straight: float = 0.9995) -> Array:
+    if not (one.any() and other.any()) or abs(cosine(one, other)) > straight:
+        return (1 - t) * one + t * other
+    angle = math.acos(cosine(one, other))
+    return (math.sin((1 - t) * angle) * one + math.sin(t * angle) * other) / math.sin(angle)
+
+
+def karcher(deltas: Array, weights: Array, iterations: int, tolerance: float = 1e-5) -> Array:
+    """Steps on the sphere with whole vectors."""
+    norms = np.array([np.linalg.norm(delta) for delta in deltas])
+    if not norms.any():
+        return np.zeros_like(deltas[0])
+    used = norms > 0
+    shares = weights[used] / weights[used].sum()
+    units = [delta / norm for delta, norm in zip(deltas[used], norms[used], strict=True)]
+    point = sum(a * u for a, u in zip(shares, units, strict=True))
+    point /= np.linalg.norm(point)
+    for _ in range(iterations):
+        step = np.zeros_like(point)
+        for a, u in zip(shares, units, strict=True):
+            angle = math.acos(np.clip(np.sum(u * point), -1, 1))
+            if angle > 1e-7:
+                step += a * angle / math.sin(angle) * (u - math.cos(angle) * point)
+        turn = np.linalg.norm(step)
+        if turn <= tolerance:
+            break
+        point = math.cos(turn) * point + math.sin(turn) * step / turn
+        point /= np.linalg.norm(point)
+    return float(shares @ norms[used]) * point
+
+
+def sce(deltas: Array, topk: float) -> Array:
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    variance = kept.var(axis=0)
+    varying = np.count_nonzero(variance)
+    if topk < 1 and varying:
+        count = max(1, math.floor(topk * varying + 1e-9))
+        kept = np.where(variance >= np.sort(variance, axis=None)[-count], kept, 0.0)
+    squares = np.array([np.mean(delta**2) for delta in kept])
+    coefficients = (squares / squares.sum()).reshape(-1, *[1] * (kept.ndim - 1))
+    sign = np.where(kept.sum(axis=0) >= 0, 1.0, -1.0)
+    agreeing = coefficients * (kept * sign > 0)
+    divisor = agreeing.sum(axis=0)
+    return np.where(divisor > 0, (agreeing * kept).sum(axis=0) / np.where(divisor, divisor, 1), 0)
+
+
+def high_pass(matrix: Array, cutoff: float) -> Array:
+    """By explicit Fourier matrices."""
+    m, n = matrix.shape
+    forward_m = np.exp(-2j * np.pi * np.outer(np.arange(m), np.arange(m)) / m)
+    forward_n = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
+    spectrum = forward_m @ matrix @ forward_n.T
+    for i in range(m):
+        for j in range(n):
+            radius = math.hypot(min(i, m - i) / m, min(j, n - j) / n)
+            if radius < cutoff * math.sqrt(0.5) * (1 - 1e-12):
+                spectrum[i, j] = 0
+    return (forward_m.conj() @ spectrum @ forward_n.conj().T).real / (m * n)
+
+
+def fr_merging(deltas: Array, cutoff: float, equal: bool = False) -> Array:
+    filtered = np.array([high_pass(delta, cutoff) for delta in changed(deltas)])
+    if not len(filtered):
+        return np.zeros_like(deltas[0])
+    means = np.array([1.0 if equal else np.mean(np.abs(g)) for g in filtered])
+    return np.tensordot(means if equal else means / means.sum(), filtered, axes=1)
+
+
+def pcb(deltas: Array, density: float) -> Array:
+    """The variant for vision models, all experts at once."""
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    T, n = len(kept), kept[0].size
+    cut = math.floor(0.01 * n)
+    clamped, units = np.zeros_like(kept), np.zeros_like(kept)
+    for t, delta in enumerate(kept):
+        ordered = np.sort(np.abs(delta), axis=None)
+        low, high = ordered[cut], ordered[n - 1 - cut]
+        magnitude = np.clip(np.abs(delta), low, high)
+        clamped[t] = np.sign(delta) * magnitude
+        scaled = (magnitude - low) / (high - low) if high > low else np.ones_like(magnitude)
+        units[t] = np.sign(delta) * scaled
+    shares = np.zeros_like(kept)
+    for t in range(T):
+        score = np.exp(T * units[t] ** 2) * sum(np.tanh(units[t] * units[j]) for j in range(T))
+        ordered = np.sort(score, axis=None)
+        wins = max(1, math.floor(density * n + 1e-9))
+        lost = ordered[max(0, n - wins - 1)]
+        if ordered[-1] > lost:
+            shares[t] = np.maximum(0, (score - lost) / (ordered[-1] - lost))
+        else:
+            shares[t] = score == ordered[-1]
+    divisor = shares.sum(axis=0)
+    return np.where(divisor > 0, (shares * clamped).sum(axis=0) / np.where(divisor, divisor, 1), 0)

@@ -1,0 +1,418 @@
+"""LoRA adapters: the change equals what the adapted module computes; everything else is refused."""
+
+import builtins
+import itertools
+import json
+import math
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from ace_gui.checkpoints import (
+    Adapter,
+    AdapterReader,
+    ExpandedCheckpoint,
+    TensorReader,
+    expand,
+    is_adapter,
+    open_adapter,
+    open_checkpoint,
+    reader_of,
+)
+from ace_gui.checkpoints.adapter_config import is_remote
+from ace_gui.errors import CheckpointError, FileChangedError, MismatchError, NonFiniteError
+from tests.helpers.adapters import PREFIX, factors, save_adapter
+from tests.helpers.checkpoints import same_bits, save_model
+
+O, I, R = 5, 7, 2  # noqa: E741 - outputs, inputs, rank
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "lora"
+
+
+def delta(folder: Path, target: str) -> Tensor:
+    return AdapterReader(open_adapter(folder)).delta(target)
+
+
+def randn(*shape: int, seed: int = 9) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def close(first: Tensor, second: Tensor) -> bool:
+    return torch.allclose(first, second, rtol=1e-5, atol=1e-5)
+
+
+def refused(folder: Path, sentence: str) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        open_adapter(folder)
+    assert sentence in caught.value.sentence
+    assert "lora" in caught.value.sentence
+    return caught.value
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("form", [".weight", ".default.weight", ".my_adapter.weight"])
+@pytest.mark.parametrize("prefix", [PREFIX, ""])
+def test_linear(dtype: torch.dtype, form: str, prefix: str, folder: Path):
+    tensors = {
+        name: tensor.to(dtype)
+        for name, tensor in factors("layers.0.q_proj", O, I, form=form, prefix=prefix).items()
+    }
+    save_adapter(folder, tensors, lora_alpha=3)
+    a_RI, b_OR = (tensor.float() for tensor in tensors.values())
+    weight_OI, x_BI = randn(O, I), randn(4, I, seed=1)
+    adapted = functional.linear(x_BI, weight_OI) + (x_BI @ a_RI.T) @ b_OR.T * (3 / R)
+    found = delta(folder, "layers.0.q_proj.weight")
+    assert found.dtype == torch.float32
+    assert close(functional.linear(x_BI, weight_OI + found), adapted)
+
+
+def test_conv1d_stores_inputs_by_outputs(folder: Path):
+    save_adapter(folder, factors("h.0.attn.c_attn", O, I), fan_in_fan_out=True)
+    a_RI, b_OR = factors("h.0.attn.c_attn", O, I).values()
+    weight_IO, x_BI = randn(I, O), randn(4, I, seed=1)
+    found = delta(folder, "h.0.attn.c_attn.weight")
+    adapted = x_BI @ weight_IO + (x_BI @ a_RI.T) @ b_OR.T * 4
+    assert found.shape == (I, O)
+    assert close(x_BI @ (weight_IO + found), adapted)
+
+
+def test_embedding(folder: Path):
+    a_RV, b_DR = randn(R, 11), randn(O, R, seed=2)
+    names = [f"{PREFIX}wte.lora_embedding_A", f"{PREFIX}wte.lora_embedding_B"]
+    save_adapter(folder, dict(zip(names, (a_RV, b_DR), strict=True)))
+    weight_VD, tokens = randn(11, O, seed=3), torch.tensor([0, 10, 4, 4])
+    adapted = functional.embedding(tokens, weight_VD)
+    adapted = adapted + functional.embedding(tokens, a_RV.T) @ b_DR.T * 4
+    found = delta(folder, "wte.weight")
+    assert close(functional.embedding(tokens, weight_VD + found), adapted)
+
+
+def test_convolution(folder: Path):
+    a_RIkk, b_OR11 = randn(R, 3, 3, 3), randn(O, R, 1, 1, seed=2)
+    names = [f"{PREFIX}conv.lora_A.weight", f"{PREFIX}conv.lora_B.weight"]
+    save_adapter(folder, dict(zip(names, (a_RIkk, b_OR11), strict=True)), fan_in_fan_out=True)
+    weight, image = randn(O, 3, 3, 3, seed=3), randn(2, 3, 6, 6, seed=4)
+    adapted = functional.conv2d(image, weight)
+    adapted = adapted + functional.conv2d(functional.conv2d(image, a_RIkk), b_OR11) * 4
+    found = functional.conv2d(image, weight + delta(folder, "conv.weight"))
+    assert torch.allclose(found, adapted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("config", "scale"),
+    [
+        ({}, 8 / 2),
+        ({"use_rslora": True}, 8 / math.sqrt(2)),
+        ({"lora_alpha": 0.5}, 0.25),
+        ({"alpha_pattern": {"q_proj": 3}}, 1.5),
+        ({"alpha_pattern": {"v_proj": 3}}, 4),
+        ({"alpha_pattern": {"_proj": 3, "j": 3}}, 4),
+        ({"alpha_pattern": {"layers.0.q_proj": 3}}, 1.5),
+        ({"alpha_pattern": {"^model.layers.0.q_proj": 3}}, 1.5),
+        ({"alpha_pattern": {"^layers.0.q_proj": 3}}, 4),
+        ({"alpha_pattern": {"model\\.layers\\.0\\.q_proj$": 3}}, 1.5),
+        ({"alpha_pattern": {"0.q_proj": 5, "q_proj": 3}}, 2.5),
+        ({"alpha_pattern": {"q_proj": 3, "0.q_proj": 5}}, 1.5),
+        ({"r": 16, "rank_pattern": {"q_proj": 2}}, 4),
+        ({"r": 16, "rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 1}}, 0.5),
+        ({"r": 2, "rank_pattern": None, "alpha_pattern": None}, 4),
+    ],
+)
+def test_scale(config: dict[str, object], scale: float, folder: Path):
+    save_adapter(folder, factors("model.layers.0.q_proj", O, I), **config)
+    found = open_adapter(folder).deltas["model.layers.0.q_proj.weight"].scale
+    assert found == pytest.approx(scale, rel=1e-15)
+
+
+@given(start=st.integers(0, 35), length=st.integers(0, 35), turned=st.booleans())
+@settings(deadline=None, max_examples=50, derandomize=True)
+def test_parts_are_parts_of_the_whole(
+    start: int, length: int, turned: bool, tmp_path_factory: pytest.TempPathFactory
+):
+    folder = tmp_path_factory.mktemp("a") / "lora"
+    save_adapter(folder, factors("q", O, I), fan_in_fan_out=turned)
+    adapter = open_adapter(folder)
+    reader = AdapterReader(adapter)
+    stop = min(start + length, O * I)
+    part = reader.product(adapter.deltas["q.weight"], start, stop)
+    assert close(part, reader.delta("q.weight").reshape(-1)[start:stop])
+
+
+def expanded(folder: Path, base: Path, transposed: tuple[str, ...] = ()) -> ExpandedCheckpoint:
+    adapter, checkpoint = open_adapter(folder), open_checkpoint(base)
+    answers = {name: name for name in adapter.names if name in checkpoint.tensors}
+    return expand(adapter, checkpoint, answers, transposed)
+
+
+def base_folder(tmp_path: Path, dtype: torch.dtype = torch.float32) -> Path:
+    tensors = {"q.weight": randn(O, I), "k.weight": randn(O, I, seed=1), "q.bias": randn(O)}
+    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    tensors["classifier.weight"] = randn(2, O).to(dtype)
+    return save_model(tmp_path / "base", tensors, config={"model_type": "llama"})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_an_expanded_model_is_its_base_with_the_change_added(
+    dtype: torch.dtype, folder: Path, tmp_path: Path
+):
+    base = base_folder(tmp_path, dtype)
+    whole = {f"{PREFIX}classifier.weight": randn(2, O, seed=5), f"{PREFIX}new.weight": randn(3)}
+    save_adapter(folder, {**factors("q", O, I), **whole})
+    checkpoint = expanded(folder, base)
+    with reader_of(checkpoint) as reader, TensorReader(open_checkpoint(base)) as original:
+        found = {name: reader.read(name) for name in checkpoint.tensors}
+        stored = {name: original.read(name) for name in open_checkpoint(base).tensors}
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert set(found) == {*stored, "new.weight"}
+    expected = stored["q.weight"].to(wide) + delta(folder, "q.weight").to(wide)
+    assert same_bits(found["q.weight"], expected)
+    assert same_bits(found["k.weight"], stored["k.weight"])
+    assert same_bits(found["classifier.weight"], whole[f"{PREFIX}classifier.weight"])
+    assert same_bits(found["new.weight"], whole[f"{PREFIX}new.weight"])
+    for name, info in checkpoint.tensors.items():
+        assert (tuple(found[name].shape), found[name].nbytes) == (info.shape, info.nbytes)
+    assert checkpoint.config == {"model_type": "llama"}
+    assert checkpoint.identity > open_checkpoint(base).identity
+
+
+def test_deltas_without_the_rounding_of_a_sum(folder: Path, tmp_path: Path):
+    save_adapter(folder, factors("q", O, I))
+    reader = reader_of(expanded(folder, base_folder(tmp_path)))
+    exact = reader.read_delta("q.weight", 7, 21)
+    assert same_bits(exact, delta(folder, "q.weight").reshape(-1)[7:21].clone())
+    assert reader.read_delta("k.weight", 0, 3) is None
+    reader.will_read("q.weight")
+    reader.will_read("k.weight")
+
+
+def test_square_matrices_are_turned_by_the_class_of_the_base_alone(folder: Path, tmp_path: Path):
+    base = save_model(tmp_path / "base", {"q.weight": torch.zeros(4, 4)})
+    save_adapter(folder, factors("q", 4, 4), fan_in_fan_out=True)
+    linear = reader_of(expanded(folder, base)).read("q.weight")
+    conv1d = reader_of(expanded(folder, base, ("q.weight",))).read("q.weight")
+    a_RI, b_OR = factors("q", 4, 4).values()
+    assert close(linear, b_OR @ a_RI * 4)
+    assert close(conv1d, (b_OR @ a_RI * 4).T)
+
+
+def test_a_base_that_does_not_fit(folder: Path, tmp_path: Path):
+    base = base_folder(tmp_path)
+    save_adapter(folder, factors("absent", O, I))
+    with pytest.raises(MismatchError, match=r"1 of the adapter's targets .* `absent.weight`"):
+        expanded(folder, base)
+    save_adapter(folder, factors("q", O, I + 1))
+    with pytest.raises(MismatchError, match=r"B·A of `q.weight` is 5×8, but the base's is 5×7"):
+        expanded(folder, base)
+    save_model(tmp_path / "base", {"q.weight": torch.zeros(O, I, dtype=torch.int8)})
+    save_adapter(folder, factors("q", O, I))
+    with pytest.raises(MismatchError, match="in I8"):
+        expanded(folder, base)
+
+
+@pytest.mark.parametrize("change", ["adapter_model.safetensors", "adapter_config.json"])
+def test_changes_of_the_files_are_noticed(change: str, folder: Path, tmp_path: Path):
+    save_adapter(folder, factors("q", O, I))
+    reader = reader_of(expanded(folder, base_folder(tmp_path)))
+    os.utime(folder / change, ns=(1, 1))
+    with pytest.raises(FileChangedError):
+        reader.check_unchanged()
+
+
+def test_nan_in_a_factor_is_named(folder: Path):
+    tensors = factors("q", O, I)
+    tensors[f"{PREFIX}q.lora_B.weight"][1, 0] = torch.nan
+    save_adapter(folder, tensors)
+    with pytest.raises(NonFiniteError, match=r"`base_model.model.q.lora_B.weight` of `lora`"):
+        delta(folder, "q.weight")
+
+
+def full_names(adapter: Adapter) -> set[str]:
+    return set(adapter.full)
+
+
+def test_tensors_that_replace_the_bases(folder: Path):
+    names = ["classifier.weight", "score.modules_to_save.default.weight", "q.base_layer.bias"]
+    whole = {f"{PREFIX}{name}": randn(2) for name in [*names, "pooler.modules_to_save.bias"]}
+    save_adapter(folder, {**factors("q", O, I), **whole}, bias="all")
+    adapter = open_adapter(folder)
+    expected = {"classifier.weight", "score.weight", "q.bias", "pooler.bias"}
+    assert full_names(adapter) == expected
+    assert set(adapter.names) == {*expected, "q.weight"}
+    assert same_bits(AdapterReader(adapter).full("q.bias"), whole[f"{PREFIX}q.base_layer.bias"])
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"peft_type": "IA3"}, "This adapter is of type IA3; only LoRA is added."),
+        ({"peft_type": "LOHA"}, "is of type LOHA;"),
+        ({"peft_type": None}, "is of type None;"),
+        ({"use_dora": True}, "This adapter uses DoRA (`use_dora`)."),
+        ({"lora_bias": True}, "trains a bias inside LoRA"),
+        ({"layer_replication": [[0, 2]]}, "repeats layers of its base"),
+        ({"trainable_token_indices": [1]}, "trains single rows"),
+        ({"target_parameters": ["experts.w1"]}, "targets bare parameters"),
+        ({"init_lora_weights": "pissa"}, "This adapter began from a changed base"),
+        ({"init_lora_weights": "pissa_niter_4"}, "began from a changed base"),
+        ({"init_lora_weights": "olora"}, "began from a changed base"),
+        ({"r": 0}, "`r` is 0, which it cannot be."),
+        ({"r": True}, "`r` is true, which it cannot be."),
+        ({"r": "2"}, '`r` is "2", which it cannot be.'),
+        ({"lora_alpha": float("nan")}, "`lora_alpha` is NaN, which it cannot be."),
+        ({"alpha_pattern": {"q": "8"}}, '`alpha_pattern` is "8", which it cannot be.'),
+        ({"alpha_pattern": {"(a+)+$": 8}}, "`alpha_pattern` has `(a+)+$`, which is no module's"),
+        ({"rank_pattern": {".*": 8}}, "`rank_pattern` has `.*`, which is no module's"),
+        ({"rank_pattern": [8]}, "`rank_pattern` is no table of modules."),
+        ({"r": 4}, "A is 2×7, B is 5×2; the config gives rank 4."),
+    ],
+)
+def test_configs_that_are_not_plain_lora(config: dict[str, object], sentence: str, folder: Path):
+    save_adapter(folder, factors("q", O, I), **config)
+    refused(folder, sentence)
+
+
+@pytest.mark.parametrize("start", [True, False, None, "gaussian", "eva", "orthogonal"])
+def test_starts_that_leave_the_base_alone(start: object, folder: Path):
+    save_adapter(folder, factors("q", O, I), init_lora_weights=start)
+    assert set(open_adapter(folder).deltas) == {"q.weight"}
+
+
+def with_factors(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
+    return {f"{PREFIX}{name.replace('__', '.')}": torch.ones(s) for name, s in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "sentence"),
+    [
+        (
+            with_factors(q_proj__lora_A__weight=(16, 4096), q_proj__lora_B__weight=(4096, 8)),
+            "`q_proj`: A is 16×4096, B is 4096×8; ranks differ.",
+        ),
+        (with_factors(q__lora_A__weight=(2, 8)), "`q` has A but no B."),
+        (with_factors(q__lora_B__weight=(8, 2)), "`q` has B but no A."),
+        (
+            with_factors(q__lora_A__weight=(2, 8, 3, 3), q__lora_B__weight=(8, 2, 3, 3)),
+            "they do not fit each other.",
+        ),
+        (with_factors(q__lora_A__weight=(2,), q__lora_B__weight=(8, 2)), "A is 2, B is 8×2"),
+        (
+            {**factors("q", O, I), f"{PREFIX}q.lora_magnitude_vector": torch.ones(O)},
+            "`base_model.model.q.lora_magnitude_vector` is no part of plain LoRA.",
+        ),
+        (
+            {**factors("q", O, I), f"{PREFIX}q.lora_B.bias": torch.ones(O)},
+            "`base_model.model.q.lora_B.bias` is no part of plain LoRA.",
+        ),
+        (
+            {**factors("q", O, I, form=".one.weight"), **factors("q", O, I, form=".two.weight")},
+            "is there for several adapters.",
+        ),
+        (
+            {**factors("q", O, I), f"{PREFIX}q.base_layer.weight": torch.ones(O, I)},
+            "`q.weight` is changed twice.",
+        ),
+        ({f"{PREFIX}classifier.weight": torch.ones(2)}, "Holds no LoRA factors."),
+        (
+            {n: t.to(torch.float8_e4m3fn) for n, t in factors("q", O, I).items()},
+            "is quantised (F8_E4M3)",
+        ),
+        ({n: t.to(torch.int32) for n, t in factors("q", O, I).items()}, "not floating point"),
+    ],
+)
+def test_factors_that_do_not_fit(tensors: dict[str, Tensor], sentence: str, folder: Path):
+    save_adapter(folder, tensors)
+    refused(folder, sentence)
+
+
+def test_missing_and_malformed_files(folder: Path):
+    save_adapter(folder, factors("q", O, I))
+    assert is_adapter(folder)
+    (folder / "adapter_config.json").write_text("{")
+    refused(folder, "This is not valid JSON.")
+    save_adapter(folder, factors("q", O, I))
+    (folder / "adapter_model.safetensors").unlink()
+    refused(folder, "No such file or folder.")
+    (folder / "adapter_config.json").unlink()
+    assert not is_adapter(folder)
+
+
+def test_a_whole_model_beside_adapter_files_is_a_model(folder: Path):
+    save_adapter(folder, factors("q", O, I))
+    save_model(folder, {"q.weight": torch.ones(O, I)})
+    assert not is_adapter(folder)
+
+
+def remote_names() -> list[str]:
+    """Well over 500 ways to name a place on a network."""
+    heads = ["\\\\", "//", "\\/", "/\\", "\\\\?\\UNC\\", "//?/UNC/", " //", "\t\\\\"]
+    heads += [
+        "http://",
+        "https://",
+        "ftp://",
+        "file://",
+        "FILE:",
+        "smb://",
+        "s3://",
+        "ssh:",
+        "hf://",
+    ]
+    hosts = ["host", "127.0.0.1", "[::1]", "host@SSL@8080", "host.example", "host$", "." * 3]
+    tails = ["/share", "\\share", "/share/model", "", "/../x"]
+    return ["".join(parts) for parts in itertools.product(heads, hosts, tails)]
+
+
+def test_a_base_on_a_network_is_never_contacted(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+
+    def spy(module: object, name: str) -> None:
+        original = getattr(module, name)
+
+        def call(*arguments: object, **options: object) -> object:
+            asked.append(str(arguments[0]) if arguments else "")
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, call)
+
+    names = remote_names()
+    assert len(set(names)) > 500
+    save_adapter(folder, factors("q", O, I))
+    config = json.loads((folder / "adapter_config.json").read_text())
+    for name in names:
+        (folder / "adapter_config.json").write_text(
+            json.dumps({**config, "base_model_name_or_path": name})
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", None)
+            if not asked:
+                for function in ("stat", "lstat", "open", "listdir", "scandir", "access"):
+                    spy(os, function)
+                spy(builtins, "open")
+            adapter = open_adapter(folder)
+        assert is_remote(name)
+        assert adapter.named_base == ""
+        assert adapter.warnings == (
+            f"{folder.parent.name}/lora: Names a network location as its base. Not contacted; "
+            "choose the base yourself.",
+        )
+    assert asked
+    assert {Path(path).parent for path in asked} == {folder}
+
+
+@pytest.mark.parametrize(
+    "name", ["org/model", "/models/base", "C:\\models\\base", "D:/m", "..\\base", "gpt2", ""]
+)
+def test_ordinary_bases_are_shown_and_not_looked_up(name: str, folder: Path):
+    save_adapter(folder, factors("q", O, I), base_model_name_or_path=name)
+    adapter = open_adapter(folder)
+    assert adapter.named_base == name
+    assert adapter.warnings == ()
