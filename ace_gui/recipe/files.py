@@ -165,8 +165,18 @@ def _parse(path: Path, text: str) -> _Document:
         raise _explain(path, error) from None
 
 
+_REMOTE = re.compile(r"\\\\|//|[A-Za-z][A-Za-z0-9+.-]*://")
+"""Network shares and addresses; merely asking the system about one would contact it."""
+
+
 def _resolve(folder: Path, written: str) -> Path:
-    """An absolute path, symbolic links kept as they are."""
+    """An absolute path, symbolic links kept as they are. Raises RecipeError for a remote one."""
+    if _REMOTE.match(written):
+        raise RecipeError(
+            f"{written!r} is a network location, which was not contacted; copy the model to a "
+            "disk of this machine first.",
+            key="model",
+        )
     return Path(os.path.abspath(folder / Path(written).expanduser()))  # noqa: PTH100
 
 
