@@ -7,7 +7,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
-import ace_gui
 from ace_gui.engine.events import LayerReport, Regime
 from ace_gui.engine.store import Manifest
 from ace_gui.methods import get_method
@@ -23,39 +22,52 @@ def model_card(
     hashes: Mapping[str, str],
 ) -> str:
     """The text of README.md, with the front matter that model hubs read."""
-    method = get_method(manifest.recipe.merge_method)
-    experts = manifest.recipe.expert_names
-    base = manifest.recipe.base_model.name
-    lines = [
+    sections = (
+        _front_lines(manifest.recipe.merge_method),
+        _about_lines(title, manifest, dtype),
+        _method_lines(manifest),
+        ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
+        _head_lines(heads, manifest),
+        _file_lines(hashes),
+        _recipe_lines(manifest),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _front_lines(method: str) -> list[str]:
+    return [
         "---",
         "library_name: transformers",
         "tags:",
         "- merge",
-        f"- {json.dumps(method.name)}",
+        f"- {json.dumps(method)}",
         "---",
-        "",
+    ]
+
+
+def _about_lines(title: str, manifest: Manifest, dtype: str | None) -> list[str]:
+    recipe = manifest.recipe
+    method = get_method(recipe.merge_method)
+    return [
         f"# {_plain(title)}",
         "",
-        f"{len(experts)} experts merged into one model with **{method.title}** by ACE workbench "
-        f"{ace_gui.__version__}.",
+        f"{len(recipe.models)} experts merged into one model with **{method.title}** by ACE "
+        f"workbench {manifest.program}.",
         "",
-        f"- Base model: {_plain(base)}",
-        *(f"- Expert: {_plain(name)}" for name in experts),
+        f"- Base model: {_plain(recipe.base_model.name)}",
+        *(f"- Expert: {_plain(name)}" for name in recipe.expert_names),
         f"- Number format: {dtype or 'as the base'}",
-        "",
-        "## Method",
-        "",
-        method.summary,
-        "",
-        f"{method.citation}",
-        "",
-        *_parameter_lines(manifest),
-        "",
-        "## What happened to the tensors",
-        "",
-        *_count_lines(manifest, reports),
-        "",
-        *_head_lines(heads, manifest),
+    ]
+
+
+def _method_lines(manifest: Manifest) -> list[str]:
+    method = get_method(manifest.recipe.merge_method)
+    lines = ["## Method", "", method.summary, "", method.citation, ""]
+    return lines + _parameter_lines(manifest)
+
+
+def _file_lines(hashes: Mapping[str, str]) -> list[str]:
+    return [
         "## Files",
         "",
         "Every tensor was read back after writing: names, shapes and number formats are as "
@@ -64,7 +76,11 @@ def model_card(
         "| file | SHA-256 |",
         "|---|---|",
         *(f"| {name} | `{digest}` |" for name, digest in hashes.items()),
-        "",
+    ]
+
+
+def _recipe_lines(manifest: Manifest) -> list[str]:
+    return [
         "## Recipe",
         "",
         "The file `merge_recipe.yaml` runs again with `ace-gui merge`; its paths are those of the "
@@ -73,9 +89,7 @@ def model_card(
         "```yaml",
         dump_recipe(manifest.recipe, None).rstrip(),
         "```",
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _parameter_lines(manifest: Manifest) -> list[str]:
@@ -135,7 +149,6 @@ def _head_lines(heads: Mapping[str, tuple[str, ...]], manifest: Manifest) -> lis
         f"head = load_file(MERGED_FOLDER + {json.dumps(f'/heads/{first}.safetensors')})",
         "model.load_state_dict(head, strict=False)",
         "```",
-        "",
     ]
 
 

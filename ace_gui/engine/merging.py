@@ -71,10 +71,7 @@ def merge(
             bytes_total=sum(_bytes(row, manifest) for row in rows),
             peak_bytes=prepared.plan.peak_bytes,
         )
-        # One thread of torch's own in each: teams of threads within threads only wait for another.
-        one = partial(torch.set_num_threads, 1)
-        with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-            yield from _merge_rows(rows, prepared, readers, store, where, pool)
+        yield from _merge_rows(rows, prepared, readers, store, where)
         readers.check_unchanged()
         store.remove_companions()
         _write_heads(prepared, readers, store.model / HEADS)
@@ -121,6 +118,19 @@ def input_folders(prepared: Prepared) -> tuple[Path, ...]:
 
 
 def _merge_rows(
+    rows: list[PlanRow],
+    prepared: Prepared,
+    readers: Readers,
+    store: MergeStore,
+    device: torch.device,
+) -> Iterator[TensorFinished]:
+    # One thread of torch's own in each: teams of threads within threads only wait for another.
+    one = partial(torch.set_num_threads, 1)
+    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        yield from _merge_each(rows, prepared, readers, store, device, pool)
+
+
+def _merge_each(
     rows: list[PlanRow],
     prepared: Prepared,
     readers: Readers,
