@@ -106,6 +106,12 @@ def merge(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
     ] = False,
+    complete_heads: Annotated[
+        bool,
+        typer.Option(
+            "--complete-heads", help="Also write a whole model for each expert's own head."
+        ),
+    ] = False,
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
@@ -121,6 +127,7 @@ def merge(
             memory_bytes=None if memory is None else int(memory * 1e9),
             resume=resume,
             convert=convert,
+            complete_heads=complete_heads,
         )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from rich.text import Text
 from ace_gui.checkpoints import check_output_folder, convert_pickle, staging_folder
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
+from ace_gui.engine.checks import Check, Verdict, worst_first
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import (
     Event,
@@ -28,6 +30,7 @@ from ace_gui.engine.events import (
     TensorFinished,
 )
 from ace_gui.engine.exporting import publish
+from ace_gui.engine.fit import fit_checks
 from ace_gui.engine.merging import input_folders, merge
 from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
@@ -47,6 +50,7 @@ def merge_to_folder(
     memory_bytes: int | None,
     resume: bool,
     convert: bool,
+    complete_heads: bool,
 ) -> None:
     """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
     if threads is not None:
@@ -73,7 +77,7 @@ def merge_to_folder(
         if store.exists():
             console.print(Text(f"Stopped; --resume continues from {store}."))
         raise
-    result = publish(store, target)
+    result = publish(store, target, complete_heads=complete_heads)
     print_out = Console()
     print_out.print(
         Text(
@@ -106,12 +110,17 @@ def inspect_recipe(
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
     records = inspect_records(prepared, statistics)
+    recipe = prepared.plan.recipe
+    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+    checks = worst_first((*prepared.plan.checks, *fit_checks(statistics.values(), weights)))
     if json_file is not None:
-        text = json.dumps({"layers": records}, indent=1, ensure_ascii=False, allow_nan=False)
+        content = {"layers": records, "checks": [dataclasses.asdict(check) for check in checks]}
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         _write(json_file, text + "\n")
     if csv_file is not None:
         _write_csv(csv_file, records, prepared.plan)
     print_layers(prepared.plan, records)
+    print_worries(checks)
 
 
 def inspect_records(
@@ -232,6 +241,18 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
         )
     for warning in plan.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
+
+
+def print_worries(checks: Sequence[Check]) -> None:
+    """Print the warnings and errors among the checks, a line each."""
+    console = wide_console()
+    for check in checks:
+        if check.is_worry:
+            style = "red" if check.verdict is Verdict.ERROR else "yellow"
+            where = f"{check.title}, {check.subject}"
+            console.print(
+                Text(f"{check.verdict.value.title()}: {where}: {check.sentence}", style=style)
+            )
 
 
 def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None:

@@ -29,19 +29,21 @@ def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
 
 
 def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStatistics:
-    """Energies ‖ΔW_t‖²_F of one tensor, with the experts' weights, and γ (ACE, Eq. 7)."""
+    """Energies ‖ΔW_t‖²_F with the experts' weights, ‖W₀‖²_F, and γ (ACE, Eq. 7)."""
     deltas = TaskVectors(row, readers, CPU)
     weights = [prepared.plan.recipe.weights[t] for t in row.experts]
     energies = [
         energy(deltas[t]) * weight**2 for t, weight in zip(range(len(deltas)), weights, strict=True)
     ]
+    base_energy = energy(deltas.base)
     by_expert = dict(zip(deltas.names, energies, strict=True))
     if not (prepared.method.heterogeneity and row.disposition == Disposition.MERGED):
-        return LayerStatistics(name=row.name, energies=by_expert)
+        return LayerStatistics(name=row.name, energies=by_expert, base_energy=base_energy)
     found = heterogeneity(energies)
     return LayerStatistics(
         name=row.name,
         energies=by_expert,
+        base_energy=base_energy,
         gamma=found.gamma,
         mean_log_energy=found.mean_log_energy,
         left_out=tuple(deltas.names[t] for t in found.left_out),

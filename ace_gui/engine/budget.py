@@ -5,21 +5,24 @@ A matrix is O outputs × I inputs.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from math import prod
 from typing import Any
 
+import platformdirs
 import psutil
 
 from ace_gui.checkpoints import FORMATS
 from ace_gui.engine.parts import PART_ELEMENTS
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.errors import ResourceError
-from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.base import Kind, MergeMethod
 
 FLOAT32 = 4
 FLOAT64 = 8
 PARTS_UNDER_WAY = 4
+TENSOR_BYTES = 64  # an entry, for methods that sort or select over whole tensors
 
 
 def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
@@ -54,6 +57,14 @@ def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.2f} GB"
 
 
+def free_disk_bytes() -> int:
+    """Free bytes where merges wait for their export: the disk of the user's cache."""
+    folder = platformdirs.user_cache_path("ace-workbench")
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
 def measured_peak_bytes() -> int:
     """Peak resident memory of this process so far; 0 where the system does not say."""
     try:
@@ -66,7 +77,10 @@ def measured_peak_bytes() -> int:
 
 def _working_set(row: PlanRow, method: MergeMethod[Any]) -> int:
     elements = prod(row.shape)
-    if row.disposition == Disposition.MERGED and not method.elementwise and len(row.shape) == 2:
+    merged = row.disposition == Disposition.MERGED
+    if merged and method.kind is Kind.TENSOR:
+        return TENSOR_BYTES * elements
+    if merged and method.kind is Kind.MATRIX and len(row.shape) == 2:
         inputs = row.shape[0] if row.transposed else row.shape[1]
         # Three I × I and six O × I matrices in float64, the base and one task vector in float32.
         return FLOAT64 * (3 * inputs**2 + 6 * elements) + 2 * FLOAT32 * elements

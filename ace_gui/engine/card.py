@@ -20,14 +20,19 @@ def model_card(
     heads: Mapping[str, tuple[str, ...]],
     dtype: str | None,
     hashes: Mapping[str, str],
+    *,
+    complete_heads: bool = False,
 ) -> str:
-    """The text of README.md, with the front matter that model hubs read."""
+    """The text of README.md, with the front matter that model hubs read.
+
+    ``complete_heads``: there is a whole model in ``heads/EXPERT/`` for each of ``heads``.
+    """
     sections = (
         _front_lines(manifest.recipe.merge_method),
         _about_lines(title, manifest, dtype),
         _method_lines(manifest),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
-        _head_lines(heads, manifest),
+        _head_lines(heads, manifest, complete_heads),
         _file_lines(hashes),
         _recipe_lines(manifest),
     )
@@ -117,7 +122,9 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     return lines
 
 
-def _head_lines(heads: Mapping[str, tuple[str, ...]], manifest: Manifest) -> list[str]:
+def _head_lines(
+    heads: Mapping[str, tuple[str, ...]], manifest: Manifest, complete: bool
+) -> list[str]:
     """How to put an expert's head on the merged backbone."""
     if not heads:
         return []
@@ -136,6 +143,24 @@ def _head_lines(heads: Mapping[str, tuple[str, ...]], manifest: Manifest) -> lis
             for name, names in heads.items()
         ),
         "",
+        *(_whole_lines if complete else _loading_lines)(first, model_class),
+    ]
+
+
+def _whole_lines(first: str, model_class: str) -> list[str]:
+    return [
+        "Each is also on the merged backbone in a folder of its own, which loads by itself:",
+        "",
+        "```python",
+        f"from transformers import {model_class}",
+        "",
+        f"model = {model_class}.from_pretrained(MERGED_FOLDER + {json.dumps(f'/heads/{first}')})",
+        "```",
+    ]
+
+
+def _loading_lines(first: str, model_class: str) -> list[str]:
+    return [
         "To use one, load the merged model with the expert's own class and config, then its head:",
         "",
         "```python",

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from ace_gui.architecture.scopes import decide
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import is_float, listing
+from ace_gui.checkpoints import is_float, listing, plain
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.vocabularies import token_of
 from ace_gui.errors import MismatchError
-from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.base import Kind, MergeMethod
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
+VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})
 
 AVERAGE_REASONS = {
     Role.EMBEDDING: "an embedding has no inputs to decorrelate: averaged",
@@ -79,7 +81,7 @@ def _base_row(
             experts=source.experts,
             reason=f"tied to {row.tied_to}: merged as that is",
         )
-    _refuse_shapes(name, info.shape, experts, owners)
+    _refuse_shapes(name, base, experts, owners)
     return _combined(row, traits, method, scope, len(experts))
 
 
@@ -99,7 +101,7 @@ def _combined(
         return replace(
             row, disposition=disposition, transposed=transposed, reason=decision.reason + some
         )
-    if method.elementwise:
+    if method.kind is Kind.ENTRY:
         reason = f"{method.title} applies to every entry{some}"
         return replace(row, disposition=Disposition.MERGED, reason=reason)
     if traits.matrix and traits.role not in AVERAGE_REASONS:
@@ -110,6 +112,9 @@ def _combined(
             transposed=traits.transposed,
             reason=f"matrix of a linear layer{stored}{some}",
         )
+    if method.kind is Kind.TENSOR:
+        reason = f"{method.title} applies to tensors of any shape{some}"
+        return replace(row, disposition=Disposition.MERGED, reason=reason)
     reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
     return replace(row, disposition=Disposition.AVERAGED, reason=reason + some)
 
@@ -185,18 +190,39 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
 
 
 def _refuse_shapes(
-    name: str, shape: tuple[int, ...], experts: Sequence[OpenedModel], owners: Sequence[int]
+    name: str, base: OpenedModel, experts: Sequence[OpenedModel], owners: Sequence[int]
 ) -> None:
+    shape, role = base.shape(name), base.architecture.traits[name].role
     for t in owners:
-        theirs = experts[t].shape(name)
-        if theirs != shape:
-            raise MismatchError(
-                f"`{name}` is {_times(theirs)} in {experts[t].name} but {_times(shape)} in the "
-                "base; choose experts fine-tuned from this base.",
-                path=experts[t].checkpoint.path,
-                tensor=name,
-                shapes={"base": shape, experts[t].name: theirs},
+        expert, theirs = experts[t], experts[t].shape(name)
+        if theirs == shape:
+            continue
+        if role in VOCABULARIES and len(theirs) == len(shape) and theirs[1:] == shape[1:]:
+            sentence = _other_rows(name, base, expert)
+        else:
+            sentence = (
+                f"`{plain(name)}` is {_times(theirs)} in {expert.name} but {_times(shape)} in the "
+                "base; choose experts fine-tuned from this base."
             )
+        raise MismatchError(
+            sentence,
+            path=expert.checkpoint.path,
+            tensor=name,
+            shapes={"base": shape, expert.name: theirs},
+        )
+
+
+def _other_rows(name: str, base: OpenedModel, expert: OpenedModel) -> str:
+    """What to say of a vocabulary with more or fewer rows than the base's."""
+    rows, theirs = base.shape(name)[0], expert.shape(name)[0]
+    longer = expert if theirs > rows else base
+    token = token_of(longer.checkpoint, min(rows, theirs))
+    first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
+    return (
+        f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
+        f"{abs(theirs - rows)} tokens {'more' if theirs > rows else 'fewer'}{plain(first)}. Bring "
+        "both to one vocabulary with transformers' resize_token_embeddings, or leave it out."
+    )
 
 
 def _times(shape: tuple[int, ...]) -> str:

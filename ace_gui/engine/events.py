@@ -82,10 +82,12 @@ class LayerStatistics:
 
     ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
     fewer than two experts changed the tensor; ``left_out``: experts with numerically no change.
+    ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known.
     """
 
     name: str
     energies: Mapping[str, float]
+    base_energy: float | None = None
     gamma: float | None = None
     mean_log_energy: float | None = None
     left_out: tuple[str, ...] = ()

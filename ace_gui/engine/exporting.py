@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.engine import store as stores
 from ace_gui.engine.card import model_card
+from ace_gui.engine.complete import complete_models, set_config_dtype
 from ace_gui.engine.events import Exported, ExportProgress
 from ace_gui.engine.merging import HEADS
 from ace_gui.engine.parts import checksum
@@ -37,11 +37,17 @@ RECIPE = "merge_recipe.yaml"
 
 
 def export(
-    store: Path, folder: Path, *, dtype: str | None, shard_bytes: int
+    store: Path,
+    folder: Path,
+    *,
+    dtype: str | None,
+    shard_bytes: int,
+    complete_heads: bool = False,
 ) -> Iterator[ExportProgress | Exported]:
     """Write a finished store as a model folder at ``folder``, in one piece or not at all.
 
     ``dtype``: name of the output's float dtype; None: the recipe's, else the base's own.
+    ``complete_heads``: also a whole model for each expert with a head, in ``heads/EXPERT/``.
     Raises OutputError, ResourceError or CheckpointError.
     """
     manifest = read_finished(store)
@@ -55,31 +61,53 @@ def export(
         checksums: dict[str, int] = {}
         yield from _convert(checkpoint, stage, shards, dtypes, checksums)
         _copy_companions(store / MODEL, stage)
-        _finish(stage, folder, store, wanted, verify_shards(stage, shards, checksums))
+        hashes = verify_shards(stage, shards, checksums)
+        if complete_heads:
+            yield from complete_models(stage, manifest, shard_bytes)
+        _finish(stage, folder, store, wanted, hashes, complete_heads)
         promote(stage, folder)
     finally:
         discard(stage)
     yield exported(folder)
 
 
-def publish(store: Path, folder: Path) -> Exported:
-    """Turn a store that was made in the output's own dtype into the output, without copying."""
+def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Exported:
+    """Turn a store that was made in the output's own dtype into the output, without copying.
+
+    ``complete_heads`` as for ``export``.
+    """
     manifest = read_finished(store)
     shards, checksums = planned_shards(manifest), stores.checksums(store)
     hashes = verify_shards(store / MODEL, shards, checksums)
-    _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes)
+    if complete_heads:
+        for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
+            pass
+    _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
     promote(store / MODEL, folder)
     stores.discard(store)
     return exported(folder)
 
 
 def _finish(
-    stage: Path, folder: Path, store: Path, dtype: str | None, hashes: Mapping[str, str]
+    stage: Path,
+    folder: Path,
+    store: Path,
+    dtype: str | None,
+    hashes: Mapping[str, str],
+    complete_heads: bool,
 ) -> None:
     """Add what stands beside the tensors: config, card and recipe."""
     manifest = read_finished(store)
-    _set_config_dtype(stage / "config.json", dtype)
-    card = model_card(folder.name, manifest, reports(store), _head_names(stage), dtype, hashes)
+    set_config_dtype(stage / "config.json", dtype)
+    card = model_card(
+        folder.name,
+        manifest,
+        reports(store),
+        _head_names(stage),
+        dtype,
+        hashes,
+        complete_heads=complete_heads,
+    )
     (stage / CARD).write_text(card, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")
 
@@ -127,22 +155,6 @@ def _copy_companions(model: Path, stage: Path) -> None:
             shutil.copytree(path, stage / path.name)
         elif not path.name.startswith("model") or path.suffix not in {".safetensors", ".json"}:
             shutil.copyfile(path, stage / path.name)
-
-
-def _set_config_dtype(config: Path, dtype: str | None) -> None:
-    """Tell loaders the dtype of the tensors, where it is no longer the base's.
-
-    transformers casts to the config's dtype on loading, which would undo the person's choice.
-    """
-    if dtype is None or not config.exists():
-        return
-    content = json.loads(config.read_text(encoding="utf-8"))
-    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
-    if all(content.get(key) == dtype for key in present):
-        return
-    for key in present:
-        content[key] = dtype
-    config.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:

@@ -74,12 +74,14 @@ class ExportJob:
     """Write a finished store as a model folder. Yields ExportProgress, then Exported.
 
     ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
+    ``complete_heads``: also a whole model for each expert with a head of its own.
     """
 
     store: Path
     folder: Path
     dtype: str | None = None
     shard_bytes: int = 5_000_000_000
+    complete_heads: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

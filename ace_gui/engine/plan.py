@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ace_gui.engine.checks import Check
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -61,7 +62,8 @@ class Plan:
 
     ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
     where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a
-    γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory.
+    γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory. ``checks``:
+    what was looked at and how it came out, worst first.
     """
 
     recipe: Recipe
@@ -72,6 +74,7 @@ class Plan:
     parameter_notes: Mapping[str, str]
     heterogeneity: bool
     warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     bytes_to_read: int = 0
     bytes_to_write: int = 0
     peak_bytes: int = 0

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import psutil
+
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, Checkpoint, is_float, reader_of
-from ace_gui.engine.budget import peak_bytes
+from ace_gui.engine.budget import free_disk_bytes, peak_bytes
 from ace_gui.engine.dispositions import plan_rows
 from ace_gui.engine.opening import OpenedModel, open_models
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.preflight import preflight
 from ace_gui.errors import FileChangedError, RecipeError
 from ace_gui.methods import checked_parameters, family_epsilon, get_method
 from ace_gui.methods.base import MergeMethod
@@ -60,6 +63,7 @@ def prepare(recipe: Recipe) -> Prepared:
     values, notes = _resolve(recipe, method, base)
     parameters = checked_parameters(method, values)
     rows = plan_rows(base, experts, method, recipe.scope)
+    to_write, peak = bytes_to_write(rows, recipe.out_dtype), peak_bytes(rows, method)
     plan = Plan(
         recipe=recipe,
         base=base.summary,
@@ -70,8 +74,17 @@ def prepare(recipe: Recipe) -> Prepared:
         heterogeneity=method.heterogeneity,
         warnings=_warnings(base, rows),
         bytes_to_read=_bytes_to_read(rows, base.checkpoint, experts),
-        bytes_to_write=bytes_to_write(rows, recipe.out_dtype),
-        peak_bytes=peak_bytes(rows, method),
+        bytes_to_write=to_write,
+        peak_bytes=peak,
+        checks=preflight(
+            base,
+            experts,
+            rows,
+            bytes_to_write=to_write,
+            peak_bytes=peak,
+            free_disk=free_disk_bytes(),
+            free_memory=psutil.virtual_memory().available,
+        ),
     )
     return Prepared(plan=plan, base=base, experts=experts, method=method, parameters=parameters)
 

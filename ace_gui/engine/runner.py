@@ -78,7 +78,11 @@ class Runner:
                 yield spectrum(self._prepared(job.recipe), job.row, device)
             case ExportJob():
                 yield from export(
-                    job.store, job.folder, dtype=job.dtype, shard_bytes=job.shard_bytes
+                    job.store,
+                    job.folder,
+                    dtype=job.dtype,
+                    shard_bytes=job.shard_bytes,
+                    complete_heads=job.complete_heads,
                 )
             case SampleAccuracyJob():
                 yield from sample_accuracies()

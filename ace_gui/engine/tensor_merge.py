@@ -19,7 +19,7 @@ from ace_gui.engine.planning import Prepared
 from ace_gui.engine.task_vectors import Readers, TaskVectors
 from ace_gui.errors import OutputError
 from ace_gui.methods import get_method
-from ace_gui.methods.base import Diagnostics, Merged
+from ace_gui.methods.base import Diagnostics, Kind, Merged, Place
 
 CPU: Final = torch.device("cpu")
 
@@ -57,9 +57,9 @@ class TensorMerge:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tensor is merged in one piece: a matrix, by a matrix method."""
+        """Whether the tensor is merged in one piece, and not part by part."""
         merged = self._row.disposition == Disposition.MERGED
-        return merged and not self._prepared.method.elementwise
+        return merged and self._prepared.method.kind is not Kind.ENTRY
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
@@ -123,8 +123,12 @@ def merge_deltas(
     if row.disposition == Disposition.AVERAGED:
         mean: Any = get_method("linear")
         return mean.merge(deltas, weights, mean.parameters())  # type: ignore[no-any-return]
+    # A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
+    place = Place(
+        tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed
+    )
     merged: Merged = prepared.method.merge(
-        deltas, weights, prepared.parameters, keep_preliminary=keep_preliminary
+        deltas, weights, prepared.parameters, keep_preliminary=keep_preliminary, place=place
     )
     return merged
 

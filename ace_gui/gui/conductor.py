@@ -182,14 +182,12 @@ class Conductor(QObject):
             if isinstance(running.job, MergeJob | ExportJob | AnalyseJob | SampleAccuracyJob):
                 self._worker.cancel(number)
 
-    def export(self, folder: Path, dtype: str | None, shard_bytes: int) -> None:
-        """Write the finished merge as a model folder."""
+    def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
+        """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
         run = self._session.merge
         if run is not None and self._session.can_export:
-            self._pace = Pace()
-            self._submit(
-                ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard_bytes)
-            )
+            job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
+            self._submit(replace(job, complete_heads=heads))
 
     def evaluate_sample(self) -> None:
         """Held-out accuracies of the sample's models."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
+from ace_gui.engine.checks import count_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.actions import Actions
 from ace_gui.gui.conductor import Conductor, Worker
@@ -233,8 +234,21 @@ class MainWindow(QMainWindow):
     # What the person wants
 
     def _merge(self) -> None:
+        """Merge, after asking once about what the checks warn of."""
+        worries = self.session.worries
+        if worries:
+            details = "\n".join(f"{c.title}, {c.subject}: {c.sentence}" for c in worries)
+            first = f"{worries[0].title}, {worries[0].subject}: {worries[0].sentence}"
+            sentence = f"{count_of(worries)}. {first}"
+            self.notice.ask(sentence, details, "Merge anyway", self._merge_anyway)
+            self.workspace.inspector.show_checks()
+            return
         self.notice.hide()
         self.conductor.merge()
+
+    def _merge_anyway(self) -> None:
+        self.session.accept_checks()
+        self._merge()
 
     def open_export(self) -> None:
         """Show the export dialog."""

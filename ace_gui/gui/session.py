@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.engine.checks import Check, worst_first
 from ace_gui.engine.events import (
     EngineReady,
     LayerReport,
@@ -16,6 +17,7 @@ from ace_gui.engine.events import (
     MethodInfo,
     SampleAccuracy,
 )
+from ace_gui.engine.fit import fit_checks
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.inputs import Inputs
@@ -34,7 +36,8 @@ class Session(QObject):
 
     Inputs are changed in two steps: ``propose`` shows a change, then ``adopt`` keeps it with the
     plan it led to, or ``reject`` goes back to what was loaded before. ``problem`` carries a
-    WorkbenchError, ``advice`` a sentence.
+    WorkbenchError, ``advice`` a sentence. ``checks``: the plan's and, once the experts are
+    compared, whether they fit the base; worst first.
     """
 
     engine_changed = Signal()
@@ -49,6 +52,7 @@ class Session(QObject):
     state_changed = Signal()
     progress_changed = Signal()
     accuracy_changed = Signal()
+    checks_changed = Signal()
     problem = Signal(object)
     advice = Signal(str)
 
@@ -63,9 +67,11 @@ class Session(QObject):
         self.merge: MergeRun | None = None
         self.selection: str | None = None
         self.progress: Progress | None = None
+        self.checks: tuple[Check, ...] = ()
         self.accuracies: dict[str, SampleAccuracy] = {}
         self._planned_inputs = Inputs()
         self._rows: dict[str, PlanRow] = {}
+        self._accepted: frozenset[object] = frozenset()
         self._running: set[State] = set()
         self._analysed: tuple[object, ...] = ()
         self._tau_preview: float | None = None
@@ -184,6 +190,28 @@ class Session(QObject):
         merged = row.disposition is Disposition.MERGED
         return merged and len(row.shape) == 2 and bool(row.experts)
 
+    # Checks
+
+    @property
+    def worries(self) -> tuple[Check, ...]:
+        """Warnings and errors of the checks that have not been accepted."""
+        return tuple(c for c in self.checks if c.is_worry and c.key not in self._accepted)
+
+    def accept_checks(self) -> None:
+        """The person has read the warnings there are now and merges all the same."""
+        self._accepted |= {check.key for check in self.worries}
+        self.checks_changed.emit()
+
+    def _gather_checks(self) -> None:
+        found = self.plan.checks if self.plan is not None else ()
+        if self.plan is not None and self.is_analysed:
+            recipe = self.plan.recipe
+            weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+            found = worst_first((*found, *fit_checks(self.statistics.values(), weights)))
+        if found != self.checks:
+            self.checks = found
+            self.checks_changed.emit()
+
     # The engine
 
     def set_engine(self, engine: EngineReady) -> None:
@@ -223,6 +251,7 @@ class Session(QObject):
         if _models(inputs) != _models(before):
             self.statistics = {}
             self.accuracies = {}
+            self._accepted = frozenset()
         elif inputs.names != before.names:
             self._rename(dict(zip(before.names, inputs.names, strict=True)))
         self.plan = plan
@@ -232,6 +261,7 @@ class Session(QObject):
         self._tau_preview = None
         if self.selection not in self._rows:
             self.selection = None
+        self._gather_checks()
         self.inputs_changed.emit()
         self.plan_changed.emit()
         self.selection_changed.emit()
@@ -248,6 +278,8 @@ class Session(QObject):
         self.plan, self.rows, self._rows, self.selection = None, (), {}, None
         self.statistics, self.accuracies, self._spectra = {}, {}, {}
         self._analysed = ()
+        self._accepted = frozenset()
+        self._gather_checks()
         self.inputs = self._planned_inputs = Inputs(method=self.inputs.method)
         for signal in (self.inputs_changed, self.plan_changed, self.selection_changed):
             signal.emit()
@@ -274,6 +306,7 @@ class Session(QObject):
     def finish_analysis(self) -> None:
         """Every statistic of what is loaded is known."""
         self._analysed = self.analysis_key
+        self._gather_checks()
         self.layers_changed.emit()
 
     def record_statistics(self, statistics: LayerStatistics) -> None:

@@ -35,6 +35,7 @@ class Workspace(QWidget):
         self.method = MethodPanel(session)
         self.layers = LayersPanel(session)
         self.inspector = InspectorPanel(session)
+        self.experts.checks_wanted.connect(self.inspector.show_checks)
         self.heterogeneity = HeterogeneityPanel(session)
         vertical, horizontal = Qt.Orientation.Vertical, Qt.Orientation.Horizontal
         left = _splitter("left", vertical, self.experts, self.method)

@@ -2,7 +2,7 @@
 
 Two ways. The eigenvectors of the smaller Gram matrix are the cheap one; squaring halves the digits,
 so that the subspace is known to about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. Where that is too
-coarse, a singular value decomposition of X itself gives u·s₁/(s_k − s_{k+1}).
+coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+1}).
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
-SMALLEST_GAP: Final = 1e-9
-"""Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-6."""
+from ace_gui.linalg.blocks import gram
+
+SMALLEST_GAP: Final = 1e-10
+"""Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-5.
+
+That is the worst case, of the two directions next to the cut; over all of them it is far less.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +44,15 @@ def top_polar(matrix_OI: Tensor, k: int, *, noise: float = 0.0) -> TopPolar:
     arbitrary, and left out.
     """
     tall = matrix_OI.shape[0] > matrix_OI.shape[1]
-    wide = matrix_OI.T if tall else matrix_OI
-    basis_RK, values_K, projected_KC = _by_gram(wide, k) or _by_svd(wide, k)
+    wide_RC = matrix_OI.T if tall else matrix_OI
+    basis_RK, values_K, projected_KC = _by_gram(wide_RC, k) or _by_svd(wide_RC, k)
     unit = torch.finfo(matrix_OI.dtype).eps
     floor = max(noise, unit * max(matrix_OI.shape)) * values_K[0]
     kept = values_K > floor
-    factor = (basis_RK[:, kept] / values_K[kept]) @ projected_KC[kept]
-    rank = int(kept.sum())
+    rank = int(kept.sum())  # the values are in descending order
+    left_RK, right_KC = basis_RK[:, :rank] / values_K[:rank], projected_KC[:rank]
     return TopPolar(
-        factor_OI=factor.T if tall else factor,
+        factor_OI=right_KC.T @ left_RK.T if tall else left_RK @ right_KC,
         mean=float(values_K.mean()),
         rank=rank,
         weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
@@ -56,7 +61,7 @@ def top_polar(matrix_OI: Tensor, k: int, *, noise: float = 0.0) -> TopPolar:
 
 def _by_gram(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
     """U_k, s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
-    squares_R, vectors_RR = torch.linalg.eigh(wide_RC @ wide_RC.T)
+    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.T))
     squares_R, vectors_RR = squares_R.flip(0), vectors_RR.flip(1)
     below = squares_R[k] if k < len(squares_R) else squares_R.new_zeros(())
     if not bool(squares_R[k - 1] - below > SMALLEST_GAP * squares_R[0]):
@@ -66,6 +71,8 @@ def _by_gram(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """U_k, s and U_kᵀX, the latter as s·V_kᵀ."""
-    u_RR, s_R, vh_RC = torch.linalg.svd(wide_RC, full_matrices=False)
-    return u_RR[:, :k], s_R[:k], s_R[:k, None] * vh_RC[:k]
+    """U_k, s and U_kᵀX; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
+    triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
+    u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
+    basis_RK = u_RR[:, :k]
+    return basis_RK, s_R[:k], basis_RK.T @ wide_RC

@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.blocks import blocks
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quotient:
-    """``value_KI`` = numerator · matrix⁻¹; ``cut`` directions of the matrix were left out."""
+def right_divide_(matrix_II: Tensor, *numerators_KI: Tensor) -> int:
+    """Turn each numerator into numerator · matrix⁻¹, in place; the matrix is overwritten too.
 
-    value_KI: Tensor
-    cut: int = 0
-
-
-def right_divide(numerator_KI: Tensor, matrix_II: Tensor) -> Quotient:
-    """Numerator times the inverse of a symmetric positive (semi)definite float64 matrix.
-
-    By Cholesky. Where the matrix is numerically singular, by its eigenvectors, leaving out the
-    eigenvalues that rounding cannot tell from zero (``cut`` counts them).
-    Raises MethodError for a matrix that is not finite: LAPACK reads one triangle only and would
-    miss a NaN in the other.
+    The matrix is symmetric positive (semi)definite, float64. By Cholesky, in blocks, so that most
+    of the work is products; where it is numerically singular, by its eigenvectors, leaving out the
+    eigenvalues that rounding cannot tell from zero. Returns how many were left out.
+    Needs room for two blocks of columns, and beside the eigenvectors for two more matrices.
+    Raises MethodError for a matrix that is not finite.
     """
-    if not bool(torch.isfinite(matrix_II).all()):
+    if not bool(torch.isfinite(matrix_II.sum())):
         raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")
-    lower_II, info = torch.linalg.cholesky_ex(matrix_II)
-    if int(info) == 0:
-        value_KI = torch.cholesky_solve(numerator_KI.T, lower_II).T
-        if bool(torch.isfinite(value_KI).all()):
-            return Quotient(value_KI=value_KI)
-    return _divide_by_eigenvectors(numerator_KI, matrix_II)
+    squares = [matrix_II[block, block].clone() for block in blocks(len(matrix_II))]
+    lowers = _cholesky_(matrix_II)
+    if lowers is None:
+        for block, square in zip(blocks(len(matrix_II)), squares, strict=True):
+            matrix_II[block, block] = square
+        return _divide_by_eigenvectors_(matrix_II, numerators_KI)
+    for numerator_KI in numerators_KI:
+        _substitute_(numerator_KI, matrix_II, lowers)
+    return 0
 
 
-def _divide_by_eigenvectors(numerator_KI: Tensor, matrix_II: Tensor) -> Quotient:
+def _cholesky_(matrix_II: Tensor) -> list[Tensor] | None:
+    """Overwrite the blocks above the diagonal with those of Lᵀ, where L Lᵀ is the matrix.
+
+    Returns the diagonal blocks of L; None where the matrix is not positive definite, whose lower
+    triangle off the diagonal blocks is then (as always) untouched.
+    """
+    lowers: list[Tensor] = []
+    for block in blocks(len(matrix_II)):
+        lower, info = torch.linalg.cholesky_ex(matrix_II[block, block])
+        if int(info):
+            return None
+        lowers.append(lower)
+        right = matrix_II[block, block.stop :]
+        right.copy_(torch.linalg.solve_triangular(lower, right, upper=False))
+        for below in blocks(len(matrix_II)):
+            if below.start >= block.stop:
+                matrix_II[below, below.start :].addmm_(
+                    matrix_II[block, below].T, matrix_II[block, below.start :], alpha=-1
+                )
+    return lowers
+
+
+def _substitute_(numerator_KI: Tensor, upper_II: Tensor, lowers: list[Tensor]) -> None:
+    """Numerator · (L Lᵀ)⁻¹, from what ``_cholesky_`` left: first by Lᵀ, then by L."""
+    steps = list(zip(blocks(len(upper_II)), lowers, strict=True))
+    for block, lower in steps:
+        part = numerator_KI[:, block]
+        part.copy_(torch.linalg.solve_triangular(lower.T, part, upper=True, left=False))
+        numerator_KI[:, block.stop :].addmm_(part, upper_II[block, block.stop :], alpha=-1)
+    for block, lower in reversed(steps):
+        part = numerator_KI[:, block]
+        part.addmm_(numerator_KI[:, block.stop :], upper_II[block, block.stop :].T, alpha=-1)
+        part.copy_(torch.linalg.solve_triangular(lower, part, upper=False, left=False))
+
+
+def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: tuple[Tensor, ...]) -> int:
+    """Reads the lower triangle of the matrix."""
     values_I, vectors_II = torch.linalg.eigh(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
     kept = values_I > len(values_I) * unit * values_I.abs().max()
     basis_IK = vectors_II[:, kept]
-    value_KI = (numerator_KI @ basis_IK / values_I[kept]) @ basis_IK.T
-    return Quotient(value_KI=value_KI, cut=int((~kept).sum()))
+    for numerator_KI in numerators_KI:
+        numerator_KI.copy_((numerator_KI @ basis_IK / values_I[kept]) @ basis_IK.T)
+    return int((~kept).sum())

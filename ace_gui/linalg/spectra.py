@@ -20,3 +20,19 @@ def singular_values(matrix: Tensor) -> Tensor:
         tall = torch.linalg.qr(tall, mode="r").R
     values: Tensor = torch.linalg.svdvals(tall)
     return values
+
+
+def largest_eigenvalue(factor_KN: Tensor, *, steps: int = 3) -> float:
+    """λ_max of factorᵀ factor, by power iteration: from below, mostly to within a quarter.
+
+    Always starts from the same random vector, so that results can be repeated.
+    """
+    generator = torch.Generator().manual_seed(0)
+    vector_N = torch.randn(factor_KN.shape[1], generator=generator).to(factor_KN)
+    vector_N /= torch.linalg.vector_norm(vector_N)
+    norm = vector_N.new_zeros(())
+    for _ in range(steps):
+        vector_N = factor_KN.T @ (factor_KN @ vector_N)
+        norm = torch.linalg.vector_norm(vector_N)
+        vector_N = vector_N / norm.clamp_min(torch.finfo(norm.dtype).tiny)
+    return float(norm)

@@ -18,7 +18,6 @@ Departures from the published procedure, each reported in the notes of the resul
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,12 +25,13 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.centring import centre_
-from ace_gui.linalg.heterogeneity import GUARD, Heterogeneity, energy, heterogeneity
+from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.precision import full_float32
 from ace_gui.methods import ace_notes
-from ace_gui.methods.ace_terms import Share, Sums, collect, preliminary, residual
-from ace_gui.methods.base import Diagnostics, Merged, MergeMethod, parameter
+from ace_gui.methods.ace_scan import Scan, precision, prior_scale, scan, shares_of
+from ace_gui.methods.ace_terms import collect, preliminary, residual
+from ace_gui.methods.base import Diagnostics, Kind, Merged, MergeMethod, Place, parameter
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -82,104 +82,85 @@ class AceParameters:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Scan:
-    """The first pass: ‖ΔW_t‖²_F and Tr Σ̂_t, one an expert, and γ."""
-
-    energies: tuple[float, ...]
-    traces: tuple[float, ...]
-    found: Heterogeneity
-
-
 def ace(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: AceParameters,
     *,
     keep_preliminary: bool = False,
+    place: Place | None = None,  # noqa: ARG001 — nothing is random here
 ) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 
     Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
-    vectors. Reads every expert at most twice, holds one at a time, computes in float64. ``delta``
-    and ``preliminary`` are float32 and include ``scaling``; without refinement they are equal.
-    Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
+    vectors. Reads every expert at most twice, holds one at a time, on the device they are on.
+    Computes in float64, but for sums over experts where float32 is enough (``ace_scan``).
+    ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
+    equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    scan = _scan(experts)
-    found, notes = scan.found, ace_notes.left_out(scan.found)
-    if found.gamma is None:
-        alone_OI = experts.matrix(found.kept[0]) if found.kept else experts.matrix(0).zero_()
-        diagnostics = Diagnostics(
-            energies=scan.energies, left_out=found.left_out, notes=tuple(notes)
-        )
-        return _merged(alone_OI, None, parameters, keep_preliminary, diagnostics)
+    first = scan(experts, parameters.epsilon)
+    if first.found.gamma is None:
+        return _at_most_one(experts, first, parameters, keep_preliminary)
+    with full_float32():
+        return _two_or_more(experts, first, first.found.gamma, parameters, keep_preliminary)
 
-    heterogeneous = found.gamma > parameters.tau
-    sums = collect(experts.matrix, _shares(scan, parameters.epsilon, heterogeneous))
-    pre = preliminary(sums, _prior_scale(scan, heterogeneous))
-    notes += ace_notes.conditioning(sums.condition, pre.cut)
-    refinement_OI = None
-    if heterogeneous:
-        notes += ace_notes.regime(found, parameters.tau, sums.ridge_mass)
-        refinement_OI = _refinement(sums, pre.value_OI, parameters.k_frac, notes)
+
+def _at_most_one(
+    experts: WeightedExperts, first: Scan, parameters: AceParameters, keep_preliminary: bool
+) -> Merged:
+    kept = first.found.kept
+    alone_OI = experts.matrix(kept[0]) if kept else experts.matrix(0).zero_()
     diagnostics = Diagnostics(
-        energies=scan.energies,
-        left_out=found.left_out,
-        gamma=found.gamma,
+        energies=first.energies,
+        left_out=first.found.left_out,
+        notes=tuple(ace_notes.left_out(first.found)),
+    )
+    return _merged(alone_OI, None, parameters, keep_preliminary, diagnostics)
+
+
+def _two_or_more(
+    experts: WeightedExperts,
+    first: Scan,
+    gamma: float,
+    parameters: AceParameters,
+    keep_preliminary: bool,
+) -> Merged:
+    heterogeneous = gamma > parameters.tau
+    k = math.floor(parameters.k_frac * min(first.shape) + 1e-9) if heterogeneous else 0
+    shares = shares_of(first, parameters.epsilon, heterogeneous)
+    # Singular vectors have no such bound on their error as W_pre has: refine in float64 only.
+    dtype = torch.float64 if k else precision(first, shares)
+    sums = collect(lambda t: experts.matrix(t, dtype), shares, with_residual=k > 0)
+    condition, ridge_mass, rest = sums.condition, sums.ridge_mass, sums.rest
+    residual_OI = None if rest is None else residual(sums, rest)
+    pre = preliminary(sums, prior_scale(first, heterogeneous))
+    del sums  # its largest matrix is used up
+
+    notes = ace_notes.left_out(first.found) + ace_notes.conditioning(condition, pre.cut)
+    if heterogeneous:
+        notes += ace_notes.regime(first.found, parameters.tau, ridge_mass)
+    if heterogeneous and not k:
+        notes.append(ace_notes.no_refinement(parameters.k_frac, first.shape))
+    refinement_OI = None
+    if rest is not None and residual_OI is not None:
+        fused_OI = residual_OI.add_(pre.value_OI)
+        polar = top_polar(fused_OI, k, noise=torch.finfo(torch.float64).eps * condition)
+        refinement_OI = polar.factor_OI.mul_(polar.mean)  # Eq. 18
+        notes += ace_notes.refinement(k, polar, _cosine(refinement_OI, rest.total_OI))
+    diagnostics = Diagnostics(
+        energies=first.energies,
+        left_out=first.found.left_out,
+        gamma=gamma,
         heterogeneous=heterogeneous,
-        ridge_mass=sums.ridge_mass,
+        ridge_mass=ridge_mass,
         notes=tuple(notes),
     )
     return _merged(pre.value_OI, refinement_OI, parameters, keep_preliminary, diagnostics)
 
 
-def _scan(experts: WeightedExperts) -> _Scan:
-    """Eq. 7 and the traces of Eq. 6; raises MethodError where an energy is not finite."""
-    energies, traces = [], []
-    for t in range(len(experts)):
-        delta_OI = experts.matrix(t)
-        energies.append(energy(delta_OI))
-        centre_(delta_OI)
-        traces.append(energy(delta_OI))
-        del delta_OI
-    return _Scan(energies=tuple(energies), traces=tuple(traces), found=heterogeneity(energies))
-
-
-def _shares(scan: _Scan, epsilon: float, heterogeneous: bool) -> list[Share]:
-    """Eqs. 8 and 9 in the heterogeneous regime, Eq. 10 in the homogeneous one."""
-    shares = []
-    for t in scan.found.kept:
-        weight = 1 / (scan.traces[t] + GUARD) if heterogeneous else 1.0
-        shares.append(Share(expert=t, weight=weight, ridge=weight * epsilon))
-    return shares
-
-
-def _prior_scale(scan: _Scan, heterogeneous: bool) -> float:
-    """Factor on the collective structural prior: 1, or 1/τ̄ (Eqs. 12, 13)."""
-    if not heterogeneous:
-        return 1.0
-    return 1 / (statistics.fmean(scan.energies[t] for t in scan.found.kept) + GUARD)
-
-
-def _refinement(
-    sums: Sums, preliminary_OI: Tensor, k_frac: float, notes: list[str]
-) -> Tensor | None:
-    """σ_iso U_k V_kᵀ of the fused matrix W_pre + Δ_res (Eqs. 17, 18); adds to ``notes``."""
-    k = math.floor(k_frac * min(preliminary_OI.shape) + 1e-9)
-    if k == 0:
-        notes.append(ace_notes.no_refinement(k_frac, preliminary_OI.shape))
-        return None
-    fused_OI = residual(sums).add_(preliminary_OI)
-    noise = torch.finfo(torch.float64).eps * sums.condition
-    polar = top_polar(fused_OI, k, noise=noise)
-    refinement_OI = polar.factor_OI.mul_(polar.mean)
-    notes += ace_notes.refinement(k, polar, _cosine(refinement_OI, sums.total_OI))
-    return refinement_OI
-
-
 def _cosine(one: Tensor, other: Tensor) -> float:
-    product = float(torch.sum(one * other))
+    product = float(torch.dot(one.reshape(-1), other.reshape(-1)))
     norms = math.sqrt(energy(one) * energy(other))
     return product / norms if norms else 0.0
 
@@ -200,7 +181,8 @@ def _merged(
 
 
 def _rounded(value_OI: Tensor, scaling: float) -> Tensor:
-    rounded_OI = (value_OI * scaling).to(torch.float32).contiguous()
+    rounded_OI = value_OI.new_empty(value_OI.shape, dtype=torch.float32)
+    torch.mul(value_OI, scaling, out=rounded_OI)
     if not bool(torch.isfinite(rounded_OI).all()):
         raise MethodError("The merged matrix leaves the range of float32; raise epsilon.")
     return rounded_OI
@@ -238,6 +220,6 @@ ACE = MergeMethod(
     ),
     parameters=AceParameters,
     merge=ace,
-    elementwise=False,
+    kind=Kind.MATRIX,
     heterogeneity=True,
 )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
 
@@ -78,6 +79,43 @@ class Merged:
     preliminary: Tensor | None = None
 
 
+class Kind(StrEnum):
+    """What a method is given of a tensor.
+
+    ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
+    experts alone. ``TENSOR``: any tensor, whole; matrices of linear layers oriented outputs ×
+    inputs. ``MATRIX``: those matrices only; everything else is averaged.
+    """
+
+    ENTRY = "entry"
+    TENSOR = "tensor"
+    MATRIX = "matrix"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a method is: what its random numbers depend on, and nothing else does.
+
+    ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
+    vectors. ``seed``: the recipe's.
+    """
+
+    tensor: str
+    experts: tuple[str, ...]
+    seed: int
+
+
+class Context(TypedDict, total=False):
+    """What every method may be told, and most ignore.
+
+    ``keep_preliminary``: return the solution before refinement as well, where there is one.
+    ``place``: needed by methods that draw random numbers.
+    """
+
+    keep_preliminary: bool
+    place: Place | None
+
+
 class MergeFunction(Protocol[ParametersIn]):
     """The mathematics of a method: task vectors in, merged task vector out.
 
@@ -93,6 +131,7 @@ class MergeFunction(Protocol[ParametersIn]):
         parameters: ParametersIn,
         *,
         keep_preliminary: bool = False,
+        place: Place | None = None,
     ) -> Merged:
         """Merge. Raises MethodError where the method cannot be applied."""
         ...
@@ -102,8 +141,8 @@ class MergeFunction(Protocol[ParametersIn]):
 class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
 
-    ``elementwise`` methods apply to every float tensor; the others to matrices, oriented outputs ×
-    inputs, while everything else is averaged. ``heterogeneity``: has a γ and regimes.
+    ``seeded``: draws random numbers, and therefore needs a place. ``heterogeneity``: has a γ and
+    regimes.
     """
 
     name: str
@@ -113,5 +152,6 @@ class MergeMethod(Generic[Parameters]):
     citation: str
     parameters: type[Parameters]
     merge: MergeFunction[Parameters]
-    elementwise: bool
+    kind: Kind = Kind.MATRIX
+    seeded: bool = False
     heterogeneity: bool = False

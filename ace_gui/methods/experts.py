@@ -30,9 +30,15 @@ class WeightedExperts:
         self._deltas = deltas
         self._weights = weights
         self._shape: torch.Size | None = None
+        self._double = False
 
     def __len__(self) -> int:
         return len(self._deltas)
+
+    @property
+    def double(self) -> bool:
+        """Whether any of the task vectors read so far is float64."""
+        return self._double
 
     def delta(self, t: int) -> Tensor:
         """ΔW_t as given. Raises MethodError where its shape differs from the first one read."""
@@ -45,10 +51,11 @@ class WeightedExperts:
                 f"{tuple(self._shape)}; experts must share the base's shapes.",
                 shapes={"first": tuple(self._shape), f"expert {t + 1}": tuple(delta.shape)},
             )
+        self._double |= delta.dtype == torch.float64
         return delta
 
-    def matrix(self, t: int) -> Tensor:
-        """w_t ΔW_t as a new float64 matrix, free to be overwritten. Raises MethodError if none."""
+    def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """w_t ΔW_t as a new matrix, free to be overwritten. Raises MethodError if none."""
         delta = self.delta(t)
         if delta.ndim != 2:
             raise MethodError(
@@ -56,7 +63,7 @@ class WeightedExperts:
                 "average this one or keep it from the base.",
                 shapes={f"expert {t + 1}": tuple(delta.shape)},
             )
-        matrix = delta.to(torch.float64, copy=True)
+        matrix = delta.to(dtype, copy=True)
         return matrix if self._weights[t] == 1 else matrix.mul_(self._weights[t])
 
     def weighted_sum(self) -> Tensor:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.errors import MethodError
-from ace_gui.methods.base import Merged, MergeMethod
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.census import require_mean
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -21,17 +22,14 @@ def linear(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: LinearParameters,  # noqa: ARG001 — one signature for every method
-    *,
-    keep_preliminary: bool = False,  # noqa: ARG001
+    **_: Unpack[Context],
 ) -> Merged:
     """Σ_t w_t ΔW_t / Σ_t w_t, elementwise, float32, for tensors of any shape.
 
     Raises MethodError where the weights sum to zero or a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    total = sum(weights)
-    if total == 0:
-        raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
+    total = require_mean(weights)
     return Merged(delta=experts.weighted_sum().div_(total))
 
 
@@ -46,5 +44,5 @@ LINEAR = MergeMethod(
     ),
     parameters=LinearParameters,
     merge=linear,
-    elementwise=True,
+    kind=Kind.ENTRY,
 )

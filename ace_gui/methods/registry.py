@@ -13,11 +13,56 @@ from typing import Any, Final, get_type_hints
 from ace_gui.errors import RecipeError
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.breadcrumbs import BREADCRUMBS
+from ace_gui.methods.cart import CART
+from ace_gui.methods.consensus import CONSENSUS_TA
+from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
+from ace_gui.methods.della import DELLA
+from ace_gui.methods.fr import FR_MERGING
+from ace_gui.methods.iso import ISO_C, ISO_CTS
+from ace_gui.methods.karcher import KARCHER, MULTISLERP
 from ace_gui.methods.linear import LINEAR
+from ace_gui.methods.model_stock import MODEL_STOCK
+from ace_gui.methods.nan import NAN
+from ace_gui.methods.pcb import PCB
+from ace_gui.methods.sce import SCE
+from ace_gui.methods.slerp import NUSLERP, SLERP
+from ace_gui.methods.star import STAR
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
+from ace_gui.methods.ties import TIES
+from ace_gui.methods.tsv_m import TSV_M
+from ace_gui.methods.wudi import WUDI
 
 METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
-    {method.name: method for method in (ACE, LINEAR, TASK_ARITHMETIC)}
+    {
+        method.name: method
+        for method in (
+            ACE,
+            LINEAR,
+            TASK_ARITHMETIC,
+            TIES,
+            DARE_LINEAR,
+            DARE_TIES,
+            DELLA,
+            BREADCRUMBS,
+            CONSENSUS_TA,
+            TSV_M,
+            ISO_C,
+            ISO_CTS,
+            CART,
+            STAR,
+            WUDI,
+            NAN,
+            MODEL_STOCK,
+            SLERP,
+            NUSLERP,
+            KARCHER,
+            MULTISLERP,
+            SCE,
+            FR_MERGING,
+            PCB,
+        )
+    }
 )
 """Every method by its name, in the order in which to offer them."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -33,8 +34,7 @@ def task_arithmetic(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: TaskArithmeticParameters,
-    *,
-    keep_preliminary: bool = False,  # noqa: ARG001 — one signature for every method
+    **_: Unpack[Context],
 ) -> Merged:
     """λ Σ_t w_t ΔW_t, elementwise, float32, for tensors of any shape.
 
@@ -55,5 +55,5 @@ TASK_ARITHMETIC = MergeMethod(
     ),
     parameters=TaskArithmeticParameters,
     merge=task_arithmetic,
-    elementwise=True,
+    kind=Kind.ENTRY,
 )

@@ -41,6 +41,7 @@ class _Document(BaseModel):
     parameters: dict[str, bool | int | float | str] = {}
     scope: str = "default"
     out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
 class _Loader(yaml.SafeLoader):
@@ -99,6 +100,7 @@ def load_recipe(path: Path) -> Recipe:
         parameters=document.parameters,
         scope=document.scope,
         out_dtype=document.out_dtype,
+        seed=document.seed,
     )
 
 
@@ -132,6 +134,8 @@ def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
         document["scope"] = recipe.scope
     if recipe.out_dtype is not None:
         document["out_dtype"] = recipe.out_dtype
+    if recipe.seed:
+        document["seed"] = recipe.seed
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 

@@ -25,6 +25,7 @@ class Recipe:
 
     ``parameters`` holds only what the person set; the rest are the method's defaults, which for
     ACE's epsilon depend on the model family. ``out_dtype`` None means: as the base.
+    ``seed`` matters to methods that draw random numbers.
     """
 
     base_model: Path
@@ -33,6 +34,7 @@ class Recipe:
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     scope: str = "default"
     out_dtype: str | None = None
+    seed: int = 0
 
     @property
     def expert_names(self) -> tuple[str, ...]:

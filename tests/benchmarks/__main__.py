@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 import torch
 
@@ -20,6 +21,8 @@ def main() -> int:
     options = _options()
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
+    clock = time.process_time if options.processor_time else time.perf_counter
+    seconds = layers.Stopwatch(device=device, clock=clock)
     say(f"torch {torch.__version__}, {_name(device)}, {torch.get_num_threads()} threads")
     say(
         "literal: the published procedure in float32. floor: the necessary products at the rates "
@@ -27,7 +30,7 @@ def main() -> int:
     )
     say(HEADER)
     for case in layers.cases(options.shapes, options.experts, options.kinds):
-        say(_line(layers.measure(case, device, options.rounds, options.patience)))
+        say(_line(layers.measure(case, seconds, options.rounds, options.patience)))
     return 0
 
 
@@ -40,6 +43,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=60, help="seconds a row may take")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="count processor seconds; with --threads 1, for a machine that others use too",
+    )
     parser.add_argument("--quick", action="store_true", help="T = 8, without the largest shape")
     options = parser.parse_args()
     if options.quick:

@@ -5,10 +5,12 @@ O outputs, I inputs, T experts.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -76,12 +78,31 @@ def products(case: Case) -> tuple[float, float]:
     return float(sums), float(after)
 
 
-def measure(case: Case, device: torch.device, rounds: int, patience: float) -> Row:
+@dataclass(frozen=True, kw_only=True)
+class Stopwatch:
+    """Seconds on ``device``, read from ``clock``."""
+
+    device: torch.device
+    clock: Callable[[], float] = time.perf_counter
+
+    def __call__(self, run: Callable[[], object]) -> float:
+        self._wait()
+        started = self.clock()
+        run()
+        self._wait()
+        return self.clock() - started
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row:
     """Alternate the contestants; fewer rounds where one round outlasts ``patience`` seconds.
 
-    The products' rates are measured between them, on this case's own smaller side.
+    The rates of products are measured between them.
     """
-    deltas = deltas_of(case, device)
+    deltas = deltas_of(case, seconds.device)
     weights = [1.0] * len(deltas)
     parameters = case.parameters
     dtype = _dtype(case, deltas)
@@ -93,18 +114,18 @@ def measure(case: Case, device: torch.device, rounds: int, patience: float) -> R
         return ace(deltas, weights, parameters)
 
     contestants: list[Callable[[], object]] = [ours]
-    if _literal_fits(case, device):
+    if _literal_fits(case, seconds.device):
         contestants.append(literal)
     times: list[list[float]] = [[] for _ in contestants]
     floors: list[float] = []
-    _seconds(ours, device)  # warm-up
+    seconds(ours)  # warm-up
     started = time.perf_counter()
     while len(floors) < rounds and (not floors or time.perf_counter() - started < patience):
         sums, after = products(case)
-        floors.append(sums / rate(dtype, device) + after / rate(torch.float64, device))
-        for seconds, contestant in zip(times, contestants, strict=True):
-            seconds.append(_seconds(contestant, device))
-    medians = [statistics.median(seconds) for seconds in times]
+        floors.append(sums / rate(dtype, seconds) + after / rate(torch.float64, seconds))
+        for own, contestant in zip(times, contestants, strict=True):
+            own.append(seconds(contestant))
+    medians = [statistics.median(own) for own in times]
     return Row(
         case=case,
         literal=medians[1] if len(medians) > 1 else None,
@@ -115,24 +136,10 @@ def measure(case: Case, device: torch.device, rounds: int, patience: float) -> R
     )
 
 
-def rate(dtype: torch.dtype, device: torch.device, size: int = 1536) -> float:
-    """FLOPs a second of a square matrix product, the better of three."""
-    factor = torch.randn(size, size, dtype=dtype, device=device)
-    seconds = min(_seconds(lambda: factor @ factor, device) for _ in range(3))
-    return 2 * size**3 / seconds
-
-
-def _seconds(run: Callable[[], object], device: torch.device) -> float:
-    _wait(device)
-    started = time.perf_counter()
-    run()
-    _wait(device)
-    return time.perf_counter() - started
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def rate(dtype: torch.dtype, seconds: Stopwatch, size: int = 1536) -> float:
+    """FLOPs a second of a square matrix product, the best of three."""
+    factor = torch.randn(size, size, dtype=dtype, device=seconds.device)
+    return 2 * size**3 / min(seconds(lambda: factor @ factor) for _ in range(3))
 
 
 def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
@@ -152,8 +159,11 @@ def _literal_fits(case: Case, device: torch.device) -> bool:
 
 
 def _free_memory() -> int:
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        values = dict(line.split(":") for line in lines)
+    """What the system can still give, in bytes (Linux); elsewhere half of what it has."""
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    values = dict(line.split(":") for line in meminfo.read_text(encoding="ascii").splitlines())
     return int(values["MemAvailable"].split()[0]) * 1024
 
 

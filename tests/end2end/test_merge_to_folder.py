@@ -237,3 +237,27 @@ def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(sorted(load_file(out / "heads" / f"{name}.safetensors")))
+
+
+def test_complete_heads_load_by_themselves(families: dict[str, Family], tmp_path: Path) -> None:
+    for kind, family in families.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        out = folder / "out"
+        result = run("merge", write_recipe(folder, family), "--out", out, "--complete-heads")
+        assert result.returncode == 0, result.stderr
+        merged = load_file(out / "model.safetensors")
+        for name, source in family.experts.items():
+            expert = load_file(source / "model.safetensors")
+            written = load_file(out / "heads" / name / "model.safetensors")
+            assert written.keys() == expert.keys()
+            for key, tensor in written.items():
+                assert torch.equal(tensor, merged.get(key, expert[key])), key
+            model, report = load_pretrained(out / "heads" / name)
+            assert not report.missing
+            assert not report.unexpected
+            assert not report.mismatched
+            assert type(model).__name__.endswith("ForSequenceClassification")
+            tokenizer = out / "heads" / name / "tokenizer.json"
+            assert tokenizer.read_bytes() == (family.base / "tokenizer.json").read_bytes()
+        assert f"heads/{name}" in (out / "README.md").read_text()

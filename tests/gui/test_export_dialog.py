@@ -107,6 +107,18 @@ def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_
     assert dialog.export_button.isHidden()
 
 
+def test_a_whole_model_for_each_head_only_when_asked_for(
+    dialog: ExportDialog, worker: FakeWorker, tmp_path: Path
+) -> None:
+    dialog.folder.setText(str(tmp_path / "out"))
+    assert not dialog.complete_heads.isChecked()
+    assert "for each of these" not in dialog.contents.text()
+    dialog.complete_heads.click()
+    assert "for each of these" in dialog.contents.text()
+    dialog.export_button.click()
+    assert worker.jobs[worker.newest(ExportJob)].complete_heads
+
+
 def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
     dialog: ExportDialog, worker: FakeWorker, window: MainWindow, tmp_path: Path
 ) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ace_gui.methods import METHODS, Merged, checked_parameters
+from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.base import Place
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
+from tests.helpers.method_oracles import relative_error
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,11 @@ def place(T: int, seed: int = 0, tensor: str = "layer.weight") -> Place:
     return Place(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
 
 
+def context(method: MergeMethod[Any], T: int) -> dict[str, Place]:
+    """The usual place, for methods that need one."""
+    return {"place": place(T)} if method.seeded else {}
+
+
 def run(
     name: str, deltas: Array, *, weights: Sequence[float] | None = None, **parameters: Any
 ) -> Merged:
@@ -64,8 +70,25 @@ def run(
     tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
     given = [1.0] * len(tensors) if weights is None else list(weights)
     checked = checked_parameters(method, parameters)
-    return method.merge(tensors, given, checked, place=place(len(tensors)))
+    return method.merge(tensors, given, checked, **context(method, len(tensors)))
 
 
 def merged(name: str, deltas: Array, **options: Any) -> Array:
     return run(name, deltas, **options).delta.double().numpy()
+
+
+def experts(T: int, m: int = 12, n: int = 15, seed: int = 0) -> Array:
+    """Full-rank matrices whose norms differ by a factor of three."""
+    return random_deltas(T, m, n, spread(T, 3), seed).astype(np.float32).astype(np.float64)
+
+
+def orthogonal(size: int, seed: int) -> Array:
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+
+
+def norm(matrix: Array, kind: str = "fro") -> float:
+    return float(np.linalg.norm(matrix, kind))
+
+
+def assert_close(found: Array, expected: Array, tolerance: float = 1e-5) -> None:
+    assert relative_error(found, expected) <= tolerance

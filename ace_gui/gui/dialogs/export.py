@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
@@ -63,6 +64,7 @@ class ExportDialog(QDialog):
         self.verdict = muted_label("", self)
         self.dtype = self._make_dtype()
         self.shard = self._make_shard()
+        self.complete_heads = self._make_complete_heads()
         self.contents = muted_label("", self)
         self.progress = QProgressBar(self)
         self.progress.setAccessibleName("Export progress")
@@ -80,6 +82,7 @@ class ExportDialog(QDialog):
         self.folder.textChanged.connect(self.refresh)
         self.dtype.currentIndexChanged.connect(self.refresh)
         self.shard.valueChanged.connect(self.refresh)
+        self.complete_heads.toggled.connect(self.refresh)
         session.state_changed.connect(self.refresh)
         session.progress_changed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
@@ -121,6 +124,15 @@ class ExportDialog(QDialog):
         box.setToolTip("Larger models are split into several files with an index")
         return box
 
+    def _make_complete_heads(self) -> QCheckBox:
+        box = QCheckBox("A whole model for each expert's head", self)
+        box.setToolTip("Each loads by itself, and is as large as the merged model")
+        box.setVisible(self._has_heads())
+        return box
+
+    def _has_heads(self) -> bool:
+        return any(row.disposition is Disposition.PER_EXPERT for row in self._session.rows)
+
     def _make_form(self) -> QWidget:
         page = QWidget(self)
         browse = QPushButton("Browse…", page)
@@ -144,6 +156,8 @@ class ExportDialog(QDialog):
         form.addRow("", self.verdict)
         form.addRow("Number format", self.dtype)
         form.addRow("Largest file", self.shard)
+        if self._has_heads():
+            form.addRow("Heads", self.complete_heads)
         form.addRow("Will hold", self.contents)
         return page
 
@@ -205,8 +219,10 @@ class ExportDialog(QDialog):
         )
         parts = [f"{weights} (about {human_bytes(size.bytes)})"]
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
-        if any(row.disposition is Disposition.PER_EXPERT for row in plan.rows):
+        if self._has_heads():
             parts.append("the experts' own heads in heads/")
+        if self.complete_heads.isChecked():
+            parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
         return "; ".join(parts) + "."
 
     def _browse(self) -> None:
@@ -220,7 +236,12 @@ class ExportDialog(QDialog):
         self.notice.hide()
         self._folder = Path(self.folder.text().strip()).expanduser()
         shard_bytes = round(self.shard.value() * GIGABYTE)
-        self._conductor.export(self._folder, self.dtype.currentData(), shard_bytes)
+        self._conductor.export(
+            self._folder,
+            self.dtype.currentData(),
+            shard_bytes,
+            heads=self.complete_heads.isChecked(),
+        )
 
     def _show_progress(self) -> None:
         progress = self._session.progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QIcon, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.models.experts import NAME, STATUS, WEIGHT, ExpertsModel
+from ace_gui.gui.panels.preflight import summary_of
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
 from ace_gui.gui.text import human_bytes
@@ -27,9 +28,13 @@ from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label
 
 
 class ExpertsPanel(QWidget):
-    """``remove_wanted`` carries the indices of the selected experts."""
+    """``remove_wanted`` carries the indices of the selected experts.
+
+    ``checks_wanted``: the person wants to see the checks that a line sums up.
+    """
 
     remove_wanted = Signal(object)
+    checks_wanted = Signal()
 
     def __init__(
         self,
@@ -54,10 +59,12 @@ class ExpertsPanel(QWidget):
         self.table = self._make_table()
         self._hint = muted_label("Drop models fine-tuned from the base here.", self)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.checks = self._checks_button()
         self._stack = QStackedLayout()
         self._lay_out()
         session.inputs_changed.connect(self.refresh)
         session.plan_changed.connect(self.refresh)
+        session.checks_changed.connect(self._show_checks)
         session.state_changed.connect(self._allow)
         self.table.selectionModel().selectionChanged.connect(self._allow)
         self.model.modelReset.connect(self._allow)
@@ -67,6 +74,7 @@ class ExpertsPanel(QWidget):
         """The icon and the experts' colours in the theme's."""
         self._add.setIcon(icon("add"))
         self.model.refresh()
+        self._show_checks()
 
     def refresh(self) -> None:
         """Show the session's base."""
@@ -81,6 +89,24 @@ class ExpertsPanel(QWidget):
             self._facts.setText("reading headers …" if base else "")
         self._stack.setCurrentWidget(self.table if self._session.inputs.experts else self._hint)
         self._allow()
+        self._show_checks()
+
+    def _show_checks(self) -> None:
+        """How the checks came out, in a line; nothing before there are any."""
+        checks = self._session.checks
+        worry = next((check.verdict.value for check in checks if check.is_worry), None)
+        self.checks.setVisible(bool(checks))
+        self.checks.setText(f"{summary_of(self._session)} · show")
+        self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
+        self.checks.setIcon(icon(worry) if worry else QIcon())
+
+    def _checks_button(self) -> QToolButton:
+        button = QToolButton(self)
+        button.setAutoRaise(True)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        button.setToolTip("Show what was checked before the merge")
+        button.clicked.connect(lambda _=False: self.checks_wanted.emit())
+        return button
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
@@ -120,6 +146,7 @@ class ExpertsPanel(QWidget):
         layout.addLayout(base_line)
         layout.addWidget(self._facts)
         layout.addLayout(self._stack, 1)
+        layout.addWidget(self.checks, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addLayout(buttons)
 
     def _selected(self) -> list[int]:

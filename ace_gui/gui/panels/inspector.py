@@ -1,21 +1,23 @@
-"""A close look at the selected layer: spectra and energies."""
+"""A close look at the selected layer, and at what was checked before the merge."""
 
 from __future__ import annotations
 
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.plan import PlanRow
 from ace_gui.gui.panels.accuracies import AccuraciesPanel
+from ace_gui.gui.panels.preflight import PreflightPanel
 from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.plots.spectrum import SpectrumPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import shape_text
-from ace_gui.gui.theme import Theme, current_theme
+from ace_gui.gui.theme import Theme, current_theme, icon
 from ace_gui.gui.widgets.labels import muted_label
 
 
 class InspectorPanel(QWidget):
-    """Follows the session's selection."""
+    """Follows the session's selection, and shows the checks when something new is wrong."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -33,6 +35,10 @@ class InspectorPanel(QWidget):
         self.tabs.addTab(self.energies, "Energies")
         self.tabs.setTabToolTip(0, "Singular values of the experts' task vectors and of the merge")
         self.tabs.setTabToolTip(1, "How far every expert moved this layer from the base: ‖ΔW‖²")
+        self.preflight = PreflightPanel(session, self)
+        self.tabs.addTab(self.preflight, "Checks")
+        self.tabs.setTabToolTip(2, "What was looked at before the merge, and how it came out")
+        self._worries: frozenset[object] = frozenset()
         self._accuracies: AccuraciesPanel | None = None
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
@@ -43,12 +49,16 @@ class InspectorPanel(QWidget):
         session.plan_changed.connect(self.refresh)
         session.spectrum_changed.connect(self._update)
         session.layer_changed.connect(self._update)
+        session.checks_changed.connect(self._show_worries)
         self.refresh()
+        self._show_worries()
 
     def set_theme(self, theme: Theme) -> None:
         """Restyle the plots; the experts' colours are the theme's."""
         self.spectrum.set_theme(theme)
         self.energies.set_theme(theme)
+        self.preflight.set_theme(theme)
+        self._show_worries()
         self._show_plots()
 
     def set_busy(self, busy: bool) -> None:
@@ -56,12 +66,28 @@ class InspectorPanel(QWidget):
         self.spectrum.set_busy(busy)
 
     def show_accuracies(self) -> None:
-        """A third tab with the sample's held-out accuracies."""
+        """One more tab, with the sample's held-out accuracies."""
         if self._accuracies is None:
             self._accuracies = AccuraciesPanel(self._session, self)
             self.tabs.addTab(self._accuracies, "Sample")
             tip = "Held-out accuracy of the sample's models"
             self.tabs.setTabToolTip(self.tabs.count() - 1, tip)
+
+    def show_checks(self) -> None:
+        """Turn to the checks."""
+        self.tabs.setCurrentWidget(self.preflight)
+
+    def _show_worries(self) -> None:
+        """Say on the tab how many warnings there are; turn to it when there are others."""
+        worries = self._session.worries
+        index = self.tabs.indexOf(self.preflight)
+        self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
+        name = worries[0].verdict.value if worries else ""
+        self.tabs.setTabIcon(index, icon(name) if name else QIcon())
+        found = frozenset(check.key for check in worries)
+        if found - self._worries:
+            self.show_checks()
+        self._worries = found
 
     def refresh(self) -> None:
         """Show the selected layer."""

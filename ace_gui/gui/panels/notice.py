@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from PySide6.QtCore import Qt
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
+    QPushButton,
     QSizePolicy,
     QToolButton,
     QVBoxLayout,
@@ -42,10 +44,13 @@ class Notice(QFrame):
         self.setObjectName("notice")
         self.setAccessibleName("Message")
         self.severity = Severity.INFO
+        self._consent: Callable[[], object] | None = None
         self._icon = QLabel(self)
         self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label("", self)
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        self.consent_button = QPushButton("Continue", self)
+        self.consent_button.clicked.connect(self._agree)
         self.details_button = self._button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
         self._copy = self._button("Copy", "Copy the message and its details")
@@ -73,10 +78,21 @@ class Notice(QFrame):
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()
+        self._consent = None
+        self.consent_button.hide()
         self.details_button.setVisible(bool(details))
         self._copy.setVisible(severity is not Severity.INFO)
         self.set_theme(current_theme())
         self.show()
+
+    def ask(self, sentence: str, details: str, answer: str, consent: Callable[[], object]) -> None:
+        """A warning with a button that says ``answer`` and calls ``consent``, once."""
+        self.show_message(Severity.WARNING, sentence, details)
+        self._consent = consent
+        self.consent_button.setText(answer)
+        self.consent_button.setAccessibleName(answer)
+        self.consent_button.show()
+        self.consent_button.setFocus()
 
     def set_theme(self, theme: Theme) -> None:
         """Icon and border in the theme's colours."""
@@ -93,6 +109,7 @@ class Notice(QFrame):
         line = QHBoxLayout()
         line.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         line.addWidget(self.sentence, 1)
+        line.addWidget(self.consent_button, 0, Qt.AlignmentFlag.AlignTop)
         for button in (self.details_button, self._copy, self._dismiss):
             line.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(self)
@@ -107,6 +124,12 @@ class Notice(QFrame):
         button.setAccessibleName(tip)
         button.setAutoRaise(True)
         return button
+
+    def _agree(self) -> None:
+        consent, self._consent = self._consent, None
+        self.hide()
+        if consent is not None:
+            consent()
 
     def _copy_text(self) -> None:
         text = f"{self.sentence.text()}\n\n{self.details.toPlainText()}".strip()

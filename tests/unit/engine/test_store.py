@@ -1,6 +1,7 @@
 """Merging into a store: cancel, kill, resume, export; always the same bits or an error."""
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ace_gui.engine.exporting import export, publish
 from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import JOURNAL, MODEL, discard, read_finished
-from ace_gui.errors import NonFiniteError, OutputError, RecipeError, ResumeError
+from ace_gui.errors import FileChangedError, NonFiniteError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
 
@@ -191,3 +192,27 @@ def test_nan_stops_the_merge_with_its_place(family: Family, tmp_path: Path) -> N
     with pytest.raises(NonFiniteError, match=r"first at \[3, 5\]") as caught:
         drain(merge(prepared, tmp_path / "store"))
     assert caught.value.tensor == name
+
+
+def test_complete_heads_of_other_experts_than_were_merged_are_refused(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    drain(merge(prepared, tmp_path / "store"))
+    file = prepared.experts[0].checkpoint.files[0].path
+    before = file.stat()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
+    try:
+        with pytest.raises(FileChangedError):
+            list(
+                export(
+                    tmp_path / "store",
+                    tmp_path / "out",
+                    dtype=None,
+                    shard_bytes=10**9,
+                    complete_heads=True,
+                )
+            )
+    finally:
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".*"))

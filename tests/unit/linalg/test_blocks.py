@@ -39,8 +39,11 @@ def test_products_are_exact_within_and_the_settings_are_put_back() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
         before = [setting.fp32_precision for setting in settings]
-        with full_float32():
-            assert [setting.fp32_precision for setting in settings] == ["ieee", "ieee"]
+        first, second = full_float32(), full_float32()
+        with first:
+            second.__enter__()  # as another thread would
+        assert [setting.fp32_precision for setting in settings] == ["ieee", "ieee"]
+        second.__exit__(None, None, None)
         assert [setting.fp32_precision for setting in settings] == before
         assert "ieee" not in before
     finally:

@@ -11,7 +11,7 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import ACE, AceParameters, ace, family_epsilon
-from ace_gui.methods.base import Merged
+from ace_gui.methods.base import Kind, Merged
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 
 HETEROGENEOUS = 0.0
@@ -212,4 +212,4 @@ def test_epsilon_of_a_family() -> None:
 
 def test_the_entry_says_it_has_regimes() -> None:
     assert ACE.heterogeneity
-    assert not ACE.elementwise
+    assert ACE.kind is Kind.MATRIX

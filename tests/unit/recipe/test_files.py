@@ -99,6 +99,7 @@ def test_experts_of_one_name_are_told_apart() -> None:
     epsilon=st.floats(1e-12, 1),
     scope=st.sampled_from(["default", "authors-gpt2"]),
     dtype=st.sampled_from([None, "float32", "bfloat16"]),
+    seed=st.integers(0, 2**63 - 1),
 )
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
@@ -107,6 +108,7 @@ def test_what_is_written_is_read_back(
     epsilon: float,
     scope: str,
     dtype: str | None,
+    seed: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("recipes")
     recipe = Recipe(
@@ -115,6 +117,7 @@ def test_what_is_written_is_read_back(
         parameters={"epsilon": epsilon, "tau": 0.3},
         scope=scope,
         out_dtype=dtype,
+        seed=seed,
     )
     path = write(folder, dump_recipe(recipe, folder))
     assert load_recipe(path) == recipe

@@ -1,0 +1,114 @@
+"""A whole model for each expert with a head of its own: the merged backbone under its names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ace_gui.checkpoints import (
+    RECIPE_NAMES,
+    Checkpoint,
+    OutputTensor,
+    ShardedWriter,
+    copy_side_files,
+    open_checkpoint,
+    plan_shards,
+    reader_of,
+)
+from ace_gui.checkpoints.files import changed
+from ace_gui.engine.events import ExportProgress
+from ace_gui.engine.merging import HEADS
+from ace_gui.engine.opening import OpenedModel, open_models
+from ace_gui.engine.parts import checksum
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.store import Manifest
+from ace_gui.engine.verification import verify_shards
+
+_Sources = Mapping[str, tuple[Checkpoint, str]]
+"""Tensor of a complete model → the checkpoint it is read from, and its name there."""
+
+
+def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterator[ExportProgress]:
+    """Write ``heads/EXPERT/`` into the merged model at ``stage``, one for each expert with a head.
+
+    Each holds the merged tensors and the expert's own, under the expert's names, with its config
+    and side files (the base's where it has none), and loads by itself. Heads are read from the
+    experts' own folders. Raises FileChangedError where these changed since the merge,
+    CheckpointError, OutputError or ResourceError.
+    """
+    merged = open_checkpoint(stage)
+    base, experts = open_models(manifest.recipe)
+    owners = {
+        t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
+    }
+    models = [_sources(experts[t], merged, manifest) for t in sorted(owners)]
+    total = sum(found.tensors[own].nbytes for model in models for found, own in model.values())
+    done = 0
+    for t, sources in zip(sorted(owners), models, strict=True):
+        expert = experts[t]
+        _require_unchanged(expert, manifest)
+        folder = stage / HEADS / expert.name
+        folder.mkdir(parents=True)
+        for count in _write(folder, sources, shard_bytes):
+            done += count
+            yield ExportProgress(done=done, total=total)
+        by_name = {file.name: file for file in base.checkpoint.side_files}
+        by_name |= {file.name: file for file in expert.checkpoint.side_files}
+        copy_side_files(tuple(by_name.values()), folder)
+        set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
+
+
+def _sources(expert: OpenedModel, merged: Checkpoint, manifest: Manifest) -> _Sources:
+    """Where each tensor of an expert comes from; tied ones that the loader ties are left out."""
+    own_heads = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
+    answers = {own: name for name, own in expert.own_names.items()}
+    sources: dict[str, tuple[Checkpoint, str]] = {}
+    for own in expert.checkpoint.tensors:
+        name = answers.get(own)
+        if name is not None and name not in own_heads:
+            sources[own] = (merged, name)
+        elif expert.architecture.traits[own].tied_to is None:
+            sources[own] = (expert.checkpoint, own)
+    return sources
+
+
+def _write(folder: Path, sources: _Sources, shard_bytes: int) -> Iterator[int]:
+    """Write and read back; the bytes of each tensor as it is written."""
+    infos = {name: found.tensors[own] for name, (found, own) in sources.items()}
+    outputs = [
+        OutputTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in infos.items()
+    ]
+    shards = plan_shards(outputs, shard_bytes)
+    checksums: dict[str, int] = {}
+    with ShardedWriter(folder, shards) as writer:
+        for name, (found, own) in sources.items():
+            tensor = reader_of(found).read(own)
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
+            yield infos[name].nbytes
+        writer.finish()
+    verify_shards(folder, shards, checksums)
+
+
+def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
+    known = {(item.path, item.size, item.mtime_ns) for item in manifest.inputs}
+    for stamp in expert.checkpoint.files:
+        if (str(stamp.path), stamp.size, stamp.mtime_ns) not in known:
+            raise changed(stamp.path)
+
+
+def set_config_dtype(config: Path, dtype: str | None) -> None:
+    """Tell loaders the dtype of the tensors, where it is no longer the base's.
+
+    transformers casts to the config's dtype on loading, which would undo the person's choice.
+    """
+    if dtype is None or not config.exists():
+        return
+    content = json.loads(config.read_text(encoding="utf-8"))
+    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
+    if all(content.get(key) == dtype for key in present):
+        return
+    for key in present:
+        content[key] = dtype
+    config.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

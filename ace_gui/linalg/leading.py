@@ -1,0 +1,93 @@
+"""Leading singular triplets, and orthogonal factors that reveal rank. O outputs, I inputs.
+
+R = min(O, I), K triplets or columns. Float64 throughout. Two ways, as in ``polar``: eigenvectors of
+the smaller Gram matrix where the spectrum leaves them accurate, else a decomposition of the matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+NOTHING: Final = 1e-6
+"""Singular values up to this share of the largest are none: their vectors are those of rounding.
+
+Task vectors are differences of float32 numbers, so what lies below holds no information.
+"""
+
+CLEAR: Final = 1e-9
+"""Gap of squared singular values, relative to the largest, that a Gram matrix resolves to 1e-6."""
+
+INVISIBLE: Final = 1e-13
+"""Squared singular values that a Gram matrix shows below this are surely below ``NOTHING``²."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triplets:
+    """X ≈ U S Vᵀ with orthonormal columns in ``u_OK`` and rows in ``vh_KI``, largest first."""
+
+    u_OK: Tensor
+    s_K: Tensor
+    vh_KI: Tensor
+
+    @property
+    def product(self) -> Tensor:
+        """U S Vᵀ, O × I."""
+        return (self.u_OK * self.s_K) @ self.vh_KI
+
+
+def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
+    """The k largest singular values and vectors of a float64 matrix, 0 ≤ k ≤ R.
+
+    Fewer where singular values do not exceed ``NOTHING`` of the largest one, or of ``scale``.
+    """
+    if matrix_OI.shape[0] > matrix_OI.shape[1]:
+        turned = leading_triplets(matrix_OI.T, k, scale=scale)
+        return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T)
+    if not k:
+        return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
+    return _by_gram(matrix_OI, k, scale) or _by_svd(matrix_OI, k, scale)
+
+
+def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
+    """None where the Gram matrix does not separate the kept triplets from the rest."""
+    squares_R, vectors_RR = torch.linalg.eigh(wide_RC @ wide_RC.T)
+    squares_R, vectors_RR = squares_R.flip(0).clamp_(min=0), vectors_RR.flip(1)
+    threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
+    kept = int((squares_R[:k] > threshold).sum())
+    below = float(squares_R[kept]) if kept < len(squares_R) else 0.0
+    if kept and not float(squares_R[kept - 1]) - below > CLEAR * float(squares_R[0]):
+        return None
+    u_RK, s_K = vectors_RR[:, :kept], squares_R[:kept].sqrt()
+    return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=(u_RK / s_K).T @ wide_RC)
+
+
+def _by_svd(wide_RC: Tensor, k: int, scale: float) -> Triplets:
+    u_RR, s_R, vh_RC = torch.linalg.svd(wide_RC, full_matrices=False)
+    kept = int((s_R[:k] > NOTHING * max(float(s_R[0]), scale)).sum())
+    return Triplets(u_OK=u_RR[:, :kept], s_K=s_R[:kept], vh_KI=vh_RC[:kept])
+
+
+def orthogonalised(columns_NK: Tensor) -> Tensor:
+    """The polar factor U Vᵀ of K ≤ N columns, restricted to their span.
+
+    Nearest to the columns among matrices with orthonormal columns where they are independent.
+    Where they are not, directions with a singular value of at most ``NOTHING`` of the largest are
+    left out, so that nothing arbitrary takes their place.
+    """
+    squares_K, vectors_KK = torch.linalg.eigh(columns_NK.T @ columns_NK)
+    if not len(squares_K):
+        return columns_NK
+    clear = squares_K > CLEAR * squares_K[-1]
+    factor_NK: Tensor
+    if bool((clear | (squares_K < INVISIBLE * squares_K[-1])).all()):
+        basis_KR = vectors_KK[:, clear]
+        factor_NK = columns_NK @ ((basis_KR / squares_K[clear].sqrt()) @ basis_KR.T)
+    else:
+        u_NK, s_K, vh_KK = torch.linalg.svd(columns_NK, full_matrices=False)
+        kept = s_K > NOTHING * s_K[0]
+        factor_NK = u_NK[:, kept] @ vh_KK[kept]
+    return factor_NK

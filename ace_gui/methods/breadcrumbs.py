@@ -1,0 +1,108 @@
+"""Model Breadcrumbs: leave out the largest and the smallest changes, add the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.trimming import kept_count, smallest
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreadcrumbsParameters:
+    """Parameters of Model Breadcrumbs.
+
+    ``density``: share of entries kept. ``gamma``: share of the largest entries left out; the
+    smallest 1 − density − gamma are left out as well. ``scaling``: factor on the sum.
+    """
+
+    density: float = parameter(
+        0.14,
+        label="Density",
+        help=(
+            "Share of each tensor's entries that are kept; named as in mergekit, whose default of "
+            "1 keeps all. The paper leaves out the smallest 85 %."
+        ),
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    )
+    gamma: float = parameter(
+        0.01,
+        label="Outliers",
+        help="Share of each tensor's largest entries that are left out; 0 keeps them.",
+        low=0.0,
+        high=1.0,
+    )
+    scaling: float = parameter(
+        0.3,
+        label="Scaling λ",
+        help="Factor on the sum of what is kept. The paper's text says average, its formula sum.",
+        low=-10.0,
+        high=10.0,
+    )
+
+
+def crumbs(delta: Tensor, density: float, gamma: float) -> Tensor:
+    """The task vector with its entries of middling magnitude; the others are zero.
+
+    Leaves out the floor(gamma · n) largest, and then the smallest until ``density`` of all n are
+    left, never fewer than one. Entries as large as the last one kept on either side stay.
+    """
+    entries = delta.numel()
+    if not entries:
+        return delta
+    kept = kept_count(density, entries)
+    largest = min(math.floor(gamma * entries + 1e-9), entries - 1)
+    least = max(0, entries - kept - largest)
+    magnitudes = delta.abs()
+    low = smallest(magnitudes, least + 1)
+    high = smallest(magnitudes, entries - largest)
+    return torch.where((magnitudes >= low) & (magnitudes <= high), delta, 0)
+
+
+def breadcrumbs(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: BreadcrumbsParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """λ Σ_t w_t (mask_t ⊙ ΔW_t), any shape, float32. Reads every expert once.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    for t, weight in enumerate(weights):
+        kept = crumbs(task_vector(experts, t), parameters.density, parameters.gamma)
+        total.add_(kept, alpha=weight)
+    return finished(total, parameters.scaling)
+
+
+BREADCRUMBS = MergeMethod(
+    name="breadcrumbs",
+    title="Model Breadcrumbs",
+    summary=(
+        "Leaves out each tensor's largest changes, which are outliers, and its smallest, which are "
+        "noise, and adds what every expert has in between."
+    ),
+    formula=(
+        "W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ\n"
+        "mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries by |ΔWₜ|, else 1"
+    ),
+    citation=(
+        "M. Davari, E. Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse "
+        "Masks, ECCV 2024, arXiv:2312.06795"
+    ),
+    parameters=BreadcrumbsParameters,
+    merge=breadcrumbs,
+    kind=Kind.TENSOR,
+)

@@ -1,0 +1,94 @@
+"""CART: low-rank changes around the experts' mean.
+
+T experts, O outputs, I inputs, R = min(O, I).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from torch import Tensor
+
+from ace_gui.linalg.leading import leading_triplets
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import combination, finished, require_mean
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CartParameters:
+    """Parameters of CART.
+
+    ``rank_share``: ρ, share of singular directions kept of each centred task vector. ``scaling``:
+    λ, their factor.
+    """
+
+    rank_share: float = parameter(
+        0.08,
+        label="Rank share ρ",
+        help="Share of singular directions kept of each expert's difference to the mean.",
+        low=0.0,
+        high=1.0,
+        presets=(("paper", 0.08), ("as AdaRank starts", 0.16)),
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling λ",
+        help="Factor on the experts' low-rank differences; 0 gives the mean.",
+        low=-10.0,
+        high=10.0,
+        presets=(("default", 1.0), ("as AdaRank starts", 2.3)),
+    )
+
+
+def cart(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: CartParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """M + λ Σ w_t SVD_k(ΔW_t − M), M the weighted mean, k = max(1, floor(ρ R)); float32.
+
+    With ρ = 0 the mean. The base cancels. (The authors of ACE truncate the mean of the
+    differences, which is zero; here, as published, each difference is truncated.) Reads every
+    expert twice. Raises MethodError for tensors that are no matrices or not finite, and for weights
+    that sum to zero.
+    """
+    WeightedExperts(deltas, weights)  # refuses what does not fit together
+    total = require_mean(weights)
+    plain = WeightedExperts(deltas, [1.0] * len(weights))
+    plain.matrix(0)
+    mean_OI = combination(plain, [weight / total for weight in weights], range(len(weights)))
+    merged_OI, norm = mean_OI.clone(), float(mean_OI.norm())
+    rank = _rank(parameters.rank_share, min(mean_OI.shape))
+    for t, weight in enumerate(weights):
+        centred_OI = plain.matrix(t).sub_(mean_OI)
+        kept = leading_triplets(centred_OI, rank, scale=norm)
+        merged_OI.add_(kept.product, alpha=parameters.scaling * weight)
+    return finished(merged_OI)
+
+
+def _rank(share: float, directions: int) -> int:
+    if share == 0 or directions == 0:
+        return 0
+    return max(1, math.floor(share * directions + 1e-9))
+
+
+CART = MergeMethod(
+    name="cart",
+    title="CART",
+    summary="Takes the experts' mean and adds the main directions in which each differs from it.",
+    formula=(
+        "W = M + λ Σₜ wₜ SVD_k(Wₜ − M),  M = Σₜ wₜ Wₜ / Σₜ wₜ,  Wₜ = W₀ + ΔWₜ\n"
+        "SVD_k: the leading k = floor(ρ · min(O, I)) singular triplets"
+    ),
+    citation=(
+        "J. Choi, D. Kim, C. Lee, S. Hong, Revisiting Weight Averaging for Model Merging, 2024, "
+        "arXiv:2412.12153"
+    ),
+    parameters=CartParameters,
+    merge=cart,
+)

@@ -1,0 +1,88 @@
+"""Consensus task arithmetic: the sum of the task vectors, where enough experts rely on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import combination, finished, task_vector
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusParameters:
+    """Parameters of Consensus TA. ``mask_threshold``: λ of the masks, ``agreeing``: k experts."""
+
+    agreeing: int = parameter(
+        2,
+        label="Agreeing experts",
+        help=(
+            "Entries stay where at least as many experts rely on them; 0 keeps every entry. With "
+            "more than there are experts nothing stays."
+        ),
+        low=0,
+        high=1000,
+    )
+    mask_threshold: float = parameter(
+        0.4,
+        label="Mask threshold",
+        help=(
+            "An expert relies on an entry where its change exceeds this times what the others make "
+            "of the sum. The paper validates it for each expert; without data one value serves all."
+        ),
+        low=0.0,
+        high=100.0,
+        presets=(("STAR's comparison", 0.4), ("FusionBench", 0.6)),
+    )
+    scaling: float = parameter(
+        0.3,
+        label="Scaling α",
+        help="Factor on the sum of the task vectors.",
+        low=-10.0,
+        high=10.0,
+    )
+
+
+def consensus(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: ConsensusParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α · mask ⊙ Σ w_t ΔW_t, entrywise, any shape, float32. Reads every expert twice.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total = combination(experts, weights, range(len(experts)))
+    relying = torch.zeros_like(total, dtype=torch.int16)
+    for t, weight in enumerate(weights):
+        own = task_vector(experts, t).to(torch.float64) * weight
+        relying += own.abs() > parameters.mask_threshold * (total - own).abs()
+    return finished(torch.where(relying >= parameters.agreeing, total, 0), parameters.scaling)
+
+
+CONSENSUS_TA = MergeMethod(
+    name="consensus_ta",
+    title="Consensus TA",
+    summary=(
+        "Adds the experts' changes, and keeps the sum only in entries on which at least two of "
+        "them rely."
+    ),
+    formula=(
+        "W = W₀ + α · 1{Σₜ mₜ ≥ k} ⊙ τ,  τ = Σₜ wₜ ΔWₜ,  entry by entry\n"
+        "mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|}"
+    ),
+    citation=(
+        "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
+        "Information for Improved Model Merging and Compression, ICML 2024, arXiv:2405.07813"
+    ),
+    parameters=ConsensusParameters,
+    merge=consensus,
+    kind=Kind.ENTRY,
+)

@@ -1,0 +1,161 @@
+"""DARE: drop entries at random and rescale, then task arithmetic or TIES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, Place, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.draws import required, uniform
+from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.trimming import trimmed
+
+CITATION = (
+    "L. Yu, B. Yu, H. Yu, F. Huang, Y. Li, Language Models are Super Mario: Absorbing Abilities "
+    "from Homologous Models as a Free Lunch, ICML 2024, arXiv:2311.03099"
+)
+
+
+def _density() -> float:
+    density: float = parameter(
+        0.5,
+        label="Density",
+        help=(
+            "Chance 1 − p with which each entry of a task vector is kept; kept entries are divided "
+            "by it, so that the expected task vector stays the same. mergekit matches the norms "
+            "of each tensor instead, which is biased for small tensors."
+        ),
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        presets=(("p = 0.5", 0.5), ("p = 0.9", 0.1)),
+    )
+    return density
+
+
+@dataclass(frozen=True, kw_only=True)
+class DareLinearParameters:
+    """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ."""
+
+    density: float = _density()
+    scaling: float = parameter(
+        0.3,
+        label="Scaling λ",
+        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
+        low=-10.0,
+        high=10.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DareTiesParameters:
+    """Parameters of DARE with TIES.
+
+    ``density``: 1 − p. ``trim_density``: share of entries that TIES keeps of what DARE left.
+    ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
+    """
+
+    density: float = _density()
+    trim_density: float = parameter(
+        1.0,
+        label="Density after trimming",
+        help=(
+            "Share of a tensor's entries that TIES keeps afterwards; 1, as in mergekit, trims "
+            "nothing, FusionBench trims to 0.2."
+        ),
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling λ",
+        help="Factor on the merged task vector.",
+        low=-10.0,
+        high=10.0,
+    )
+    combine: str = combine_parameter()
+
+
+def dropped(delta: Tensor, density: float, place: Place, t: int) -> Tensor:
+    """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends on seed, expert and tensor alone."""
+    return torch.where(uniform(place, t, delta) < density, delta / density, 0)
+
+
+def dare_linear(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: DareLinearParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """λ Σ_t w_t mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
+
+    Raises MethodError without a place, and where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    here = required(context.get("place"), len(experts))
+    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    for t, weight in enumerate(weights):
+        sparse = dropped(task_vector(experts, t), parameters.density, here, t)
+        total.add_(sparse, alpha=weight)
+    return finished(total, parameters.scaling)
+
+
+def dare_ties(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: DareTiesParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """TIES on mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
+
+    Raises MethodError without a place, and where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    here = required(context.get("place"), len(experts))
+    election = Election(experts.delta(0))
+    for t, weight in enumerate(weights):
+        sparse = dropped(task_vector(experts, t), parameters.density, here, t)
+        election.add(trimmed(sparse, parameters.trim_density), weight)
+    return finished(election.result(parameters.combine), parameters.scaling)
+
+
+DARE_LINEAR = MergeMethod(
+    name="dare_linear",
+    title="DARE with task arithmetic",
+    summary=(
+        "Drops a random part of every expert's changes, scales up the rest to make up for it, and "
+        "adds them."
+    ),
+    formula="W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ / (1 − p),  mₜ = 1 with chance 1 − p, else 0",
+    citation=CITATION,
+    parameters=DareLinearParameters,
+    merge=dare_linear,
+    kind=Kind.TENSOR,
+    seeded=True,
+)
+
+DARE_TIES = MergeMethod(
+    name="dare_ties",
+    title="DARE with TIES",
+    summary=(
+        "Drops a random part of every expert's changes, scales up the rest, and merges them by "
+        "sign election as TIES does."
+    ),
+    formula=(
+        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
+        "τ̂ₜ = mₜ ⊙ ΔWₜ / (1 − p),  mₜ = 1 with chance 1 − p, else 0\n"
+        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+    ),
+    citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
+    parameters=DareTiesParameters,
+    merge=dare_ties,
+    kind=Kind.TENSOR,
+    seeded=True,
+)

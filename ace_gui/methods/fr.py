@@ -1,0 +1,111 @@
+"""FR-Merging: filter the low frequencies out of the experts' changes. O outputs, I inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import census, finished
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrParameters:
+    """Parameters of FR-Merging. ``cutoff``: D₀. ``coefficients``: λ_t. ``scaling``: factor."""
+
+    cutoff: float = parameter(
+        0.1,
+        label="Cut-off D₀",
+        help=(
+            "Frequencies below this share of the highest are removed, by their distance to zero "
+            "frequency in both directions; 0 removes nothing. The paper leaves the value open, and "
+            "its code measures it from another point, which removes next to nothing from square "
+            "matrices."
+        ),
+        low=0.0,
+        high=1.0,
+    )
+    coefficients: str = parameter(
+        "magnitude",
+        label="Coefficients",
+        help=(
+            "magnitude: in proportion to the mean magnitude of what is left, adding up to 1, as in "
+            "the paper; equal: 1 for every expert, as in its code, which scales the sum by 0.7."
+        ),
+        choices=("magnitude", "equal"),
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling",
+        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        low=-10.0,
+        high=10.0,
+        presets=(("with magnitude", 1.0), ("with equal, published script", 0.7)),
+    )
+
+
+def fr_merging(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: FrParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """Scaling · Σ λ_t G_t, G_t the high frequencies of w_t ΔW_t; float32.
+
+    Without the experts that FREE-Merging adds. Reads every expert twice. Raises MethodError for
+    tensors that are no matrices or not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    total_OI = torch.zeros_like(experts.matrix(0))
+    magnitudes = 0.0
+    for t in found.kept:
+        filtered_OI = high_pass(experts.matrix(t), parameters.cutoff)
+        magnitude = 1.0
+        if parameters.coefficients == "magnitude":
+            magnitude = float(filtered_OI.abs().mean())
+            magnitudes += magnitude
+        total_OI.add_(filtered_OI, alpha=magnitude)
+    if magnitudes:
+        total_OI.div_(magnitudes)
+    return finished(total_OI, parameters.scaling, found.diagnostics())
+
+
+def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:
+    """The matrix without frequencies of a radius below ``cutoff`` times the highest possible.
+
+    The radius of (η, γ), in cycles an entry, is √(η² + γ²); the highest possible is √½.
+    """
+    rows, columns = matrix_OI.shape
+    options = {"dtype": matrix_OI.dtype, "device": matrix_OI.device}
+    down = torch.fft.fftfreq(rows, **options)[:, None]
+    across = torch.fft.rfftfreq(columns, **options)
+    kept = (down.square() + across.square()).sqrt() >= cutoff * 0.5**0.5 * (1 - 1e-12)
+    filtered_OI: Tensor = torch.fft.irfft2(torch.fft.rfft2(matrix_OI) * kept, s=matrix_OI.shape)
+    return filtered_OI
+
+
+FR_MERGING = MergeMethod(
+    name="fr_merging",
+    title="FR-Merging",
+    summary=(
+        "Removes the low frequencies of every expert's change, in which experts interfere most, "
+        "and adds the rest."
+    ),
+    formula=(
+        "W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D Fourier transform\n"
+        "H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an entry\n"
+        "λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
+    ),
+    citation=(
+        "S. Zheng, H. Wang, FREE-Merging: Fourier Transform for Efficient Model Merging, ICCV "
+        "2025, arXiv:2411.16815"
+    ),
+    parameters=FrParameters,
+    merge=fr_merging,
+)

@@ -1,0 +1,163 @@
+"""Isotropic merging: Iso-C evens out the sum's singular values; Iso-CTS leaves experts room.
+
+T experts, O outputs, I inputs, R = min(O, I), C common and S specific directions, K in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import Census, census, combination, finished
+from ace_gui.methods.experts import WeightedExperts
+
+CITATION = (
+    "D. Marczak, S. Magistri, S. Cygert, B. Twardowski, A. D. Bagdanov, J. van de Weijer, No Task "
+    "Left Behind: Isotropic Model Merging with Common and Task-Specific Subspaces, ICML 2025, "
+    "arXiv:2502.04959"
+)
+
+
+def _scaling() -> float:
+    scaling: float = parameter(
+        1.0,
+        label="Scaling α",
+        help=(
+            "Factor on the merged matrix, usually validated in (0, 3]. Applies to matrices: "
+            "everything else is averaged as it is."
+        ),
+        low=-10.0,
+        high=10.0,
+    )
+    return scaling
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsoCParameters:
+    """Parameters of Iso-C. ``scaling``: α."""
+
+    scaling: float = _scaling()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsoCtsParameters:
+    """Parameters of Iso-CTS. ``common``: share of directions taken from the sum. ``scaling``: α."""
+
+    common: float = parameter(
+        0.8,
+        label="Common share",
+        help="Share of directions taken from the sum; the rest is split evenly among the experts.",
+        low=0.0,
+        high=1.0,
+    )
+    scaling: float = _scaling()
+
+
+def iso_c(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: IsoCParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α · mean(S) · U Vᵀ of Σ w_t ΔW_t = U S Vᵀ; float32.
+
+    Directions with numerically no singular value are left out, also of the mean: there U Vᵀ is
+    arbitrary. Reads every expert twice. Raises MethodError for tensors that are no matrices or not
+    finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    sum_OI = _sum(experts, weights, found)
+    merged_OI = _isotropic(leading_triplets(sum_OI, min(sum_OI.shape)))
+    return finished(merged_OI, parameters.scaling, found.diagnostics())
+
+
+def iso_cts(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: IsoCtsParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α · mean(S) · polar(U) polar(V)ᵀ of common and specific directions side by side; float32.
+
+    Common: the leading ones of the sum. Specific: the leading ones of what each w_t ΔW_t leaves
+    outside of the common outputs. Directions with numerically no singular value are left out. Reads
+    every expert three times. Raises MethodError for tensors that are no matrices or not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    sum_OI = _sum(experts, weights, found)
+    specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
+    if not specific:
+        merged_OI = _isotropic(leading_triplets(sum_OI, min(sum_OI.shape)))
+        return finished(merged_OI, parameters.scaling, found.diagnostics())
+    common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
+    parts = [common]
+    for t in found.kept:
+        delta_OI = experts.matrix(t)
+        outside_OI = delta_OI - common.u_OK @ (common.u_OK.T @ delta_OI)
+        parts.append(leading_triplets(outside_OI, specific, scale=math.sqrt(found.energies[t])))
+        del delta_OI, outside_OI
+    joined = Triplets(
+        u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),
+        s_K=torch.cat([part.s_K for part in parts]),
+        vh_KI=orthogonalised(torch.cat([part.vh_KI.T for part in parts], dim=1)).T,
+    )
+    return finished(_isotropic(joined), parameters.scaling, found.diagnostics())
+
+
+def specific_size(rank: int, experts: int, common: float) -> int:
+    """Directions of each expert's own: an even share of what ``common`` leaves, rounded."""
+    if not experts:
+        return 0
+    left = rank - math.floor(common * rank + 1e-9)
+    return min(round(left / experts), rank // experts)
+
+
+def _sum(experts: WeightedExperts, weights: Sequence[float], found: Census) -> Tensor:
+    experts.matrix(0)  # refuses what is no matrix
+    return combination(experts, [weights[t] for t in found.kept], found.kept)
+
+
+def _isotropic(triplets: Triplets) -> Tensor:
+    if not len(triplets.s_K):
+        return triplets.product
+    return (triplets.u_OK @ triplets.vh_KI).mul_(triplets.s_K.mean())
+
+
+ISO_C = MergeMethod(
+    name="iso_c",
+    title="Iso-C",
+    summary=(
+        "Adds the experts' changes and gives every direction of the sum the same strength, so that "
+        "no expert dominates."
+    ),
+    formula="W = W₀ + α · mean(S) · U Vᵀ,  Σₜ wₜ ΔWₜ = U S Vᵀ over the directions with S > 0",
+    citation=CITATION,
+    parameters=IsoCParameters,
+    merge=iso_c,
+)
+
+ISO_CTS = MergeMethod(
+    name="iso_cts",
+    title="Iso-CTS",
+    summary=(
+        "As Iso-C, but the weakest directions of the sum make room for directions that belong to "
+        "single experts."
+    ),
+    formula=(
+        "W = W₀ + α · mean(S) · polar([U_c U₁ … U_T]) polar([V_c V₁ … V_T])ᵀ\n"
+        "Σₜ wₜ ΔWₜ ≈ U_c S_c V_cᵀ,  (I − U_c U_cᵀ) wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, leading singular triplets\n"
+        "S = all of S_c, S₁ … S_T"
+    ),
+    citation=CITATION,
+    parameters=IsoCtsParameters,
+    merge=iso_cts,
+)

@@ -1,0 +1,183 @@
+"""Means on the sphere: the Karcher mean, and the tangent mean known as multi-SLERP.
+
+T experts. Everything happens in the span of their directions u_t, so that only their cosines are
+needed: a point is x = Σ b_t u_t, and its inner products with them are C b.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import Census, census, combination, finished
+from ace_gui.methods.experts import WeightedExperts
+
+VANISHING: Final = 1e-7
+"""Norm of a mean of directions that counts as zero: they cancel, and have no mean direction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KarcherParameters:
+    """Parameters of the Karcher mean. ``iterations``: at most; ``tolerance``: of the last step."""
+
+    iterations: int = parameter(
+        10,
+        label="Iterations",
+        help="Steps at most; 0 gives the normalised mean of the directions, which is multi-SLERP.",
+        low=0,
+        high=1000,
+    )
+    tolerance: float = parameter(
+        1e-5,
+        label="Tolerance",
+        help="Stops when a step turns the mean by no more than this, in radians.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        logarithmic=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultislerpParameters:
+    """Multi-SLERP has no parameters beyond the experts' weights."""
+
+
+def karcher(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: KarcherParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """The weighted spherical mean of the directions, times the weighted mean norm; float32.
+
+    Any shape, each tensor as one vector; weights are normalised. Experts without a change, or of
+    weight zero, are left out. Reads every expert as often as there are experts, and twice more.
+    Raises MethodError where one is not finite, for negative weights, and where directions cancel.
+    """
+    return _on_sphere(deltas, weights, parameters)
+
+
+def multislerp(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: MultislerpParameters,  # noqa: ARG001 — one signature for every method
+    **_: Unpack[Context],
+) -> Merged:
+    """The normalised weighted mean of the directions, times the weighted mean norm; float32.
+
+    What multi-SLERP computes: its step in the tangent space at that mean is zero. Otherwise as
+    ``karcher``.
+    """
+    return _on_sphere(deltas, weights, KarcherParameters(iterations=0))
+
+
+def _on_sphere(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: KarcherParameters
+) -> Merged:
+    if any(weight < 0 for weight in weights):
+        raise MethodError("A mean of directions needs weights of at least 0; change the negative.")
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    if not found.kept:
+        return finished(combination(experts, (), ()), diagnostics=found.diagnostics())
+    shares = torch.tensor([weights[t] for t in found.kept], dtype=torch.float64)
+    norms = _norms(found, shares)
+    shares /= shares.sum()
+    point_T = spherical_mean(cosines(experts, found), shares, parameters)
+    coefficients = point_T / norms * float(shares @ norms)
+    merged = combination(experts, coefficients.tolist(), found.kept)
+    return finished(merged, diagnostics=found.diagnostics())
+
+
+def _norms(found: Census, shares: Tensor) -> Tensor:
+    """‖ΔW_t‖ without its weight."""
+    weighted = [math.sqrt(found.energies[t]) for t in found.kept]
+    return torch.tensor(weighted, dtype=torch.float64) / shares
+
+
+def cosines(experts: WeightedExperts, found: Census) -> Tensor:
+    """Cosines between the experts that changed the tensor, float64, on the CPU.
+
+    Flat, of any shape. Holds two experts at a time; reads each as often as there are others.
+    """
+    size = len(found.kept)
+    cosines_TT = torch.eye(size, dtype=torch.float64)
+    for i, t in enumerate(found.kept[:-1]):
+        one = _unit(experts.delta(t))
+        for j in range(i + 1, size):
+            other = _unit(experts.delta(found.kept[j]))
+            cosines_TT[i, j] = cosines_TT[j, i] = float(one @ other)
+    return cosines_TT.clamp_(-1, 1)
+
+
+def _unit(delta: Tensor) -> Tensor:
+    flat = delta.reshape(-1).to(torch.float64)
+    unit: Tensor = flat / flat.norm()
+    return unit
+
+
+def spherical_mean(cosines_TT: Tensor, shares_T: Tensor, parameters: KarcherParameters) -> Tensor:
+    """Coefficients b of the mean direction Σ b_t u_t; ``shares_T`` sum to 1.
+
+    Starts at the normalised mean, then steps by the mean of the logarithms at the current point.
+    Raises MethodError where the directions cancel.
+    """
+    point_T = _normalised(shares_T, cosines_TT)
+    for _ in range(parameters.iterations):
+        products_T = (cosines_TT @ point_T).clamp(-1, 1)
+        angles_T = products_T.acos()
+        sines_T = angles_T.sin()
+        stretch_T = torch.where(sines_T > VANISHING, angles_T / sines_T, 1)
+        # log_x(u_t) = (θ / sin θ)(u_t − cos θ · x), summed over experts
+        step_T = shares_T * stretch_T
+        step_T = step_T - float(step_T @ products_T) * point_T
+        turn = math.sqrt(max(0.0, float(step_T @ cosines_TT @ step_T)))
+        if turn <= parameters.tolerance:
+            break
+        moved_T = math.cos(turn) * point_T + math.sin(turn) / turn * step_T
+        point_T = _normalised(moved_T, cosines_TT)
+    return point_T
+
+
+def _normalised(point_T: Tensor, cosines_TT: Tensor) -> Tensor:
+    norm = math.sqrt(max(0.0, float(point_T @ cosines_TT @ point_T)))
+    if norm < VANISHING:
+        raise MethodError(
+            "The experts' changes to this tensor cancel, so they have no mean direction; change "
+            "the weights or leave one out."
+        )
+    return point_T / norm
+
+
+KARCHER = MergeMethod(
+    name="karcher",
+    title="Karcher mean",
+    summary="Finds the direction nearest to those of all experts, and gives it their mean norm.",
+    formula=("W = W₀ + (Σₜ aₜ ‖ΔWₜ‖) · argmin_x Σₜ aₜ ∠(x, ΔWₜ)²,  ‖x‖ = 1,  aₜ = wₜ / Σⱼ wⱼ"),
+    citation=(
+        "H. Karcher, Riemannian center of mass and mollifier smoothing, 1977; for models: C. "
+        "Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257"
+    ),
+    parameters=KarcherParameters,
+    merge=karcher,
+    kind=Kind.TENSOR,
+)
+
+MULTISLERP = MergeMethod(
+    name="multislerp",
+    title="Multi-SLERP",
+    summary="Takes the mean of the experts' directions, at their mean norm.",
+    formula="W = W₀ + (Σₜ aₜ ‖ΔWₜ‖) · x / ‖x‖,  x = Σₜ aₜ ΔWₜ / ‖ΔWₜ‖,  aₜ = wₜ / Σⱼ wⱼ",
+    citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
+    parameters=MultislerpParameters,
+    merge=multislerp,
+    kind=Kind.TENSOR,
+)

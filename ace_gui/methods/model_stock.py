@@ -1,0 +1,88 @@
+"""Model Stock: the mean of the experts, drawn towards the base the more they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.census import Census, census, combination, finished, require_mean
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelStockParameters:
+    """Model Stock has no parameters: the angle between experts says how far to go."""
+
+
+def model_stock(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: ModelStockParameters,  # noqa: ARG001 — one signature for every method
+    **_: Unpack[Context],
+) -> Merged:
+    """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
+
+    N counts the experts that changed the tensor; c is the mean over their pairs, of cosines (not,
+    as in FusionBench, of angles), and at least 0: below, the formula would leave the base in the
+    opposite direction. One expert alone is returned as it is. Reads every expert three times.
+    Raises MethodError where one is not finite, and for weights that sum to zero.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    kept = [weights[t] for t in found.kept]
+    total = require_mean(kept) if kept else 1.0
+    notes: list[str] = []
+    share = 1.0
+    if len(kept) > 1:
+        cosine = mean_cosine(experts, found)
+        share = interpolation(len(kept), cosine)
+        if cosine < 0:
+            notes.append(
+                f"The experts point apart (mean cosine {cosine:.2g}), so this tensor stays as in "
+                "the base."
+            )
+    coefficients = [share * weight / total for weight in kept]
+    merged = combination(experts, coefficients, found.kept)
+    return finished(merged, diagnostics=found.diagnostics(notes))
+
+
+def mean_cosine(experts: WeightedExperts, found: Census) -> float:
+    """Mean cosine over all pairs of N ≥ 2 experts: (‖Σ u_t‖² − N) / (N (N − 1)), u_t of norm 1."""
+    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    for t in found.kept:
+        unit = experts.delta(t).to(torch.float64)
+        total.add_(unit / unit.norm())
+    count = len(found.kept)
+    return (float(total.square().sum()) - count) / (count * (count - 1))
+
+
+def interpolation(count: int, cosine: float) -> float:
+    """How far to go from the base towards the mean of ``count`` experts, from 0 to 1."""
+    held = min(max(cosine, 0.0), 1.0)
+    return count * held / (1 + (count - 1) * held)
+
+
+MODEL_STOCK = MergeMethod(
+    name="model_stock",
+    title="Model Stock",
+    summary=(
+        "Takes the experts' mean, and goes towards it from the base as far as the angle between "
+        "the experts says that they agree."
+    ),
+    formula=(
+        "W = W₀ + t · Σₜ wₜ ΔWₜ / Σₜ wₜ,  t = N c / (1 + (N − 1) c)\n"
+        "c = mean of cos(ΔWᵢ, ΔWⱼ) over pairs of the N experts, at least 0"
+    ),
+    citation=(
+        "D.-H. Jang, S. Yun, D. Han, Model Stock: All we need is just a few fine-tuned models, "
+        "ECCV 2024, arXiv:2403.19522"
+    ),
+    parameters=ModelStockParameters,
+    merge=model_stock,
+    kind=Kind.TENSOR,
+)

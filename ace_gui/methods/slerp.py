@@ -1,0 +1,148 @@
+"""SLERP and NuSLERP: from one task vector to another along the arc between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, require_mean, task_vector
+from ace_gui.methods.experts import WeightedExperts
+
+CITATION: Final = (
+    "K. Shoemake, Animating rotation with quaternion curves, SIGGRAPH 1985; for models: C. Goddard "
+    "et al., Arcee's MergeKit, 2024, arXiv:2403.13257"
+)
+
+NEARLY_PARALLEL: Final = 0.9995
+"""|cosine| above which SLERP goes along the straight line, as mergekit does."""
+
+NO_ANGLE: Final = 1e-8
+"""Sine below which NuSLERP goes along the straight line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlerpParameters:
+    """Parameters of SLERP. ``t``: how far from the first expert (0) to the second (1)."""
+
+    t: float = parameter(
+        0.5,
+        label="Position t",
+        help=(
+            "0 is the first expert, 1 the second. Goes between the experts' changes to the base; "
+            "mergekit goes between whole weights. Nearly parallel ones are interpolated linearly."
+        ),
+        low=0.0,
+        high=1.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuslerpParameters:
+    """Parameters of NuSLERP. ``row_wise``: an angle for every row instead of one for the tensor."""
+
+    row_wise: bool = parameter(
+        False,
+        label="Row by row",
+        help="Interpolate each output's row by its own angle; otherwise the tensor as one vector.",
+    )
+
+
+def slerp(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: SlerpParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
+
+    Angles are those of the vectors, lengths are not normalised. Straight where |cos| > 0.9995 or
+    one is zero. Raises MethodError for other than two experts, and where one is not finite.
+    """
+    one, other = _pair(deltas, weights)
+    straight = (1 - NEARLY_PARALLEL**2) ** 0.5
+    merged = arc(one.reshape(-1), other.reshape(-1), parameters.t, straight=straight)
+    return finished(merged.reshape(one.shape))
+
+
+def nuslerp(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: NuslerpParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """From ΔW_1 to ΔW_2 by t = w_2 / (w_1 + w_2), any shape, as one vector or row by row; float32.
+
+    Raises MethodError for other than two experts, weights that sum to zero, and where one is not
+    finite.
+    """
+    WeightedExperts(deltas, weights)  # refuses what does not fit together
+    one, other = _pair(deltas, [1.0] * len(weights))
+    t = weights[1] / require_mean(weights)
+    if parameters.row_wise and one.ndim > 1:
+        merged = arc(one.flatten(1), other.flatten(1), t, straight=NO_ANGLE)
+    else:
+        merged = arc(one.reshape(-1), other.reshape(-1), t, straight=NO_ANGLE)
+    return finished(merged.reshape(one.shape))
+
+
+def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
+    """[sin((1 − t) θ) a + sin(t θ) b] / sin θ, θ the angle between a and b, float64.
+
+    For vectors, or row by row for matrices. Linear where sin θ does not exceed ``straight``, or a
+    vector is zero.
+    """
+    norms = one.norm(dim=-1, keepdim=True) * other.norm(dim=-1, keepdim=True)
+    cosine = (one * other).sum(dim=-1, keepdim=True) / torch.where(norms > 0, norms, 1)
+    angle = cosine.clamp(-1, 1).acos()
+    sine = angle.sin()
+    curved = (norms > 0) & (sine > straight)
+    divisor = torch.where(curved, sine, 1)
+    first = torch.where(curved, ((1 - t) * angle).sin() / divisor, 1 - t)
+    second = torch.where(curved, (t * angle).sin() / divisor, t)
+    return first * one + second * other
+
+
+def _pair(deltas: Sequence[Tensor], weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+    experts = WeightedExperts(deltas, weights)
+    if len(experts) != 2:
+        raise MethodError(
+            f"This method goes from one expert to another, but there are {len(experts)}; choose "
+            "two, or merge more with karcher."
+        )
+    first, second = (task_vector(experts, t).to(torch.float64) * weights[t] for t in range(2))
+    return first, second
+
+
+SLERP = MergeMethod(
+    name="slerp",
+    title="SLERP",
+    summary="Goes from the change of one expert to that of another along the arc between them.",
+    formula=(
+        "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  θ the angle between ΔW₁ and ΔW₂,\n"
+        "each times its weight; (1 − t) ΔW₁ + t ΔW₂ where |cos θ| > 0.9995"
+    ),
+    citation=CITATION,
+    parameters=SlerpParameters,
+    merge=slerp,
+    kind=Kind.TENSOR,
+)
+
+NUSLERP = MergeMethod(
+    name="nuslerp",
+    title="NuSLERP",
+    summary="SLERP whose position follows from the two experts' weights, at choice row by row.",
+    formula=(
+        "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + w₂)\n"
+        "θ: the angle between ΔW₁ and ΔW₂, of the tensor or of each row"
+    ),
+    citation=CITATION,
+    parameters=NuslerpParameters,
+    merge=nuslerp,
+    kind=Kind.TENSOR,
+)

@@ -1,0 +1,91 @@
+"""STAR: truncate each expert's spectrum, restore its nuclear norm, average.
+
+O outputs, I inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import census, finished, require_mean
+from ace_gui.methods.experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class StarParameters:
+    """Parameters of STAR. ``eta``: η, percent of the nuclear norm kept. ``scaling``: α."""
+
+    eta: float = parameter(
+        40.0,
+        label="Kept η (%)",
+        help="Percent of each expert's nuclear norm that its kept singular values make up.",
+        low=0.0,
+        high=100.0,
+        low_open=True,
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling α",
+        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        low=-10.0,
+        high=10.0,
+    )
+
+
+def star(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: StarParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α Σ w_t c_t SVD_k(ΔW_t) / Σ w_t, each with the nuclear norm it had; float32.
+
+    Experts that do not change the matrix count as zero matrices. Exact decompositions, so nothing
+    is drawn at random. Reads every expert twice. Raises MethodError for tensors that are no
+    matrices or not finite, and for weights that sum to zero.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total = require_mean(weights)
+    found = census(experts, weights)
+    merged_OI = torch.zeros_like(experts.matrix(0))
+    for t in found.kept:
+        merged_OI.add_(truncated(experts.matrix(t), parameters.eta))
+    return finished(merged_OI, parameters.scaling / total, found.diagnostics())
+
+
+def truncated(matrix_OI: Tensor, eta: float) -> Tensor:
+    """The fewest leading singular values that make up η % of the nuclear norm, scaled up to it."""
+    u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
+    reached = s_R.cumsum(0)
+    # Rounding of the sum must not ask for one more than all.
+    missing = reached < eta / 100 * reached[-1] * (1 - 1e-12)
+    k = int(missing.sum()) + 1
+    factor = reached[-1] / reached[k - 1]
+    kept_OI: Tensor = (u_OR[:, :k] * (s_R[:k] * factor)) @ vh_RI[:k]
+    return kept_OI
+
+
+STAR = MergeMethod(
+    name="star",
+    title="STAR",
+    summary=(
+        "Keeps the strongest singular directions of every expert's change, scales them up to its "
+        "former strength, and averages."
+    ),
+    formula=(
+        "W = W₀ + α Σₜ wₜ cₜ SVD_k(ΔWₜ) / Σₜ wₜ,  cₜ = ‖ΔWₜ‖* / ‖SVD_k(ΔWₜ)‖*\n"
+        "k: the fewest leading singular triplets with ‖SVD_k(ΔWₜ)‖* ≥ η % of ‖ΔWₜ‖*"
+    ),
+    citation=(
+        "Y.-A. Lee, C.-Y. Ko, T. Pedapati, I.-H. Chung, M.-Y. Yeh, P.-Y. Chen, STAR: Spectral "
+        "Truncation and Rescale for Model Merging, NAACL 2025, arXiv:2502.10339"
+    ),
+    parameters=StarParameters,
+    merge=star,
+)

@@ -1,0 +1,86 @@
+"""TIES-Merging: trim, elect signs, merge what agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.trimming import trimmed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiesParameters:
+    """Parameters of TIES-Merging.
+
+    ``density``: share of entries kept of every task vector. ``scaling``: λ. ``combine``: mean or
+    sum of the agreeing entries.
+    """
+
+    density: float = parameter(
+        0.2,
+        label="Density",
+        help=(
+            "Share of entries kept of each task vector, the largest by magnitude. Chosen within "
+            "each tensor, as mergekit does; the paper chooses over the whole model, which keeps "
+            "more of the tensors that changed most. Entries as large as the last one kept stay."
+        ),
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling λ",
+        help="Factor on the merged task vector; the paper's value without validation is 1.",
+        low=-10.0,
+        high=10.0,
+        presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
+    )
+    combine: str = combine_parameter()
+
+
+def ties(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: TiesParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """λ times the mean over the experts that agree with the elected sign, for any shape; float32.
+
+    Weights multiply the trimmed task vectors, and count in the election and in the mean. Reads
+    every expert once. Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    election = Election(experts.delta(0))
+    for t, weight in enumerate(weights):
+        election.add(trimmed(task_vector(experts, t), parameters.density), weight)
+    return finished(election.result(parameters.combine), parameters.scaling)
+
+
+TIES = MergeMethod(
+    name="ties",
+    title="TIES-Merging",
+    summary=(
+        "Keeps the largest changes of every expert, lets them elect a sign for every entry, and "
+        "averages those that agree with it."
+    ),
+    formula=(
+        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
+        "τ̂ₜ = the largest entries of ΔWₜ by magnitude, the others 0\n"
+        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+    ),
+    citation=(
+        "P. Yadav, D. Tam, L. Choshen, C. Raffel, M. Bansal, TIES-Merging: Resolving Interference "
+        "When Merging Models, NeurIPS 2023, arXiv:2306.01708"
+    ),
+    parameters=TiesParameters,
+    merge=ties,
+    kind=Kind.TENSOR,
+)

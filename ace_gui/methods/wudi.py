@@ -1,0 +1,156 @@
+"""WUDI-Merging: the matrix whose difference to each expert acts least on that expert's inputs.
+
+T experts, O outputs, I inputs. The loss of M is Σ_t ‖(M − ΔW_t) ΔW_tᵀ‖²_F / ‖ΔW_t‖²_F; with
+S = Σ_t ΔW_tᵀ ΔW_t / ‖ΔW_t‖² and B = Σ_t ΔW_t ΔW_tᵀ ΔW_t / ‖ΔW_t‖² its gradient is 2 (M S − B), so
+that a step costs one product whatever T is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import Census, census, combination, finished
+from ace_gui.methods.experts import WeightedExperts
+
+BETAS: Final = (0.9, 0.999)
+DIVISION_GUARD: Final = 1e-8
+"""Adam's own constants, at which the published optimisation leaves them."""
+
+SINGULAR: Final = 1e-10
+"""Eigenvalues of S up to this share of the largest count as zero: no expert has that input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WudiParameters:
+    """Parameters of WUDI-Merging.
+
+    ``solution``: as published, by Adam, or the minimiser itself. ``steps``, ``learning_rate``: of
+    Adam. ``scaling``: factor on the merged matrix.
+    """
+
+    solution: str = parameter(
+        "adam",
+        label="Solution",
+        help=(
+            "adam: as published, from the sum of the task vectors; stops long before the minimum, "
+            "as no entry moves by more than about steps · learning rate. closed: the minimiser of "
+            "the same loss, of least norm, which uses neither."
+        ),
+        choices=("adam", "closed"),
+    )
+    steps: int = parameter(
+        300,
+        label="Steps",
+        help="Steps of Adam; 300 in the paper, 400 in FusionBench. Ignored by the closed form.",
+        low=0,
+        high=100_000,
+    )
+    learning_rate: float = parameter(
+        1e-5,
+        label="Learning rate",
+        help="Of Adam, absolute: it must suit the size of the changes.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        logarithmic=True,
+        presets=(("vision models", 1e-5), ("RoBERTa", 2e-5)),
+    )
+    scaling: float = parameter(
+        1.0,
+        label="Scaling",
+        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        low=-10.0,
+        high=10.0,
+    )
+
+
+def wudi(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: WudiParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t; float64 within.
+
+    Experts that do not change the matrix are left out; a single one is returned as it is. Reads
+    every expert three times for Adam, twice for the closed form; holds one, S and B.
+    Raises MethodError for tensors that are no matrices or not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    if len(found.kept) < 2:
+        alone = experts.matrix(found.kept[0] if found.kept else 0)
+        return finished(alone, parameters.scaling, found.diagnostics())
+    gram_II, target_OI = _sums(experts, found)
+    if parameters.solution == "closed":
+        merged_OI = closed(gram_II, target_OI)
+    else:
+        start_OI = combination(experts, [weights[t] for t in found.kept], found.kept)
+        merged_OI = adam(start_OI, gram_II, target_OI, parameters)
+    return finished(merged_OI, parameters.scaling, found.diagnostics())
+
+
+def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
+    """S (I × I) and B (O × I)."""
+    first_OI = experts.matrix(found.kept[0])
+    target_OI = torch.zeros_like(first_OI)
+    gram_II = first_OI.new_zeros(first_OI.shape[1], first_OI.shape[1])
+    del first_OI
+    for t in found.kept:
+        delta_OI = experts.matrix(t)
+        own_II = (delta_OI.T @ delta_OI).div_(found.energies[t])
+        target_OI.addmm_(delta_OI, own_II)
+        gram_II.add_(own_II)
+    return gram_II, target_OI
+
+
+def adam(
+    start_OI: Tensor, gram_II: Tensor, target_OI: Tensor, parameters: WudiParameters
+) -> Tensor:
+    """Adam on the loss from ``start_OI``, which is overwritten and returned."""
+    mean_OI, square_OI = torch.zeros_like(start_OI), torch.zeros_like(start_OI)
+    for step in range(1, parameters.steps + 1):
+        gradient_OI = torch.addmm(target_OI, start_OI, gram_II, beta=-2, alpha=2)
+        mean_OI.lerp_(gradient_OI, 1 - BETAS[0])
+        square_OI.mul_(BETAS[1]).addcmul_(gradient_OI, gradient_OI, value=1 - BETAS[1])
+        root_OI = square_OI.sqrt().div_((1 - BETAS[1] ** step) ** 0.5).add_(DIVISION_GUARD)
+        start_OI.addcdiv_(
+            mean_OI, root_OI, value=-parameters.learning_rate / (1 - BETAS[0] ** step)
+        )
+    return start_OI
+
+
+def closed(gram_II: Tensor, target_OI: Tensor) -> Tensor:
+    """B S⁺, the minimiser of least norm."""
+    values_I, vectors_II = torch.linalg.eigh(gram_II)
+    kept = values_I > SINGULAR * values_I[-1]
+    basis_IK = vectors_II[:, kept]
+    minimiser_OI: Tensor = (target_OI @ basis_IK / values_I[kept]) @ basis_IK.T
+    return minimiser_OI
+
+
+WUDI = MergeMethod(
+    name="wudi",
+    title="WUDI-Merging",
+    summary=(
+        "Looks for the matrix that interferes least with what each expert does on its own inputs, "
+        "whose span it reads off the experts' changes; needs no data."
+    ),
+    formula=(
+        "W = W₀ + scaling · argmin_M Σₜ ‖(M − ΔWₜ) ΔWₜᵀ‖² / ‖ΔWₜ‖²\n"
+        "adam: from M = Σₜ ΔWₜ, in few steps;  closed: M = B S⁺\n"
+        "S = Σₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  B = Σₜ ΔWₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  ΔWₜ times its weight wₜ"
+    ),
+    citation=(
+        "R. Cheng, F. Xiong, Y. Wei, W. Zhu, C. Yuan, Whoever Started the Interference Should End "
+        "It: Guiding Data-Free Model Merging via Task Vectors, ICML 2025, arXiv:2503.08099"
+    ),
+    parameters=WudiParameters,
+    merge=wudi,
+)

@@ -1,0 +1,117 @@
+"""Whole merges as processes: ``python -m tests.benchmarks.end_to_end [--sets gpt2,vit] …``.
+
+On checkpoints it makes itself: ours (ACE and averaging) against the literal procedure as a whole
+program; peak memory above a process that only imports torch; reading and writing against the
+disk's own rates. Every figure is of whole processes in one run, after a warm-up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from tests.benchmarks import measuring
+from tests.benchmarks.checkpoints import gpt2_set, vit_b32_set
+from tests.benchmarks.measuring import Run
+
+SETS: dict[str, Callable[[Path, int], tuple[Path, list[Path]]]] = {
+    "gpt2": gpt2_set,
+    "vit": vit_b32_set,
+}
+EPSILON = {"gpt2": 4e-2, "vit": 1e-5}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", default="gpt2,vit")
+    parser.add_argument("--experts", default="3,7,20")
+    parser.add_argument(
+        "--literal", type=int, default=7, help="experts of the literal run; 0: none"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    idle = measuring.idle_torch()
+    say(f"a process that imports torch: {idle.seconds:.2f} s, {mb(idle.peak_bytes)}")
+    for name in options.sets.split(","):
+        for experts in map(int, options.experts.split(",")):
+            with tempfile.TemporaryDirectory() as folder:
+                measure_set(name, experts, Path(folder), idle, options)
+
+
+def measure_set(
+    name: str, experts: int, folder: Path, idle: Run, options: argparse.Namespace
+) -> None:
+    """One set of checkpoints: every program on it in turn."""
+    base, tuned = SETS[name](folder / "models", experts)
+    size = sum(path.stat().st_size for path in (folder / "models").rglob("*.safetensors"))
+    written = (base / "model.safetensors").stat().st_size
+    read = measuring.read_rate(base / "model.safetensors", cached=True)
+    write = measuring.write_rate(folder)
+    say(
+        f"\n{name}, {experts} experts: {mb(size)} to read at {read / 1e9:.2f} GB/s (cached), "
+        f"{mb(written)} to write at {write / 1e9:.2f} GB/s: {size / read + written / write:.1f} s"
+    )
+    ours = {method: recipe(folder, base, tuned, method) for method in ("ace", "linear")}
+    best: dict[str, Run] = {}
+    for _ in range(options.rounds):
+        for method, path in ours.items():
+            run = merge(path, folder / "out", options.device)
+            best[method] = min(best.get(method, run), run, key=lambda found: found.seconds)
+    for method, run in best.items():
+        say(
+            f"  ours, {method:<8} {seconds(run)}, {mb(run.peak_bytes - idle.peak_bytes)} over torch"
+        )
+    if experts == options.literal:
+        literal = measuring.run(
+            [sys.executable, "-m", "tests.benchmarks.literal_merge", base, folder / "literal"]
+            + [str(EPSILON[name]), *map(str, tuned)]
+        )
+        ratio = literal.seconds / best["ace"].seconds
+        say(
+            f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "
+            f"torch: {ratio:.1f} × ours"
+        )
+
+
+def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
+    """A recipe file for one method."""
+    path = folder / f"{method}.yaml"
+    models = [{"model": str(expert)} for expert in tuned]
+    path.write_text(
+        yaml.safe_dump({"merge_method": method, "base_model": str(base), "models": models})
+    )
+    return path
+
+
+def merge(path: Path, out: Path, device: str) -> Run:
+    """``ace-gui merge`` as a process; the output is removed again."""
+    command = [sys.executable, "-m", "ace_gui", "merge", path, "--out", out, "--device", device]
+    run = measuring.run(command)
+    if run.status != 0:
+        raise SystemExit(f"ace-gui merge ended with status {run.status}")
+    shutil.rmtree(out)
+    return run
+
+
+def seconds(run: Run) -> str:
+    return f"{run.seconds:6.1f} s wall {run.processor_seconds:6.1f} s processor"
+
+
+def mb(count: float) -> str:
+    return f"{count / 1e6:.0f} MB"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

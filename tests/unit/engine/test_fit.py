@@ -1,0 +1,75 @@
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.engine.analysis import analyse
+from ace_gui.engine.checks import EVERYTHING, Verdict
+from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.fit import fit_checks, relative_changes
+from ace_gui.engine.planning import prepare
+from ace_gui.recipe import ModelEntry, Recipe
+
+
+def layers(**changes: float) -> list[LayerStatistics]:
+    """Two layers in which ‖ΔW‖/‖W₀‖ is as told."""
+    return [
+        LayerStatistics(
+            name=f"layer.{size}",
+            energies={name: size * change**2 for name, change in changes.items()},
+            base_energy=size,
+        )
+        for size in (4.0, 100.0)
+    ]
+
+
+def ones(*names: str) -> dict[str, float]:
+    return dict.fromkeys(names, 1.0)
+
+
+def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = {"layers.0.fc.weight": torch.randn(6, 4, generator=generator), "b": torch.ones(3)}
+    tuned = {name: tensor + 0.1 * tensor.roll(1, 0) for name, tensor in base.items()}
+    for name, held in (("base", base), ("one", tuned)):
+        save_file(held, tmp_path / f"{name}.safetensors")
+    entry = ModelEntry(model=tmp_path / "one.safetensors", weight=0.25)
+    ready = prepare(Recipe(base_model=tmp_path / "base.safetensors", models=(entry,)))
+    found = relative_changes([event.statistics for event in analyse(ready)], {"one": 0.25})
+    delta = math.sqrt(sum(float((tuned[n] - base[n]).double().square().sum()) for n in base))
+    norm = math.sqrt(sum(float(base[n].double().square().sum()) for n in base))
+    assert found["one"] == pytest.approx(delta / norm, rel=1e-6)
+
+
+def test_fine_tunes_of_the_base_are_one_line() -> None:
+    (found,) = fit_checks(layers(a=0.01, b=0.03), ones("a", "b"))
+    assert (found.verdict, found.subject) == (Verdict.OK, EVERYTHING)
+    assert "1 % to 3 %" in found.sentence
+
+
+def test_another_base_a_far_one_and_a_copy_are_named() -> None:
+    found = fit_checks(
+        layers(a=0.01, b=0.02, other=1.4, far=0.2, copy=0.0),
+        ones("a", "b", "other", "far", "copy"),
+    )
+    assert {check.subject for check in found} == {"other", "far", "copy"}
+    assert {check.verdict for check in found} == {Verdict.WARNING}
+    said = {check.subject: check.sentence for check in found}
+    assert "1.4 times the base's norm" in said["other"]
+    assert "another base" in said["other"]
+    assert "20 % of the base's norm, the median expert's 2 %" in said["far"]
+    assert "Equal to the base" in said["copy"]
+
+
+def test_a_base_of_zeros() -> None:
+    zero = LayerStatistics(name="q", energies={"a": 1.0}, base_energy=0.0)
+    assert relative_changes([zero], ones("a")) == {"a": math.inf}
+
+
+def test_what_is_not_known_is_not_judged() -> None:
+    unknown = LayerStatistics(name="q", energies={"a": 1.0})
+    assert fit_checks([unknown], ones("a")) == ()
+    assert fit_checks(layers(a=0.0), {"a": 0.0}) == ()
+    assert fit_checks([], {}) == ()

@@ -1,0 +1,314 @@
+"""Every check's verdict, on a tiny pair of bare models changed in one place at a time."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.engine import preflight
+from ace_gui.engine.checks import EVERYTHING, Check, Verdict, count_of, worst_first
+from ace_gui.engine.drift import drift
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.vocabularies import compare
+from ace_gui.errors import CheckpointError, MismatchError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.models import gpt2_family, roberta_family
+
+CONFIG = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "n_layer": 1,
+    "n_embd": 8,
+    "n_head": 2,
+    "vocab_size": 6,
+    "n_positions": 4,
+    "tie_word_embeddings": True,
+}
+TOKENS = {"a": 0, "b": 1, "c": 2}
+Tensors = dict[str, torch.Tensor]
+Builder = Callable[..., Path]
+
+
+def tensors(seed: int) -> Tensors:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {
+        "transformer.wte.weight": (6, 8),
+        "transformer.wpe.weight": (4, 8),
+        "transformer.ln_f.weight": (8,),
+        "transformer.ln_f.bias": (8,),
+        "transformer.h.0.attn.c_attn.weight": (8, 24),
+        "transformer.h.0.mlp.c_fc.weight": (8, 32),
+    }
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Builder:
+    """Writes a model folder: tensors, config and tokenizer, each as told."""
+
+    def make(
+        name: str,
+        seed: int = 0,
+        *,
+        config: dict[str, object] | None = None,
+        tokens: dict[str, int] | None = None,
+        change: Callable[[Tensors], Tensors] = lambda held: held,
+    ) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        save_file(change(tensors(seed)), folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
+        (folder / "vocab.json").write_text(json.dumps(tokens or TOKENS))
+        return folder
+
+    return make
+
+
+def prepared(base: Path, *experts: Path) -> Prepared:
+    entries = tuple(ModelEntry(model=path) for path in experts)
+    return prepare(Recipe(base_model=base, models=entries))
+
+
+def checks(base: Path, *experts: Path) -> tuple[Check, ...]:
+    return prepared(base, *experts).plan.checks
+
+
+def worries(base: Path, *experts: Path) -> list[Check]:
+    return [check for check in checks(base, *experts) if check.is_worry]
+
+
+def only_worry(base: Path, *experts: Path) -> Check:
+    (found,) = worries(base, *experts)
+    return found
+
+
+def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder) -> None:
+    found = checks(build("base"), build("one", 1), build("two", 2))
+    assert {check.verdict for check in found} == {Verdict.OK}
+    titles = [check.title for check in found]
+    assert len(titles) == len(set(titles))
+    assert {"Names", "Shapes", "Vocabulary", "Configuration", "Disk", "Memory"} <= set(titles)
+    assert all(check.sentence for check in found)
+
+
+def test_families_with_heads_are_noted_not_warned_of(tmp_path: Path) -> None:
+    for family in (gpt2_family(tmp_path / "g"), roberta_family(tmp_path / "r")):
+        found = checks(family.base, *family.experts.values())
+        (heads,) = [check for check in found if check.title == "Heads"]
+        assert heads.verdict is Verdict.NOTE
+        assert all(name in heads.sentence for name in family.experts)
+        assert not [check for check in found if check.is_worry]
+
+
+def test_another_prefix_is_named_as_the_cause(build: Builder) -> None:
+    def bare(held: Tensors) -> Tensors:
+        return {name.removeprefix("transformer."): tensor for name, tensor in held.items()}
+
+    found = checks(build("base"), build("one", 1, change=bare))
+    (names,) = [check for check in found if check.title == "Names"]
+    assert (names.verdict, names.subject) == (Verdict.NOTE, "one")
+    assert "prefix" in names.sentence
+    assert len(names.details.splitlines()) == len(tensors(0))
+
+
+def test_an_expert_without_its_embedding(build: Builder) -> None:
+    def cut(held: Tensors) -> Tensors:
+        return {name: tensor for name, tensor in held.items() if "wte" not in name}
+
+    found = only_worry(build("base"), build("one", 1, change=cut), build("two", 2))
+    assert (found.title, found.subject) == ("Names", "one")
+    assert "`transformer.wte.weight`" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("dtype", "verdict"), [(torch.bfloat16, Verdict.WARNING), (torch.float16, Verdict.NOTE)]
+)
+def test_formats_that_differ_are_judged_by_their_rounding(
+    build: Builder, dtype: torch.dtype, verdict: Verdict
+) -> None:
+    def narrow(held: Tensors) -> Tensors:
+        return {name: tensor.to(dtype) for name, tensor in held.items()}
+
+    found = checks(build("base"), build("one", 1, change=narrow))
+    (formats,) = [check for check in found if check.title == "Number format"]
+    assert formats.verdict is verdict
+    both = checks(build("b", change=narrow), build("e", 1, change=narrow))
+    assert not [check for check in both if check.title == "Number format" and check.details]
+
+
+def test_an_expert_that_untied_its_head(build: Builder) -> None:
+    def untie(held: Tensors) -> Tensors:
+        return {**held, "lm_head.weight": torch.ones(6, 8)}
+
+    untied = build("one", 1, config={"tie_word_embeddings": False}, change=untie)
+    found = only_worry(build("base"), untied)
+    assert found.title == "Tied weights"
+    assert "`lm_head.weight`" in found.sentence
+
+
+def test_an_expert_that_ties_what_the_base_does_not(build: Builder) -> None:
+    def untie(held: Tensors) -> Tensors:
+        return {**held, "lm_head.weight": torch.ones(6, 8)}
+
+    base = build("base", config={"tie_word_embeddings": False}, change=untie)
+    found = only_worry(base, build("one", 1))
+    assert found.title == "Tied weights"
+    assert "keeps the base's head" in found.sentence
+
+
+def test_equal_sizes_are_no_equal_vocabularies(build: Builder) -> None:
+    found = only_worry(build("base"), build("one", 1, tokens={"a": 1, "b": 0, "c": 2}))
+    assert found.title == "Vocabulary"
+    assert found.sentence.startswith("2 of 3 token ids")
+    assert "id 0 is 'a' in the base and 'b' in the expert" in found.sentence
+
+
+def test_an_unreadable_tokenizer_is_a_warning(build: Builder) -> None:
+    one = build("one", 1)
+    (one / "vocab.json").write_text("[")
+    found = only_worry(build("base"), one)
+    assert "not valid JSON" in found.sentence
+
+
+def test_a_tokenizer_that_only_an_expert_has(build: Builder) -> None:
+    base = build("base")
+    (base / "vocab.json").unlink()
+    found = only_worry(base, build("one", 1))
+    assert "base's folder" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("layer_norm_epsilon", 1e-6, "norm epsilon"),
+        ("activation_function", "relu", "activation"),
+        ("n_head", 4, "attention heads"),
+        ("scale_attn_by_inverse_layer_idx", True, "attention"),
+    ],
+)
+def test_a_config_that_means_something_else(
+    build: Builder, key: str, value: object, kind: str
+) -> None:
+    full = {
+        "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new",
+        "scale_attn_by_inverse_layer_idx": False,
+    }
+    found = only_worry(build("base", config=full), build("one", 1, config={**full, key: value}))
+    assert found.title == "Configuration"
+    assert kind in found.sentence
+    assert f"`{key}` is {value!r}" in found.sentence
+
+
+def test_rope_is_compared_wherever_the_config_keeps_it() -> None:
+    old = {"rope_theta": 1e4}
+    new = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}
+    far = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0}}
+    assert not list(drift(old, new))
+    assert [kind for kind, _ in drift(old, far)] == ["position encoding", "position encoding"]
+    nested = list(drift({"text_config": old}, {"text_config": far}))
+    assert nested[0][1].startswith("`text_config.rope_theta`")
+
+
+def test_what_only_one_config_says_is_no_difference() -> None:
+    assert not list(drift({}, {"hidden_act": "gelu"}))
+    assert list(drift({}, {"rope_scaling": {"factor": 2.0}}))
+    assert not list(drift({}, {"rope_scaling": None}))
+
+
+def test_copies_are_found_by_their_blocks(build: Builder) -> None:
+    found = only_worry(build("base"), build("one", 1), build("two", 2), build("again", 1))
+    assert (found.title, found.subject) == ("Duplicates", "again")
+    assert "Probably the same weights as one" in found.sentence
+    assert "as the base" in only_worry(build("b"), build("one-more", 1), build("copy")).sentence
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"), [(99, Verdict.ERROR), (110, Verdict.WARNING), (200, Verdict.OK)]
+)
+def test_room(build: Builder, free: int, verdict: Verdict) -> None:
+    ready = prepared(build("base"), build("one", 1))
+    for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
+        found = preflight.preflight(
+            ready.base,
+            ready.experts,
+            ready.plan.rows,
+            bytes_to_write=100,
+            peak_bytes=100,
+            free_disk=disk,
+            free_memory=memory,
+        )
+        (room,) = [check for check in found if check.title == title]
+        assert room.verdict is verdict
+        assert found == worst_first(found)
+
+
+def test_a_bare_base_without_experts(tmp_path: Path) -> None:
+    file = tmp_path / "bare.safetensors"
+    save_file(tensors(0), file)
+    base, *rest = checks(file)
+    assert base.verdict is Verdict.NOTE
+    assert "No config.json" in base.sentence
+    assert {check.title for check in rest} == {"Disk", "Memory"}
+
+
+def test_other_vocabulary_rows_are_refused_with_the_first_new_token(build: Builder) -> None:
+    def longer(held: Tensors) -> Tensors:
+        return {**held, "transformer.wte.weight": torch.ones(8, 8)}
+
+    base = build("base", tokens={f"t{index}": index for index in range(6)})
+    expert = build(
+        "one",
+        1,
+        config={"vocab_size": 8},
+        tokens={f"t{index}": index for index in range(8)},
+        change=longer,
+    )
+    with pytest.raises(MismatchError, match="8 rows in one but 6 in the base") as caught:
+        prepared(base, expert)
+    assert "2 tokens more (the first is 't6', id 6)" in caught.value.sentence
+    with pytest.raises(MismatchError, match="2 tokens fewer"):
+        prepared(expert, base)
+
+
+def test_every_kind_of_tokenizer_file_is_read(tmp_path: Path) -> None:
+    added = [{"id": 2, "content": "<x>"}]
+    fast = {"model": {"vocab": {"a": 0, "b": 1}}, "added_tokens": added}
+    unigram = {"model": {"vocab": [["a", -1.0], ["b", -2.0]]}, "added_tokens": added}
+    files = {
+        "1/tokenizer.json": json.dumps(fast),
+        "2/tokenizer.json": json.dumps(unigram),
+        "3/vocab.txt": "a\nb\n<x>\n",
+        "4/vocab.json": json.dumps({"a": 0, "b": 1}),
+        "4/added_tokens.json": json.dumps({"<x>": 2}),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    kinds = [
+        tuple(tmp_path / name for name in files if name.startswith(number)) for number in "1234"
+    ]
+    for kind in kinds:
+        found = compare(kinds[0], kind)
+        assert (found.tokens, found.size) == (0, 3)
+    assert compare(kinds[0], kinds[3][:1]).tokens == 1
+    with pytest.raises(CheckpointError):
+        compare(kinds[0], (tmp_path / "nowhere.json",))
+
+
+def test_counting_verdicts() -> None:
+    def check(verdict: Verdict) -> Check:
+        return Check(subject=EVERYTHING, title="t", verdict=verdict, sentence="s")
+
+    found = [check(Verdict.OK), check(Verdict.WARNING), check(Verdict.ERROR), check(Verdict.ERROR)]
+    assert count_of(found) == "2 errors, 1 warning"
+    assert count_of(found[:1]) == ""
+    assert [entry.verdict for entry in worst_first(found)] == [
+        Verdict.ERROR,
+        Verdict.ERROR,
+        Verdict.WARNING,
+        Verdict.OK,
+    ]

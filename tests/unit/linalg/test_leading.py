@@ -1,0 +1,80 @@
+"""Leading triplets and rank-revealing polar factors against full decompositions."""
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.linalg.leading import leading_triplets, orthogonalised
+from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
+
+SHAPES = [(6, 20), (20, 6), (14, 14), (1, 5), (5, 1)]
+by_shape = pytest.mark.parametrize(("m", "n"), SHAPES)
+
+
+def matrices(m: int, n: int) -> list[np.ndarray]:
+    return [
+        random_deltas(1, m, n, 2.0, 0)[0],
+        low_rank_deltas(1, m, n, 2, 3.0, 1)[0],
+        decaying_deltas(1, m, n, 1e4, 1.0, 2)[0],
+        decaying_deltas(1, m, n, 1e12, 1.0, 3)[0],
+    ]
+
+
+@by_shape
+def test_triplets_are_those_of_the_decomposition(m: int, n: int) -> None:
+    for matrix in matrices(m, n):
+        u, s, vh = np.linalg.svd(matrix, full_matrices=False)
+        for k in range(1, min(m, n) + 1):
+            found = leading_triplets(torch.from_numpy(matrix), k)
+            kept = min(k, int((s > 1e-6 * s[0]).sum()))
+            np.testing.assert_allclose(found.s_K, s[:kept], rtol=1e-7)
+            expected = u[:, :kept] * s[:kept] @ vh[:kept]
+            np.testing.assert_allclose(found.product, expected, rtol=0, atol=1e-7 * s[0])
+            eye = np.eye(kept)
+            np.testing.assert_allclose(found.u_OK.T @ found.u_OK, eye, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(found.vh_KI @ found.vh_KI.T, eye, rtol=0, atol=1e-6)
+
+
+def test_values_below_the_scale_are_left_out() -> None:
+    matrix = torch.diag(torch.tensor([1.0, 1e-3, 1e-5], dtype=torch.float64))
+    assert len(leading_triplets(matrix, 3).s_K) == 3
+    assert len(leading_triplets(matrix, 3, scale=1e2).s_K) == 2
+    assert len(leading_triplets(matrix, 3, scale=1e7).s_K) == 0
+
+
+def test_no_triplets_of_zero_or_of_nothing() -> None:
+    for matrix, k in ((torch.zeros(3, 4), 3), (torch.ones(3, 4), 0), (torch.zeros(0, 4), 0)):
+        found = leading_triplets(matrix.double(), k)
+        assert found.product.shape == matrix.shape
+        assert not found.product.any()
+
+
+@pytest.mark.parametrize("span", [1.0, 1e2, 1e5])
+def test_independent_columns_become_the_nearest_orthonormal_ones(span: float) -> None:
+    columns = decaying_deltas(1, 12, 5, span, 1.0, 4)[0]
+    u, _, vh = np.linalg.svd(columns, full_matrices=False)
+    found = orthogonalised(torch.from_numpy(columns))
+    np.testing.assert_allclose(found, u @ vh, rtol=0, atol=1e-6)
+
+
+def test_dependent_columns_stay_in_their_span() -> None:
+    basis = np.linalg.qr(random_deltas(1, 12, 4, 1.0, 5)[0])[0]
+    for columns in (
+        np.hstack([basis, basis]),
+        np.hstack([basis, basis[:, :2] @ [[1, 1], [1, -1]]]),
+    ):
+        found = orthogonalised(torch.from_numpy(columns)).numpy()
+        np.testing.assert_allclose(basis @ (basis.T @ found), found, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(np.linalg.svd(found, compute_uv=False)[:4], 1, atol=1e-12)
+
+
+def test_a_column_repeated_up_to_rounding_adds_no_direction() -> None:
+    basis = np.linalg.qr(random_deltas(1, 12, 3, 1.0, 6)[0])[0]
+    for noise in (1e-9, 1e-7):
+        shifted = basis[:, :1] + noise * random_deltas(1, 12, 1, 1.0, 7)[0]
+        found = orthogonalised(torch.from_numpy(np.hstack([basis, shifted]))).numpy()
+        assert np.linalg.matrix_rank(found, tol=1e-3) == 3
+
+
+def test_no_columns_at_all() -> None:
+    assert orthogonalised(torch.zeros(4, 0, dtype=torch.float64)).shape == (4, 0)

@@ -1,0 +1,89 @@
+"""Limits and departures of methods on lengths and angles."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ace_gui.errors import MethodError
+from tests.helpers.ace_cases import random_deltas
+from tests.helpers.method_cases import assert_close, experts, merged, norm, run, tensor_cases
+
+CASES = tensor_cases()
+
+
+def test_nan_with_equal_norms_is_half_the_sum() -> None:
+    deltas = random_deltas(4, 8, 9, 0.7, 11)
+    assert_close(merged("nan", deltas), deltas.sum(axis=0) / 2)
+
+
+def test_nan_gives_every_expert_the_same_length() -> None:
+    deltas = experts(3)
+    units = np.array([delta / norm(delta) for delta in deltas])
+    found = merged("nan", deltas)
+    assert_close(found / norm(found), units.sum(axis=0) / norm(units.sum(axis=0)))
+
+
+def test_model_stock_goes_from_the_base_to_the_mean_with_the_angle() -> None:
+    delta = experts(1)[0]
+    same = np.array([delta, 2 * delta, 3 * delta])
+    assert_close(merged("model_stock", same), 2 * delta)
+    apart = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]])
+    assert np.abs(merged("model_stock", apart)).max() < 1e-12
+
+
+def test_model_stock_keeps_the_base_where_experts_point_apart() -> None:
+    found = run("model_stock", CASES["single"][[0, 0]] * np.array([1, -1])[:, None, None])
+    assert not found.delta.any()
+    assert "stays as in the base" in found.diagnostics.notes[0]
+
+
+def test_slerp_ends_at_the_experts_and_keeps_their_length() -> None:
+    deltas = random_deltas(2, 8, 9, 0.7, 12)
+    assert_close(merged("slerp", deltas, t=0.0), deltas[0], 1e-6)
+    assert_close(merged("slerp", deltas, t=1.0), deltas[1], 1e-6)
+    for t in (0.2, 0.5, 0.9):
+        assert norm(merged("slerp", deltas, t=t)) == pytest.approx(0.7, rel=1e-5)
+
+
+def test_slerp_goes_straight_between_parallel_experts() -> None:
+    delta = experts(1)[0]
+    for other in (3 * delta, -delta, 0 * delta):
+        pair = np.array([delta, other])
+        found = merged("slerp", pair, t=0.25)
+        np.testing.assert_allclose(found, 0.75 * delta + 0.25 * other, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["slerp", "nuslerp"])
+@pytest.mark.parametrize("T", [1, 3])
+def test_slerp_needs_two_experts(name: str, T: int) -> None:
+    with pytest.raises(MethodError, match=f"but there are {T}; choose two"):
+        run(name, experts(T))
+
+
+def test_the_karcher_mean_of_two_is_halfway_on_the_arc() -> None:
+    deltas = random_deltas(2, 8, 9, 0.7, 13)
+    assert_close(merged("karcher", deltas), merged("slerp", deltas, t=0.5))
+
+
+def test_at_the_karcher_mean_the_pulls_of_all_experts_cancel() -> None:
+    deltas = experts(5)
+    point = merged("karcher", deltas, iterations=100, tolerance=1e-9)
+    point /= norm(point)
+    pull = np.zeros_like(point)
+    for delta in deltas:
+        unit = delta / norm(delta)
+        angle = math.acos(np.sum(unit * point))
+        pull += angle / math.sin(angle) * (unit - math.cos(angle) * point)
+    assert norm(pull) < 1e-5
+    near = merged("multislerp", deltas)
+    assert_close(merged("karcher", deltas, iterations=0), near, 1e-7)
+
+
+def test_directions_that_cancel_have_no_mean() -> None:
+    delta = experts(1)[0]
+    for name in ("karcher", "multislerp"):
+        with pytest.raises(MethodError, match="no mean direction"):
+            run(name, np.array([delta, -delta]))
+        with pytest.raises(MethodError, match="weights of at least 0"):
+            run(name, np.array([delta, delta]), weights=[1.0, -1.0])

@@ -1,0 +1,229 @@
+"""What must hold of every method in the registry."""
+
+import hashlib
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.errors import MethodError
+from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
+from ace_gui.methods.base import Kind
+from ace_gui.methods.draws import seed_of
+from tests.helpers.method_cases import (
+    Array,
+    context,
+    matrix_cases,
+    merged,
+    place,
+    run,
+    tensor_cases,
+)
+from tests.helpers.method_oracles import relative_error
+
+CASES = tensor_cases()
+every = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+ORDERED = {"slerp", "nuslerp"}
+SEEDED = {"dare_linear", "dare_ties", "della"}
+
+
+def given(method: MergeMethod[Any], deltas: Array) -> Array:
+    return deltas[:2] if method.name in ORDERED else deltas
+
+
+def cases_of(method: MergeMethod[Any]) -> dict[str, Array]:
+    cases = matrix_cases() if method.kind is Kind.MATRIX else CASES
+    if method.name in ORDERED:
+        return {name: deltas for name, deltas in cases.items() if len(deltas) > 1}
+    if method.name in {"karcher", "multislerp"}:
+        return {name: deltas for name, deltas in cases.items() if name != "opposed"}
+    return cases
+
+
+@every
+def test_it_is_documented(method: MergeMethod[Any]) -> None:
+    assert method.title
+    assert method.summary.endswith(".")
+    assert method.formula.startswith("W = ")
+    assert "arXiv:" in method.citation
+    for field in parameter_fields(method):
+        assert field.metadata["label"]
+        assert field.metadata["help"].endswith(".")
+
+
+@every
+def test_its_ranges_hold_its_defaults_and_presets_and_refuse_what_is_outside(
+    method: MergeMethod[Any],
+) -> None:
+    for field in parameter_fields(method):
+        for value in (field.default, *(value for _, value in field.metadata["presets"])):
+            assert getattr(checked_parameters(method, {field.name: value}), field.name) == value
+        assert field.kind in {"bool", "str"} or None not in {
+            field.metadata["low"],
+            field.metadata["high"],
+        }
+
+
+@every
+def test_the_ends_of_every_range_merge(method: MergeMethod[Any]) -> None:
+    deltas = given(method, CASES["wide"])
+    for field in parameter_fields(method):
+        low, high = field.metadata["low"], field.metadata["high"]
+        if field.name in {"steps", "iterations"}:
+            high = 3
+        ends = field.metadata["choices"] or [True, False]
+        if low is not None:
+            ends = [high, low + (1e-3 if field.metadata["low_open"] else 0)]
+        others = {"epsilon": 0.0} if method.name == "della" and field.name == "density" else {}
+        if method.name == "della" and field.name == "epsilon":
+            ends = [0.0, 0.499]
+        for end in ends:
+            assert run(method.name, deltas, **others, **{field.name: end}).delta.isfinite().all()
+
+
+@every
+def test_the_result_is_float32_in_the_same_shape(method: MergeMethod[Any]) -> None:
+    for name, deltas in cases_of(method).items():
+        found = run(method.name, given(method, deltas)).delta
+        assert found.dtype == torch.float32, name
+        assert found.shape == deltas.shape[1:], name
+        assert found.is_contiguous(), name
+
+
+@every
+def test_experts_that_changed_nothing_give_nothing(method: MergeMethod[Any]) -> None:
+    found = merged(method.name, given(method, CASES["all-zero"]))
+    assert not found.any()
+
+
+@every
+def test_empty_tensors_stay_empty(method: MergeMethod[Any]) -> None:
+    for shape in ((0, 3), (3, 0)):
+        found = run(method.name, np.zeros((2, *shape)))
+        assert found.delta.shape == shape
+
+
+@every
+def test_a_zero_expert_beside_others_does_no_harm(method: MergeMethod[Any]) -> None:
+    one, nothing, other = CASES["one-zero"]
+    deltas = np.array([one + other, nothing, one])
+    found = merged(method.name, given(method, deltas))
+    norms = np.linalg.norm(deltas.reshape(len(deltas), -1), axis=1)
+    assert 0 < np.linalg.norm(found) <= 2 * norms.sum()
+
+
+@every
+def test_the_order_of_the_experts_does_not_matter(method: MergeMethod[Any]) -> None:
+    if method.name in ORDERED:
+        turned = merged(method.name, CASES["wide"][1::-1])
+        assert relative_error(turned, merged(method.name, CASES["wide"][:2])) < 1e-6
+        return
+    parameters = checked_parameters(method, {})
+    for name, deltas in cases_of(method).items():
+        tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
+        weights = [1.0 + 0.1 * t for t in range(len(tensors))]
+        order = np.random.default_rng(3).permutation(len(tensors))
+        here = place(len(tensors))
+        there = replace(here, experts=tuple(here.experts[t] for t in order))
+        turned, counts = [tensors[t] for t in order], [weights[t] for t in order]
+        if method.seeded:
+            one = method.merge(tensors, weights, parameters, place=here)
+            other = method.merge(turned, counts, parameters, place=there)
+        else:
+            one = method.merge(tensors, weights, parameters)
+            other = method.merge(turned, counts, parameters)
+        error = relative_error(other.delta.double().numpy(), one.delta.double().numpy())
+        assert error < 1e-5, name
+
+
+@every
+def test_the_task_vectors_are_left_as_they_were(method: MergeMethod[Any]) -> None:
+    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    doubles = [tensor.double() for tensor in tensors]
+    for deltas in (tensors, doubles):
+        before = [delta.clone() for delta in deltas]
+        extra = context(method, len(deltas))
+        method.merge(deltas, [2.0] * len(deltas), checked_parameters(method, {}), **extra)
+        assert all(torch.equal(one, two) for one, two in zip(deltas, before, strict=True))
+
+
+@every
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_non_finite_task_vector_is_named(method: MergeMethod[Any], bad: float) -> None:
+    deltas = CASES["square"][:2].copy()
+    deltas[1, 3, 4] = bad
+    with pytest.raises(MethodError, match="Task vector 2 of 2 holds NaN or Inf"):
+        run(method.name, deltas)
+
+
+@every
+def test_what_cannot_be_merged_is_refused(method: MergeMethod[Any]) -> None:
+    for deltas, weights, words in (
+        (np.zeros((0, 2, 2)), [], "nothing to merge"),
+        (np.ones((2, 2, 2)), [1.0], "2 experts but 1 weights"),
+        (np.ones((2, 2, 2)), [1.0, math.nan], "NaN or infinite"),
+    ):
+        with pytest.raises(MethodError, match=words):
+            run(method.name, deltas, weights=weights)
+    shapes = [torch.ones(2, 2), torch.ones(2, 3)]
+    with pytest.raises(MethodError, match="Task vector 2 has shape"):
+        method.merge(shapes, [1.0, 1.0], checked_parameters(method, {}), **context(method, 2))
+
+
+@every
+def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
+    if method.kind is Kind.MATRIX:
+        with pytest.raises(MethodError, match="merges matrices"):
+            run(method.name, CASES["vector"])
+
+
+@every
+def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> None:
+    if method.kind is not Kind.ENTRY:
+        return
+    deltas = CASES["square"].reshape(5, -1)
+    whole = run(method.name, deltas).delta
+    parts = [run(method.name, deltas[:, start : start + 100]).delta for start in range(0, 576, 100)]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+@every
+def test_only_seeded_methods_depend_on_the_place(method: MergeMethod[Any]) -> None:
+    assert method.seeded == (method.name in SEEDED)
+    deltas = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    weights, parameters = [1.0] * len(deltas), checked_parameters(method, {})
+    if not method.seeded:
+        assert method.merge(deltas, weights, parameters).delta.shape == (24, 24)
+        return
+    with pytest.raises(MethodError, match="draws random numbers"):
+        method.merge(deltas, weights, parameters)
+    results = [
+        method.merge(deltas, weights, parameters, place=here).delta
+        for here in (place(5), place(5), place(5, seed=1), place(5, tensor="other"))
+    ]
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    assert not torch.equal(results[0], results[3])
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "a"), ("a", "b", "c")])
+def test_a_place_must_name_every_expert_apart(names: tuple[str, ...]) -> None:
+    method = METHODS["dare_linear"]
+    with pytest.raises(MethodError, match="a distinct name for each of 2 experts"):
+        method.merge(
+            [torch.ones(2)] * 2,
+            [1.0, 1.0],
+            method.parameters(),
+            place=replace(place(0), experts=names),
+        )
+
+
+def test_seeds_do_not_depend_on_process_or_platform() -> None:
+    """BLAKE2b with eight bytes of digest, over seed, expert and tensor, halved."""
+    text = b"7\0expert-1\0layer.weight"
+    expected = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") // 2
+    assert seed_of(place(2, seed=7), 1) == expected
+    assert len({seed_of(place(3, seed), t) for seed in range(50) for t in range(3)}) == 150

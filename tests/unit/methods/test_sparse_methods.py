@@ -1,0 +1,180 @@
+"""Limits and departures of methods that choose entries: by sign, size, chance or score."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.errors import MethodError
+from ace_gui.methods import METHODS
+from ace_gui.methods.della import keep_chances
+from ace_gui.methods.draws import uniform
+from tests.helpers import method_oracles as oracle
+from tests.helpers.ace_cases import random_deltas
+from tests.helpers.method_cases import assert_close, experts, merged, place, run, tensor_cases
+
+CASES = tensor_cases()
+
+
+def test_ties_entries_have_the_elected_sign_or_are_zero() -> None:
+    for deltas in CASES.values():
+        found = merged("ties", deltas)
+        elected = np.sum([oracle.largest(delta, 0.2) for delta in deltas], axis=0)
+        assert np.all((found == 0) | (elected == 0) | (np.sign(found) == np.sign(elected)))
+
+
+def test_ties_keeps_all_changes_where_few_entries_changed() -> None:
+    sparse = np.zeros((1, 10, 10))
+    sparse[0, 2, :5] = [1, -2, 3, -4, 5]
+    assert_close(merged("ties", sparse), sparse[0])
+
+
+def test_ties_elects_the_majority_sign_where_both_weigh_the_same() -> None:
+    deltas = np.array([[1.0, -3.0, -3.0], [-1.0, -3.0, -3.0]])
+    np.testing.assert_array_equal(merged("ties", deltas, density=1.0), [-1, -3, -3])
+    np.testing.assert_array_equal(merged("ties", -deltas, density=1.0), [1, 3, 3])
+
+
+def test_ties_with_a_negative_weight_takes_away() -> None:
+    deltas = experts(1)
+    found = merged("ties", deltas, weights=[-1.0], density=1.0)
+    assert_close(found, -deltas[0])
+
+
+def test_breadcrumbs_leave_out_both_ends() -> None:
+    deltas = np.arange(1.0, 101.0).reshape(1, 10, 10)
+    found = merged("breadcrumbs", deltas, density=0.2, gamma=0.1, scaling=1.0)
+    np.testing.assert_array_equal(np.sort(found[found != 0]), np.arange(71, 91))
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 2)])
+def test_breadcrumbs_do_not_empty_small_tensors(shape: tuple[int, ...]) -> None:
+    """Published elsewhere, a share of outliers below one entry removes the whole tensor."""
+    deltas = np.arange(1.0, 1 + math.prod(shape)).reshape(1, *shape)
+    found = merged("breadcrumbs", deltas, density=1.0, gamma=0.01, scaling=1.0)
+    np.testing.assert_array_equal(found, deltas[0])
+
+
+def test_breadcrumbs_without_pruning_are_task_arithmetic() -> None:
+    deltas = experts(3)
+    found = merged("breadcrumbs", deltas, density=1.0, gamma=0.0, scaling=0.3)
+    assert_close(found, merged("task_arithmetic", deltas, scaling=0.3), 1e-6)
+
+
+def test_consensus_of_none_is_task_arithmetic_and_of_too_many_is_nothing() -> None:
+    deltas = experts(3)
+    assert_close(
+        merged("consensus_ta", deltas, agreeing=0), merged("task_arithmetic", deltas, scaling=0.3)
+    )
+    assert not merged("consensus_ta", deltas, agreeing=4).any()
+
+
+def test_consensus_needs_a_change_to_rely_on() -> None:
+    """Where an expert and the others are zero alike, the strict comparison masks the entry."""
+    deltas = np.array([[1.0, 0.0], [0.0, 0.0]])
+    found = merged("consensus_ta", deltas, agreeing=1, mask_threshold=0.0, scaling=1.0)
+    np.testing.assert_array_equal(found, [1.0, 0.0])
+    found = merged("consensus_ta", deltas, agreeing=2, mask_threshold=0.0, scaling=1.0)
+    np.testing.assert_array_equal(found, [0.0, 0.0])
+
+
+def test_dare_entries_are_zero_or_exactly_rescaled() -> None:
+    deltas = experts(1)
+    found = run("dare_linear", deltas, density=0.3, scaling=1.0).delta
+    exact = torch.tensor(deltas[0], dtype=torch.float32) / 0.3
+    assert torch.equal(found[found != 0], exact[found != 0])
+    assert 0 < int((found != 0).sum()) < found.numel()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("dare_linear", {"density": 0.3, "scaling": 1.0}), ("della", {"density": 0.4})],
+)
+def test_the_expected_result_of_dropping_is_the_task_vector(
+    name: str, parameters: dict[str, Any]
+) -> None:
+    method = METHODS[name]
+    delta = torch.tensor(experts(1)[0], dtype=torch.float32)
+    given = method.parameters(**parameters)
+    count = 600
+    total = sum(
+        method.merge([delta], [1.0], given, place=place(1, seed)).delta.double()
+        for seed in range(count)
+    )
+    least = 0.3 if name == "dare_linear" else 0.25
+    deviation = delta.abs() * math.sqrt((1 / least - 1) / count)
+    assert bool(((total / count - delta).abs() <= 5 * deviation).all())
+
+
+def test_masks_depend_on_nothing_but_seed_expert_and_tensor() -> None:
+    here = place(4)
+    like = torch.zeros(7, 9)
+    masks = {name: uniform(here, t, like) for t, name in enumerate(here.experts)}
+    turned = type(here)(tensor=here.tensor, experts=here.experts[::-1], seed=0)
+    alone = type(here)(tensor=here.tensor, experts=("expert-2",), seed=0)
+    for t, name in enumerate(turned.experts):
+        assert torch.equal(uniform(turned, t, like), masks[name])
+    torch.manual_seed(99)
+    assert torch.equal(uniform(alone, 0, like.double()), masks["expert-2"])
+    assert len({float(mask.sum()) for mask in masks.values()}) == 4
+
+
+def test_dare_keeping_everything_is_its_inner_method() -> None:
+    deltas = experts(3)
+    linear = merged("task_arithmetic", deltas, scaling=0.3)
+    assert_close(merged("dare_linear", deltas, density=1.0), linear, 1e-6)
+    for trim in (0.2, 1.0):
+        found = merged("dare_ties", deltas, density=1.0, trim_density=trim)
+        np.testing.assert_array_equal(found, merged("ties", deltas, density=trim))
+
+
+def test_della_without_spread_is_dare_with_ties() -> None:
+    deltas = experts(3)
+    found = merged("della", deltas, density=0.4, epsilon=0.0)
+    assert_close(found, merged("dare_ties", deltas, density=0.4), 1e-6)
+    whole = merged("della", deltas, density=1.0, epsilon=0.0)
+    assert_close(whole, merged("ties", deltas, density=1.0), 1e-6)
+
+
+def test_della_keeps_larger_entries_more_often() -> None:
+    delta = torch.tensor([[0.1, -0.5, 0.3], [4.0, 2.0, -3.0]])
+    chances = keep_chances(delta, 0.5, 0.2)
+    torch.testing.assert_close(chances, torch.tensor([[0.3, 0.7, 0.5], [0.7, 0.3, 0.5]]))
+    torch.testing.assert_close(keep_chances(delta[0], 0.5, 0.2), chances[0])
+    assert float(keep_chances(torch.tensor(2.0), 0.5, 0.2)) == 0.5
+
+
+@pytest.mark.parametrize(("density", "epsilon"), [(0.15, 0.15), (0.9, 0.2), (0.1, 0.3)])
+def test_della_refuses_chances_that_are_none(density: float, epsilon: float) -> None:
+    with pytest.raises(MethodError, match="choose a smaller epsilon"):
+        run("della", experts(2), density=density, epsilon=epsilon)
+
+
+def test_sce_of_identical_experts_is_the_expert() -> None:
+    delta = experts(1)[0]
+    for share in (0.2, 1.0):
+        found = merged("sce", np.array([delta, delta, delta]), select_topk=share)
+        assert_close(found, delta, 1e-6)
+
+
+def test_sce_selects_where_experts_differ_most() -> None:
+    deltas = experts(3)
+    found = merged("sce", deltas, select_topk=0.25)
+    variance = deltas.var(axis=0)
+    assert np.count_nonzero(found) == 45
+    assert variance[found != 0].min() > variance[found == 0].max()
+
+
+def test_pcb_keeps_the_winners_of_one_expert_as_they_are() -> None:
+    deltas = random_deltas(1, 8, 8, 1.0, 14)
+    found = merged("pcb", deltas, density=0.25, scaling=1.0)
+    assert_close(found, oracle.largest(deltas[0], 0.25), 1e-6)
+
+
+def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
+    one, other = np.zeros(6), np.zeros(6)
+    one[:3], other[3:] = [3.0, 1.0, 2.0], [-1.0, 2.0, 3.0]
+    found = merged("pcb", np.array([one, other]), density=0.34, scaling=1.0)
+    np.testing.assert_allclose(found, [3, 0, 2, 0, 2, 3], atol=1e-6)

@@ -1,0 +1,141 @@
+"""Limits and departures of methods on singular values, frequencies and subspaces."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import method_oracles as oracle
+from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
+from tests.helpers.method_cases import Array, assert_close, experts, merged, norm, orthogonal, run
+
+
+def test_tsv_m_adds_experts_that_share_no_direction() -> None:
+    left, right = orthogonal(12, 3), orthogonal(15, 4)
+    deltas = np.array(
+        [
+            left[:, 4 * t : 4 * t + 4] * [4, 3, 2, 1] @ right[:, 4 * t : 4 * t + 4].T
+            for t in range(3)
+        ]
+    )
+    assert_close(merged("tsv_m", deltas), deltas.sum(axis=0))
+
+
+@pytest.mark.parametrize("T", [2, 3])
+def test_tsv_m_of_identical_experts_is_the_truncated_expert(T: int) -> None:
+    delta = experts(1)[0]
+    found = merged("tsv_m", np.repeat(delta[None], T, axis=0))
+    expected = oracle.truncate(delta, 12 // T)
+    # Equal columns: the polar factors halve among them what one of them would carry.
+    assert_close(found, expected)
+
+
+def test_tsv_m_leaves_out_directions_that_low_rank_experts_do_not_have() -> None:
+    deltas = low_rank_deltas(2, 20, 20, 2, 1.0, 5)
+    assert np.linalg.matrix_rank(merged("tsv_m", deltas), tol=1e-4) == 4
+
+
+def test_tsv_m_says_where_experts_outnumber_directions() -> None:
+    found = run("tsv_m", experts(4, 3, 9))
+    assert "overlap" in found.diagnostics.notes[0]
+    assert not run("tsv_m", experts(3, 3, 9)).diagnostics.notes
+
+
+def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
+    for deltas in (experts(3), low_rank_deltas(2, 12, 15, 3, 1.0, 6)):
+        found, total = merged("iso_c", deltas), deltas.sum(axis=0)
+        assert norm(found, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
+        values = np.linalg.svd(found, compute_uv=False)
+        rank = np.linalg.matrix_rank(total)
+        np.testing.assert_allclose(values[:rank], values[0], rtol=1e-5)
+        assert np.all(values[rank:] < 1e-5 * values[0])
+
+
+def test_iso_cts_without_room_for_experts_is_iso_c() -> None:
+    for deltas, common in ((experts(3), 1.0), (experts(7), 0.8)):
+        assert_close(merged("iso_cts", deltas, common=common), merged("iso_c", deltas))
+
+
+def test_iso_cts_evens_out_the_spectrum() -> None:
+    values = np.linalg.svd(merged("iso_cts", experts(2, 20, 20)), compute_uv=False)
+    np.testing.assert_allclose(values, values[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("parameters", [{"rank_share": 1.0}, {"rank_share": 0.0}, {"scaling": 0.0}])
+def test_cart_at_either_end_is_the_mean(parameters: dict[str, float]) -> None:
+    deltas = experts(3)
+    options = {"scaling": 2.3} | parameters
+    assert_close(merged("cart", deltas, **options), deltas.mean(axis=0))
+
+
+def test_cart_does_not_depend_on_the_base() -> None:
+    deltas, shift = experts(3), random_deltas(1, 12, 15, 1.0, 7)[0]
+    expected = merged("cart", deltas, rank_share=0.3) + shift
+    assert_close(merged("cart", deltas + shift, rank_share=0.3), expected)
+
+
+def test_cart_adds_the_leading_direction_of_every_difference() -> None:
+    deltas = experts(3)
+    step = merged("cart", deltas, rank_share=0.01) - deltas.mean(axis=0)
+    assert np.linalg.matrix_rank(step, tol=1e-4 * norm(step)) == 3
+
+
+def test_star_keeps_the_nuclear_norm_and_the_fewest_directions() -> None:
+    delta = decaying_deltas(1, 12, 15, 100.0, 1.0, 8)
+    found = merged("star", delta)
+    assert norm(found, "nuc") == pytest.approx(norm(delta[0], "nuc"), rel=1e-5)
+    values = np.linalg.svd(delta[0], compute_uv=False)
+    rank = np.linalg.matrix_rank(found, tol=1e-5)
+    assert values[:rank].sum() >= 0.4 * values.sum() > values[: rank - 1].sum()
+
+
+def test_star_keeping_everything_is_the_mean() -> None:
+    deltas = experts(4)
+    assert_close(merged("star", deltas, eta=100.0), deltas.mean(axis=0))
+
+
+def test_frequencies_from_none_to_all() -> None:
+    deltas = experts(3)
+    equal = merged("fr_merging", deltas, cutoff=0.0, coefficients="equal")
+    assert_close(equal, deltas.sum(axis=0))
+    flat = np.ones((2, 8, 8))
+    assert np.abs(merged("fr_merging", flat, cutoff=0.01)).max() < 1e-12
+    checkered = np.indices((8, 8)).sum(axis=0) % 2 - 0.5
+    kept = merged("fr_merging", checkered[None], cutoff=1.0)
+    assert_close(kept, checkered)
+
+
+def test_more_is_removed_with_a_higher_cutoff() -> None:
+    deltas = experts(1)
+    left = [norm(merged("fr_merging", deltas, cutoff=c)) for c in (0.0, 0.2, 0.5, 0.8)]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] < left[0]
+
+
+def loss(matrix: Array, deltas: Array) -> float:
+    return float(oracle.wudi_loss(torch.from_numpy(matrix), torch.from_numpy(deltas)))
+
+
+def test_wudi_starts_at_the_sum_and_lowers_its_loss() -> None:
+    deltas = experts(3)
+    start = merged("wudi", deltas, steps=0)
+    assert_close(start, deltas.sum(axis=0), 1e-6)
+    few, many = (merged("wudi", deltas, steps=n, learning_rate=1e-4) for n in (30, 300))
+    least = loss(merged("wudi", deltas, solution="closed"), deltas)
+    assert least < loss(many, deltas) < loss(few, deltas) < loss(start, deltas)
+
+
+def test_wudi_moves_no_entry_much_further_than_its_steps() -> None:
+    deltas = experts(3)
+    moved = np.abs(merged("wudi", deltas, steps=300) - deltas.sum(axis=0))
+    assert 0 < moved.max() <= 1.1 * 300 * 1e-5
+
+
+def test_the_closed_form_of_wudi_is_a_minimum_of_least_norm() -> None:
+    for deltas in (experts(3, 5, 20), low_rank_deltas(2, 12, 30, 2, 1.0, 9)):
+        found = merged("wudi", deltas, solution="closed")
+        nudge = random_deltas(1, *found.shape, 1e-2 * norm(found), 10)[0]
+        assert loss(found, deltas) <= loss(found + nudge, deltas)
+        stacked = np.concatenate(list(deltas))
+        unseen = np.linalg.svd(stacked)[2][np.linalg.matrix_rank(stacked) :]
+        assert len(unseen) > 0
+        assert np.abs(found @ unseen.T).max() < 1e-6
