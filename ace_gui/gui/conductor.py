@@ -27,6 +27,7 @@ from ace_gui.engine.events import (
 )
 from ace_gui.engine.jobs import (
     AnalyseJob,
+    ConvertJob,
     ExportJob,
     Job,
     LoadRecipeJob,
@@ -36,7 +37,7 @@ from ace_gui.engine.jobs import (
     SpectrumJob,
 )
 from ace_gui.engine.plan import Plan
-from ace_gui.errors import EngineError, ResumeError, WorkbenchError
+from ace_gui.errors import EngineError, PickleConsentError, ResumeError, WorkbenchError
 from ace_gui.gui.inputs import Expert, Inputs
 from ace_gui.gui.pace import Pace
 from ace_gui.gui.session import Session
@@ -50,6 +51,7 @@ SPECTRUM_DELAY: Final = 80  # ms
 _STATES: Final = {
     PlanJob: State.PLANNING,
     LoadRecipeJob: State.PLANNING,
+    ConvertJob: State.PLANNING,
     AnalyseJob: State.ANALYSING,
     MergeJob: State.MERGING,
     ExportJob: State.EXPORTING,
@@ -104,6 +106,7 @@ class Conductor(QObject):
         self._worker = worker
         self._stores = stores
         self._jobs: dict[int, _Running] = {}
+        self._refused: _Running | None = None
         self._pace = Pace()
         self._plan_timer = self._timer(PLAN_DELAY, self._plan)
         self._spectrum_timer = self._timer(SPECTRUM_DELAY, self._ask_for_spectrum)
@@ -159,6 +162,10 @@ class Conductor(QObject):
         threshold = name == "tau" and value is not None  # changes regimes, not the plan
         if self._session.inputs.base is not None and not threshold:
             self._plan_timer.start()
+
+    def convert(self, path: Path) -> None:
+        """Convert a pickle, with the person's consent, then try again what it stopped."""
+        self._submit(ConvertJob(path=path))
 
     def merge(self) -> None:
         """Merge what is loaded, from where an interrupted merge of it stopped."""
@@ -353,6 +360,8 @@ class Conductor(QObject):
         """What comes after a job that did not fail."""
         if isinstance(running.job, PlanJob | LoadRecipeJob):
             self.want_spectrum()
+        if isinstance(running.job, ConvertJob) and not cancelled:
+            self._try_again()
         if isinstance(running.job, AnalyseJob) and not cancelled:
             self._session.finish_analysis()
         if isinstance(running.job, MergeJob):
@@ -363,7 +372,17 @@ class Conductor(QObject):
                 )
         self.analyse()
 
+    def _try_again(self) -> None:
+        """Plan once more what a pickle stood in the way of."""
+        refused, self._refused = self._refused, None
+        if refused is not None and refused.inputs is not None:
+            self._replan(refused.inputs)
+        elif refused is not None and isinstance(refused.job, LoadRecipeJob):
+            self.open(refused.job.paths)
+
     def _fail(self, running: _Running, error: WorkbenchError) -> None:
+        if isinstance(error, PickleConsentError):
+            self._refused = running
         if isinstance(running.job, PlanJob):
             self._session.reject()
         if isinstance(running.job, MergeJob):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.checks import count_of
-from ace_gui.errors import WorkbenchError
+from ace_gui.errors import PickleConsentError, WorkbenchError
 from ace_gui.gui.actions import Actions
 from ace_gui.gui.conductor import Conductor, Worker
 from ace_gui.gui.drops import local_paths
@@ -228,7 +229,10 @@ class MainWindow(QMainWindow):
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error in the window, unless the export dialog shows it."""
-        if self.export_dialog is None or not self.export_dialog.isVisible():
+        if isinstance(error, PickleConsentError) and error.path is not None:
+            convert = partial(self.conductor.convert, error.path)
+            self.notice.ask(error.sentence, error.details, "Convert and open", convert)
+        elif self.export_dialog is None or not self.export_dialog.isVisible():
             self.notice.show_error(error)
 
     # What the person wants

@@ -69,10 +69,9 @@ def measure_set(
             f"  ours, {method:<8} {seconds(run)}, {mb(run.peak_bytes - idle.peak_bytes)} over torch"
         )
     if experts == options.literal:
-        literal = measuring.run(
-            [sys.executable, "-m", "tests.benchmarks.literal_merge", base, folder / "literal"]
-            + [str(EPSILON[name]), *map(str, tuned)]
-        )
+        module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
+        places = [base, folder / "literal", str(EPSILON[name]), *tuned]
+        literal = measuring.run([*module, *places])
         ratio = literal.seconds / best["ace"].seconds
         say(
             f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "

@@ -15,13 +15,14 @@ from ace_gui.engine.events import (
 )
 from ace_gui.engine.jobs import (
     AnalyseJob,
+    ConvertJob,
     ExportJob,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     SpectrumJob,
 )
-from ace_gui.errors import EngineError, MismatchError, ResumeError
+from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
 from ace_gui.gui.conductor import Conductor
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
@@ -269,3 +270,17 @@ def test_closing_the_models_gives_up_their_merge(
 
     QThreadPool.globalInstance().waitForDone()
     assert not store.exists()
+
+
+def test_a_pickle_is_converted_on_consent_and_then_added(
+    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    ready.add_experts([BROKEN])
+    wanted = worker.jobs[worker.newest(PlanJob)]
+    with qtbot.waitSignal(session.problem):
+        worker.say(JobFailed(error=PickleConsentError("A PyTorch pickle.", path=BROKEN)))
+    assert not any(isinstance(job, ConvertJob) for job in worker.jobs.values())
+    ready.convert(BROKEN)
+    assert worker.jobs[worker.newest(ConvertJob)] == ConvertJob(path=BROKEN)
+    worker.say(JobDone())
+    assert worker.jobs[worker.newest(PlanJob)] == wanted
