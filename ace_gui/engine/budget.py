@@ -21,6 +21,7 @@ from ace_gui.methods.base import Kind, MergeMethod
 
 FLOAT32 = 4
 FLOAT64 = 8
+BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
 PARTS_UNDER_WAY = 4
 TENSOR_BYTES = 64  # an entry, for methods that sort or select over whole tensors
 
@@ -81,10 +82,24 @@ def _working_set(row: PlanRow, method: MergeMethod[Any]) -> int:
     if merged and method.kind is Kind.TENSOR:
         return TENSOR_BYTES * elements
     if merged and method.kind is Kind.MATRIX and len(row.shape) == 2:
-        inputs = row.shape[0] if row.transposed else row.shape[1]
-        # Three I × I and six O × I matrices in float64, the base and one task vector in float32.
-        return FLOAT64 * (3 * inputs**2 + 6 * elements) + 2 * FLOAT32 * elements
+        outputs, inputs = reversed(row.shape) if row.transposed else row.shape
+        return FLOAT64 * _matrix_numbers(outputs, inputs) + 2 * FLOAT32 * elements + BLAS_BYTES
     # Part by part: stored, base, one task vector and their sum, for every part under way. Then
     # the whole tensor once more, when the output is read back.
     parts = min(elements, PARTS_UNDER_WAY * PART_ELEMENTS)
     return max(4 * FLOAT32 * parts, FORMATS[row.dtype].bits // 8 * elements)
+
+
+def _matrix_numbers(outputs: int, inputs: int) -> int:
+    """Float64 numbers alive at once in ACE, the largest of its three stages.
+
+    Measured, not proven: summing over the experts (with the refinement's extra sums), solving, and
+    the polar factor with its fallback. The other methods for matrices need no more.
+    """
+    both = outputs * inputs
+    small = min(outputs, inputs)
+    gram = inputs**2 + outputs**2 if 3 * outputs < 2 * inputs else 2 * inputs**2
+    summing = gram + 4 * both
+    solving = inputs**2 + 3 * both + 5 * 384 * inputs
+    refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
+    return max(summing, solving, refining)

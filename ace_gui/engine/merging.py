@@ -139,11 +139,8 @@ def _merge_each(
     pool: ThreadPoolExecutor,
 ) -> Iterator[TensorFinished]:
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.name in store.done)
-    works = (
-        (row, TensorMerge(row, prepared, readers, device))
-        for row in rows
-        if row.name not in store.done
-    )
+    waiting = [row for row in rows if row.name not in store.done]
+    works = _begun(waiting, prepared, readers, device)
     started = time.monotonic()
     for row, work, pieces in under_way(works, pool, 1 if device.type == "cpu" else GPU_AHEAD):
         dtype = torch_dtype(store.manifest.dtypes[row.name])
@@ -159,6 +156,16 @@ def _merge_each(
             seconds=time.monotonic() - started,
         )
         started = time.monotonic()
+
+
+def _begun(
+    rows: list[PlanRow], prepared: Prepared, readers: Readers, device: torch.device
+) -> Iterator[tuple[PlanRow, TensorMerge]]:
+    """Every row with its work, its successor's tensors already on their way from the disk."""
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        if following is not None:
+            readers.will_read(following)
+        yield row, TensorMerge(row, prepared, readers, device)
 
 
 def under_way(

@@ -16,7 +16,7 @@ from ace_gui.checkpoints import ExpandedReader, reader_of, require_finite
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.parts import Part
 from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import Prepared
+from ace_gui.engine.planning import COMBINED, Prepared
 
 
 class ModelReader:
@@ -35,6 +35,10 @@ class ModelReader:
         tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
         require_finite(tensor, own, self.model.name, self.model.checkpoint.path)
         return tensor
+
+    def will_read(self, base_name: str) -> None:
+        """Have the system fetch the tensor from the disk already."""
+        self.reader.will_read(self.model.own_names[base_name])
 
     def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
         """What an adapter adds to the tensor, float32, as stored; None for a whole model.
@@ -55,6 +59,13 @@ class Readers:
     def __init__(self, prepared: Prepared) -> None:
         self.base = ModelReader(prepared.base)
         self.experts = tuple(ModelReader(expert) for expert in prepared.experts)
+
+    def will_read(self, row: PlanRow) -> None:
+        """Have the system fetch a row's tensors from the disk while another is being merged."""
+        self.base.will_read(row.name)
+        if row.disposition in COMBINED:
+            for t in row.experts:
+                self.experts[t].will_read(answering_name(row, self.experts[t].model))
 
     def check_unchanged(self) -> None:
         """Raises FileChangedError where a file is no longer the one that was opened."""
