@@ -162,8 +162,8 @@ def _begun(
     rows: list[PlanRow], prepared: Prepared, readers: Readers, device: torch.device
 ) -> Iterator[tuple[PlanRow, TensorMerge]]:
     """Every row with its work, its successor's tensors already on their way from the disk."""
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
-        if following is not None:
+    for place, row in enumerate(rows):
+        for following in rows[place + 1 : place + 2]:
             readers.will_read(following)
         yield row, TensorMerge(row, prepared, readers, device)
 

@@ -71,11 +71,12 @@ def test_events_tell_the_whole_story(prepared: Prepared, tmp_path: Path) -> None
     assert isinstance(last, MergeFinished)
 
 
-@pytest.mark.parametrize("tensors", [1, 7, 20])
+@pytest.mark.parametrize("left", [41, 22, 1, 0])
 def test_a_stopped_merge_resumes_to_the_same_bits(
-    prepared: Prepared, whole: Path, tmp_path: Path, tensors: int
+    prepared: Prepared, whole: Path, tmp_path: Path, left: int
 ) -> None:
     store = tmp_path / "store"
+    tensors = sum(row.in_base for row in prepared.plan.rows) - left
     stop_after(merge(prepared, store), tensors)
     with pytest.raises(OutputError, match="not complete"):
         read_finished(store)
