@@ -24,7 +24,7 @@ from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.labels import listing, place, plain
-from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.reader import TensorReader, is_finite, require_finite
 from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_shards
 from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import (
@@ -64,6 +64,7 @@ __all__ = [
     "find_converted",
     "find_side_files",
     "is_adapter",
+    "is_finite",
     "is_float",
     "listing",
     "nested_models",

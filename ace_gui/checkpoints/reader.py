@@ -101,16 +101,21 @@ def _allocate(info: TensorInfo, elements: int) -> Tensor:
         ) from None
 
 
-def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
-    """Raise NonFiniteError if ``tensor``, which is called ``name`` in ``owner``, holds NaN or Inf.
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no value is NaN or infinite; integers never are.
 
-    One pass over a finite tensor: the smallest and the largest element are NaN if any is, and
-    cannot overflow as a sum could.
+    One pass: the smallest and the largest element are NaN if any is, and cannot overflow as a sum
+    could.
     """
     if tensor.numel() == 0 or not tensor.is_floating_point():
-        return
+        return True
     low, high = torch.aminmax(tensor)
-    if torch.isfinite(low) and torch.isfinite(high):
+    return bool(torch.isfinite(low) & torch.isfinite(high))
+
+
+def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
+    """Raise NonFiniteError if ``tensor``, called ``name`` in ``owner``, holds NaN or Inf."""
+    if is_finite(tensor):
         return
     raise NonFiniteError(
         f"`{plain(name)}` of `{plain(owner)}` has {_non_finite(tensor)}. Download it again, "

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from ace_gui.checkpoints import is_finite
 from ace_gui.engine.events import LayerReport, Regime
 from ace_gui.engine.parts import Part, ordered, parts_of
 from ace_gui.engine.plan import Disposition, PlanRow
@@ -157,7 +158,7 @@ def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     if not tensor.is_floating_point() or tensor.dtype == dtype:
         return tensor
     result = tensor.to(dtype)
-    if result.numel() and not bool(torch.isfinite(result).all()):
+    if not is_finite(result):
         lost = int((~torch.isfinite(result)).sum())
         plain = str(dtype).removeprefix("torch.")
         raise OutputError(

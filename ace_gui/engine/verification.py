@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import torch
 from safetensors import SafetensorError, safe_open
 
-from ace_gui.checkpoints import Shard, tag_of
+from ace_gui.checkpoints import Shard, is_finite, tag_of
 from ace_gui.engine.parts import checksum
 from ace_gui.errors import OutputError
 
@@ -51,14 +50,6 @@ def _verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
         return sha256(path)
     except (SafetensorError, OSError) as error:
         raise _wrong(path, str(error)) from error
-
-
-def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether no value is NaN or infinite, in one pass."""
-    if tensor.numel() == 0 or not tensor.is_floating_point():
-        return True
-    low, high = torch.aminmax(tensor)
-    return bool(torch.isfinite(low) & torch.isfinite(high))
 
 
 def sha256(path: Path) -> str:

@@ -26,10 +26,6 @@ class Folding(QWidget):
         layout.addWidget(content)
         self._fold(False)
 
-    def unfold(self) -> None:
-        """Show the content."""
-        self._button.setChecked(True)
-
     def _fold(self, shown: bool) -> None:
         self._button.setArrowType(Qt.ArrowType.DownArrow if shown else Qt.ArrowType.RightArrow)
         self._content.setVisible(shown)
