@@ -116,7 +116,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
             f"- of the merged ones, {regimes[Regime.HETEROGENEOUS]} heterogeneous (refined) and "
             f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
         )
-    noted = sum(bool(report.notes) for report in reports.values())
+    noted = sum(bool(report.notes or report.warnings) for report in reports.values())
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
     return lines

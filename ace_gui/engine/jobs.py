@@ -70,6 +70,35 @@ class SpectrumJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubspacesJob:
+    """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionJob:
+    """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
+
+    recipe: Recipe
+    row: PlanRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceJob:
+    """Two finished merges of one base, tensor by tensor. Yields LayerDifference a tensor.
+
+    ``row`` None: every tensor, without spectra; else that one, with spectra if it is a matrix.
+    """
+
+    first: Path
+    second: Path
+    row: PlanRow | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExportJob:
     """Write a finished store as a model folder. Yields ExportProgress, then Exported.
 
@@ -96,6 +125,9 @@ Job = (
     | AnalyseJob
     | MergeJob
     | SpectrumJob
+    | SubspacesJob
+    | DistributionJob
+    | DifferenceJob
     | ExportJob
     | SampleAccuracyJob
 )

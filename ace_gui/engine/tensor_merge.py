@@ -144,9 +144,13 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         gamma=found.gamma,
         regime=regime,
         ridge_mass=found.ridge_mass,
+        condition=found.condition,
+        refinement_cosine=found.refinement_cosine,
+        refinement_ratio=found.refinement_ratio,
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
         notes=found.notes,
+        warnings=found.warnings,
     )
 
 

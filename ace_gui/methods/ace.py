@@ -137,24 +137,32 @@ def _two_or_more(
     pre = preliminary(sums, prior_scale(first, heterogeneous))
     del sums  # its largest matrix is used up
 
-    notes = ace_notes.left_out(first.found) + ace_notes.conditioning(condition, pre.cut)
+    notes = ace_notes.left_out(first.found)
+    warnings = ace_notes.conditioning(condition, pre.cut)
     if heterogeneous:
-        notes += ace_notes.regime(first.found, parameters.tau, ridge_mass)
+        warnings += ace_notes.regime(first.found, parameters.tau, ridge_mass)
     if heterogeneous and not k:
         notes.append(ace_notes.no_refinement(parameters.k_frac, first.shape))
-    refinement_OI = None
+    refinement_OI = cosine = ratio = None
     if rest is not None and residual_OI is not None:
         fused_OI = residual_OI.add_(pre.value_OI)
         polar = top_polar(fused_OI, k, noise=torch.finfo(torch.float64).eps * condition)
         refinement_OI = polar.factor_OI.mul_(polar.mean)  # Eq. 18
-        notes += ace_notes.refinement(k, polar, _cosine(refinement_OI, rest.total_OI))
+        cosine = _cosine(refinement_OI, rest.total_OI)
+        ratio = math.sqrt(energy(refinement_OI) / (energy(pre.value_OI) or math.inf))
+        notes += ace_notes.arbitrary_directions(k, polar)
+        warnings += ace_notes.refinement(polar, cosine)
     diagnostics = Diagnostics(
         energies=first.energies,
         left_out=first.found.left_out,
         gamma=gamma,
         heterogeneous=heterogeneous,
         ridge_mass=ridge_mass,
+        condition=condition,
+        refinement_cosine=cosine,
+        refinement_ratio=ratio,
         notes=tuple(notes),
+        warnings=tuple(warnings),
     )
     return _merged(pre.value_OI, refinement_OI, parameters, keep_preliminary, diagnostics)
 

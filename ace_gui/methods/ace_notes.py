@@ -76,22 +76,27 @@ def no_refinement(k_frac: float, shape: Sequence[int]) -> str:
     return f"No refinement: {k_frac:g} of the {min(shape)} singular directions is less than one."
 
 
-def refinement(k: int, polar: TopPolar, cosine: float) -> list[str]:
-    """What happened in the refinement; ``cosine`` is with the sum of the task vectors."""
-    notes = []
-    if polar.rank < k:
-        notes.append(
-            f"The fused matrix has only {polar.rank} directions above rounding where {k} were to "
-            "be refined; the others, which are arbitrary, were left alone."
-        )
+def arbitrary_directions(k: int, polar: TopPolar) -> list[str]:
+    """Whether the refinement left directions alone because rounding decides them."""
+    if polar.rank == k:
+        return []
+    return [
+        f"The fused matrix has only {polar.rank} directions above rounding where {k} were to "
+        "be refined; the others, which are arbitrary, were left alone."
+    ]
+
+
+def refinement(polar: TopPolar, cosine: float) -> list[str]:
+    """Warnings about the refinement; ``cosine`` is with the sum of the task vectors."""
+    warnings = []
     if polar.weakest < FLOAT32_ROUNDING and polar.rank:
-        notes.append(
+        warnings.append(
             f"The weakest refined direction is {polar.weakest:.0e} of the strongest, below the "
             "rounding of float32, so that rounding noise is amplified. Lower k_frac."
         )
     if cosine < 0:
-        notes.append(
+        warnings.append(
             "The refinement points against the sum of the task vectors (cosine "
             f"{cosine:.2f}). Lower epsilon, or set k_frac to 0."
         )
-    return notes
+    return warnings

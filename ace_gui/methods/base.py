@@ -54,8 +54,11 @@ class Diagnostics:
 
     ``energies``: ‖ΔW_t‖²_F, one an expert. ``left_out``: indices of experts with numerically no
     change, which took no part. ``gamma``: heterogeneity (ACE, Eq. 7). ``heterogeneous``: the
-    regime. ``ridge_mass``: Σ_t ε_t. ``notes``: departures from the published procedure that were
-    taken here, and warnings, a sentence each.
+    regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
+    solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
+    ``refinement_ratio``: its norm by that of the solution before it. ``notes``: departures from the
+    published procedure that were taken here; ``warnings``: what may be wrong with the result, and
+    what one can do. A sentence each.
     """
 
     energies: tuple[float, ...] = ()
@@ -63,7 +66,11 @@ class Diagnostics:
     gamma: float | None = None
     heterogeneous: bool | None = None
     ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -348,7 +348,7 @@ class LayersModel(QAbstractTableModel):
             lines.append(f"Practically unchanged in: {', '.join(statistics.left_out)}.")
         merge = self._session.merge
         if merge is not None and row.name in merge.reports:
-            lines += merge.reports[row.name].notes
+            lines += (*merge.reports[row.name].warnings, *merge.reports[row.name].notes)
         return tooltip("\n".join(lines))
 
 

@@ -26,7 +26,7 @@ def merge(deltas: Sequence[torch.Tensor], **parameters: float) -> Merged:
 
 
 def says(merged: Merged, words: str) -> bool:
-    return any(words in note for note in merged.diagnostics.notes)
+    return any(words in note for note in (*merged.diagnostics.notes, *merged.diagnostics.warnings))
 
 
 @pytest.mark.parametrize("tau", [0.0, 100.0])
