@@ -6,13 +6,25 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.values import ModelEntry, Recipe
+from ace_gui.recipe.mergekit import from_mergekit
+from ace_gui.recipe.mergekit_schema import Document as MergekitDocument
+from ace_gui.recipe.mergekit_schema import is_mergekit
+from ace_gui.recipe.overrides import Fate, check_blocks
+from ace_gui.recipe.values import (
+    ModelEntry,
+    NonFinite,
+    Override,
+    ParameterValue,
+    Recipe,
+    Vocabulary,
+    model_name,
+)
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
@@ -32,6 +44,24 @@ class _Model(BaseModel):
     parameters: _ModelParameters = _ModelParameters()
 
 
+def _one_block(value: object) -> object:
+    """A single block may be written as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class _Override(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    role: Annotated[str, Field(min_length=1)] | None = None
+    blocks: Annotated[str, AfterValidator(check_blocks), BeforeValidator(_one_block)] | None = None
+    pattern: Annotated[str, Field(min_length=1)] | None = None
+    tensors: list[str] = []
+    disposition: Fate | None = None
+    merge_method: str | None = None
+    parameters: dict[str, ParameterValue] = {}
+    weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -40,8 +70,12 @@ class _Document(BaseModel):
     models: Annotated[list[_Model], Field(min_length=1)]
     parameters: dict[str, bool | int | float | str] = {}
     scope: str = "default"
+    split_fused: bool = False
+    vocabulary: Literal["position", "tokens", "base"] = "position"
     out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    non_finite: Literal["stop", "keep_base", "skip_expert"] = "stop"
+    overrides: list[_Override] = []
 
 
 class _Loader(yaml.SafeLoader):
@@ -80,12 +114,15 @@ _Loader.add_implicit_resolver(
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read a recipe; relative paths in it are taken from its folder.
+    """Read a recipe, or mergekit's as one; relative paths in it are taken from its folder.
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    document = _parse(path, _read(path))
-    folder = path.parent
+    content, folder = _parse(path, _read(path)), path.parent
+    if is_mergekit(content):
+        foreign = _validated(path, content, MergekitDocument)
+        return from_mergekit(foreign, path, lambda written: _resolve(folder, written))
+    document = _validated(path, content, _Document)
     return Recipe(
         base_model=_resolve(folder, document.base_model),
         models=tuple(
@@ -99,44 +136,85 @@ def load_recipe(path: Path) -> Recipe:
         merge_method=document.merge_method,
         parameters=document.parameters,
         scope=document.scope,
+        split_fused=document.split_fused,
+        vocabulary=Vocabulary(document.vocabulary),
         out_dtype=document.out_dtype,
         seed=document.seed,
+        non_finite=NonFinite(document.non_finite),
+        overrides=tuple(
+            _override(path, place, rule) for place, rule in enumerate(document.overrides)
+        ),
     )
+
+
+def _override(path: Path, place: int, written: _Override) -> Override:
+    given = written.model_dump(exclude={"tensors"})
+    rule = Override(**given, tensors=tuple(written.tensors))
+    if rule.selects and rule.changes:
+        return rule
+    lacking = (
+        "does not say what is different; add disposition, merge_method, parameters or weights"
+        if rule.selects
+        else "does not say for which tensors it is; add role, blocks, pattern or tensors"
+    )
+    key = f"overrides[{place}]"
+    raise RecipeError(f"{path}: {key} {lacking}.", path=path, key=key)
 
 
 def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
     """The recipe as YAML text; model paths relative to ``folder``, or bare names without one."""
 
-    def place(path: Path) -> str:
-        if folder is None:
-            return path.name
-        try:
-            return Path(os.path.relpath(path, folder)).as_posix()
-        except ValueError:  # another drive
-            return str(path)
-
     models: list[dict[str, object]] = []
     for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
-        model: dict[str, object] = {"model": place(entry.model)}
-        if name != entry.model.name.removesuffix(".safetensors"):
+        model: dict[str, object] = {"model": placed(entry.model, folder)}
+        if name != model_name(entry.model):
             model["name"] = name
         if entry.weight != 1.0:
             model["parameters"] = {"weight": entry.weight}
         models.append(model)
     document: dict[str, object] = {
         "merge_method": recipe.merge_method,
-        "base_model": place(recipe.base_model),
+        "base_model": placed(recipe.base_model, folder),
         "models": models,
     }
     if recipe.parameters:
         document["parameters"] = dict(recipe.parameters)
     if recipe.scope != "default":
         document["scope"] = recipe.scope
+    if recipe.split_fused:
+        document["split_fused"] = True
+    if recipe.vocabulary is not Vocabulary.POSITION:
+        document["vocabulary"] = recipe.vocabulary.value
     if recipe.out_dtype is not None:
         document["out_dtype"] = recipe.out_dtype
     if recipe.seed:
         document["seed"] = recipe.seed
+    if recipe.non_finite is not NonFinite.STOP:
+        document["non_finite"] = recipe.non_finite.value
+    if recipe.overrides:
+        document["overrides"] = [_written(rule) for rule in recipe.overrides]
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def placed(path: Path, folder: Path | None) -> str:
+    """A path as a file in ``folder`` names it; the bare name without one."""
+    if folder is None:
+        return path.name
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # another drive
+        return str(path)
+
+
+def _written(rule: Override) -> dict[str, object]:
+    """Only what the rule says."""
+    everything: dict[str, Any] = {
+        **vars(rule),
+        "tensors": list(rule.tensors),
+        "parameters": dict(rule.parameters),
+        "weights": dict(rule.weights),
+    }
+    return {key: value for key, value in everything.items() if value}
 
 
 def _read(path: Path) -> str:
@@ -152,7 +230,7 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _parse(path: Path, text: str) -> _Document:
+def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -163,8 +241,15 @@ def _parse(path: Path, text: str) -> _Document:
         raise RecipeError(
             f"{path} is not a recipe: expected keys such as base_model and models.", path=path
         )
+    return content
+
+
+Schema = TypeVar("Schema", bound=BaseModel)
+
+
+def _validated(path: Path, content: dict[str, Any], schema: type[Schema]) -> Schema:
     try:
-        return _Document.model_validate(content)
+        return schema.model_validate(content)
     except ValidationError as error:
         raise _explain(path, error) from None
 
@@ -194,6 +279,7 @@ _KNOWN = {
     (): tuple(_Document.model_fields),
     ("models",): tuple(_Model.model_fields),
     ("models", "parameters"): tuple(_ModelParameters.model_fields),
+    ("overrides",): tuple(_Override.model_fields),
 }
 
 
@@ -206,7 +292,8 @@ def _explain(path: Path, error: ValidationError) -> RecipeError:
         known = _KNOWN.get(tuple(part for part in place[:-1] if isinstance(part, str)), ())
         close = difflib.get_close_matches(str(place[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
-        sentence = f"{path}: unknown key {key!r}{hint}. Known here: {', '.join(known)}."
+        listed = f" Known here: {', '.join(known)}." if known else ""
+        sentence = f"{path}: unknown key {key!r}{hint}.{listed}"
     elif first["type"] == "missing":
         sentence = f"{path}: the key {key!r} is missing; add it."
     else:
@@ -221,6 +308,8 @@ def _wanted(complaint: dict[str, Any]) -> str:
         return f"must be one of {complaint['ctx']['expected']}"
     if complaint["type"] == "too_short":
         return "at least one entry is needed"
+    if complaint["type"] == "value_error":
+        return str(complaint["ctx"]["error"])
     return str(complaint["msg"]).replace("Input should", "should")
 
 

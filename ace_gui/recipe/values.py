@@ -5,9 +5,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
-ParameterValue = float | int | bool | str
+from ace_gui.recipe.overrides import Override, ParameterValue
+
+__all__ = [
+    "ModelEntry",
+    "NonFinite",
+    "Override",
+    "ParameterValue",
+    "Recipe",
+    "Vocabulary",
+    "model_name",
+]
+
+
+class NonFinite(StrEnum):
+    """What becomes of a tensor in which an expert has NaN or Inf; the value is a recipe's.
+
+    ``STOP``: nothing is merged. ``KEEP_BASE``: the merged model has the base's tensor.
+    ``SKIP_EXPERT``: that expert is left out of that tensor. In the base they always stop a merge.
+    """
+
+    STOP = "stop"
+    KEEP_BASE = "keep_base"
+    SKIP_EXPERT = "skip_expert"
+
+
+class Vocabulary(StrEnum):
+    """What becomes of the rows of a vocabulary, one a token; the value is a recipe's.
+
+    ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, as the tokenizers
+    say; where an expert lacks a token of the base it counts as unchanged, and the tokens that only
+    it has are left out. ``BASE``: embedding and vocabulary head are the base's.
+    """
+
+    POSITION = "position"
+    TOKENS = "tokens"
+    BASE = "base"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +61,11 @@ class Recipe:
 
     ``parameters`` holds only what the person set; the rest are the method's defaults, which for
     ACE's epsilon depend on the model family. ``out_dtype`` None means: as the base.
-    ``seed`` matters to methods that draw random numbers.
+    ``split_fused``: merge the matrices of a fused projection (query, key and value; gate and up)
+    one by one. ``vocabulary``: how embeddings and vocabulary heads are combined. ``seed`` matters
+    to methods that draw random numbers. ``non_finite``: what becomes of tensors with NaN or Inf.
+    ``overrides``: what some tensors do differently; later ones win.
+    ``notes``: what was lost when another program's recipe was read; no part of what is merged.
     """
 
     base_model: Path
@@ -33,16 +73,18 @@ class Recipe:
     merge_method: str = "ace"
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     scope: str = "default"
+    split_fused: bool = False
+    vocabulary: Vocabulary = Vocabulary.POSITION
     out_dtype: str | None = None
     seed: int = 0
+    non_finite: NonFinite = NonFinite.STOP
+    overrides: tuple[Override, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
-        wanted = [
-            entry.name or entry.model.name.removesuffix(".safetensors") or "expert"
-            for entry in self.models
-        ]
+        wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
         repeated = {name for name, count in Counter(wanted).items() if count > 1}
         seen: Counter[str] = Counter()
         names = []
@@ -55,3 +97,14 @@ class Recipe:
     def weights(self) -> tuple[float, ...]:
         """One weight an expert, in the order of ``models``."""
         return tuple(entry.weight for entry in self.models)
+
+
+def model_name(path: Path) -> str:
+    """What a model is called: its folder or file, or what the hub calls a cached one.
+
+    In the Hugging Face cache, a model is ``models--ORGANISATION--NAME/snapshots/COMMIT``.
+    """
+    repository = path.parent.parent.name
+    if path.parent.name == "snapshots" and repository.startswith("models--"):
+        return repository.rsplit("--", 1)[-1]
+    return path.name.removesuffix(".safetensors")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.files import dump_recipe, load_recipe
+from ace_gui.recipe.values import Vocabulary
 
 MINIMAL = "base_model: base\nmodels: [{model: a}]\n"
 
@@ -100,6 +101,8 @@ def test_experts_of_one_name_are_told_apart() -> None:
     scope=st.sampled_from(["default", "authors-gpt2"]),
     dtype=st.sampled_from([None, "float32", "bfloat16"]),
     seed=st.integers(0, 2**63 - 1),
+    split_fused=st.booleans(),
+    vocabulary=st.sampled_from(Vocabulary),
 )
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
@@ -109,6 +112,8 @@ def test_what_is_written_is_read_back(
     scope: str,
     dtype: str | None,
     seed: int,
+    split_fused: bool,
+    vocabulary: Vocabulary,
 ) -> None:
     folder = tmp_path_factory.mktemp("recipes")
     recipe = Recipe(
@@ -118,6 +123,8 @@ def test_what_is_written_is_read_back(
         scope=scope,
         out_dtype=dtype,
         seed=seed,
+        split_fused=split_fused,
+        vocabulary=vocabulary,
     )
     path = write(folder, dump_recipe(recipe, folder))
     assert load_recipe(path) == recipe

@@ -1,0 +1,162 @@
+"""mergekit's settings, gradients and filters, as a value for all tensors and rules for some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.mergekit_schema import Condition, Scalar, Setting
+from ace_gui.recipe.overrides import Override, ParameterValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A value for tensors whose name has the ``pattern``, in these ``blocks``; None: for all."""
+
+    value: Scalar
+    pattern: str | None = None
+    blocks: str | None = None
+
+    @property
+    def where(self) -> tuple[str | None, str | None]:
+        """Which tensors it is for."""
+        return self.pattern, self.blocks
+
+
+Chain = tuple[Choice, ...]
+"""Choices of which the last that holds counts; the first holds for all tensors."""
+
+
+def chain_of(
+    name: str, scopes: Iterable[Mapping[str, Setting]], default: Scalar, blocks: int | None
+) -> Chain:
+    """What a parameter is, for every tensor. ``scopes``: its settings, the nearest first.
+
+    ``blocks``: how many there are, for gradients. Raises RecipeError where that is needed and not
+    known, or a gradient is not one of numbers.
+    """
+    nearest_first: list[Chain] = []
+    for condition in _conditions(name, scopes):
+        everywhere = condition.filter in (None, "*")
+        pattern = None if everywhere else f"*{_literal(condition.filter or '')}*"
+        nearest_first.append(_along(name, condition.value, pattern, blocks))
+        if everywhere:
+            break
+    else:
+        nearest_first.append((Choice(value=default),))
+    chain = [choice for part in reversed(nearest_first) for choice in part]
+    last = {choice.where: place for place, choice in enumerate(chain)}
+    return tuple(choice for place, choice in enumerate(chain) if last[choice.where] == place)
+
+
+def constant(chain: Chain) -> Scalar | None:
+    """The value, if it is the same for all tensors."""
+    return chain[0].value if len(chain) == 1 else None
+
+
+def rules_of(parameters: Mapping[str, Chain], weights: Mapping[str, Chain]) -> tuple[Override, ...]:
+    """Overrides for what the chains say of some tensors. ``weights``: by expert's name."""
+    rules: list[Override] = []
+    for name, chain in parameters.items():
+        _place(rules, [_rule(c, parameters={name: c.value}) for c in chain[1:]])
+    for name, chain in weights.items():
+        _place(rules, [_rule(c, weights={name: float(c.value)}) for c in chain[1:]])
+    return tuple(rules)
+
+
+def _rule(
+    choice: Choice,
+    *,
+    parameters: Mapping[str, ParameterValue] | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Override:
+    return Override(
+        pattern=choice.pattern,
+        blocks=choice.blocks,
+        parameters=parameters or {},
+        weights=weights or {},
+    )
+
+
+def _place(rules: list[Override], wanted: Sequence[Override]) -> None:
+    """Add rules in their order, each to one for the same tensors where that comes late enough."""
+    after = -1
+    for rule in wanted:
+        where = (rule.pattern, rule.blocks)
+        for place in range(after + 1, len(rules)):
+            known = rules[place]
+            if (known.pattern, known.blocks) == where:
+                rules[place] = Override(
+                    pattern=rule.pattern,
+                    blocks=rule.blocks,
+                    parameters={**known.parameters, **rule.parameters},
+                    weights={**known.weights, **rule.weights},
+                )
+                after = place
+                break
+        else:
+            rules.append(rule)
+            after = len(rules) - 1
+
+
+def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
+    """All that is said of a parameter, what counts first in front."""
+    for scope in scopes:
+        setting = scope.get(name)
+        if isinstance(setting, Condition):
+            yield setting
+        elif isinstance(setting, list) and setting and isinstance(setting[0], Condition):
+            yield from (item for item in setting if isinstance(item, Condition))
+        elif setting is not None:
+            yield Condition(value=setting)  # type: ignore[arg-type]
+
+
+def _along(
+    name: str, value: Scalar | list[Scalar], pattern: str | None, blocks: int | None
+) -> Chain:
+    """A gradient's values block by block; outside of blocks its first counts."""
+    if not isinstance(value, list):
+        return (Choice(value=value, pattern=pattern),)
+    numbers = [float(v) for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) != len(value) or not numbers:
+        raise RecipeError(f"The gradient of {name!r} must be a list of numbers.", key=name)
+    if len(set(numbers)) == 1:
+        return (Choice(value=numbers[0], pattern=pattern),)
+    if blocks is None:
+        raise RecipeError(
+            f"{name!r} is a gradient over the blocks, but the base model's config.json does not "
+            "say how many it has; write one value.",
+            key=name,
+        )
+    own = [_interpolated(numbers, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    return (
+        Choice(value=numbers[0], pattern=pattern),
+        *(
+            Choice(value=own[first], pattern=pattern, blocks=_range(first, last))
+            for first, last in _runs(own)
+            if own[first] != numbers[0]
+        ),
+    )
+
+
+def _interpolated(values: Sequence[float], t: float) -> float:
+    place = t * (len(values) - 1)
+    low = int(place)
+    high = min(len(values) - 1, low + 1)
+    return (1 - (place - low)) * values[low] + (place - low) * values[high]
+
+
+def _runs(values: Sequence[float]) -> list[tuple[int, int]]:
+    """First and last places of equal values in a row."""
+    starts = [k for k in range(len(values)) if k == 0 or values[k] != values[k - 1]]
+    return list(zip(starts, [start - 1 for start in starts[1:]] + [len(values) - 1], strict=True))
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _literal(text: str) -> str:
+    """Text as it stands within a pattern."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in text)

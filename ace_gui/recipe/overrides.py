@@ -1,0 +1,84 @@
+"""What some tensors do differently from the rest of a recipe, and which tensors those are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+ParameterValue = float | int | bool | str
+
+Fate = Literal["merge", "average", "base"]
+"""What becomes of a tensor: merged by the method, averaged, or kept from the base."""
+
+_RANGE: Final = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*))?\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """One rule. It holds for a tensor for which all of the first four hold that are given.
+
+    ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7", "0,2,9-".
+    ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: its name is one of these.
+
+    Rules are applied in order, and each replaces what it names. ``disposition``: what becomes of
+    the tensor. ``merge_method``: by which method, as that method treats such a tensor, starting
+    from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
+    method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
+    keep theirs.
+    """
+
+    role: str | None = None
+    blocks: str | None = None
+    pattern: str | None = None
+    tensors: tuple[str, ...] = ()
+    disposition: Fate | None = None
+    merge_method: str | None = None
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def selects(self) -> bool:
+        """Whether the rule says which tensors it is for."""
+        return bool(self.role or self.blocks or self.pattern or self.tensors)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the rule says what is different."""
+        return bool(self.disposition or self.merge_method or self.parameters or self.weights)
+
+    def holds_for(self, name: str, role: str, block: int | None) -> bool:
+        """Whether the rule is for a tensor of this name, role and block."""
+        return (
+            (self.role is None or role == self.role)
+            and (self.blocks is None or (block is not None and in_blocks(block, self.blocks)))
+            and (self.pattern is None or fnmatchcase(name, self.pattern))
+            and (not self.tensors or name in self.tensors)
+        )
+
+
+def in_blocks(block: int, blocks: str) -> bool:
+    """Whether a block's index is among "4-7", "3", "0,2,9-". Raises ValueError for other text."""
+    return any(low <= block and (high is None or block <= high) for low, high in _ranges(blocks))
+
+
+def check_blocks(blocks: str) -> str:
+    """The text, if it says which blocks. Raises ValueError."""
+    _ranges(blocks)
+    return blocks
+
+
+def _ranges(blocks: str) -> list[tuple[int, int | None]]:
+    found = []
+    for part in blocks.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError("must be blocks such as 4-7, 3 or 0,2,9-")
+        low = int(match[1])
+        high = (int(match[3]) if match[3] else None) if match[2] else low
+        if high is not None and high < low:
+            raise ValueError("must have its ranges from low to high")
+        found.append((low, high))
+    return found

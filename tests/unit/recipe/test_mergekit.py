@@ -1,0 +1,209 @@
+"""mergekit's files as recipes, and recipes as mergekit's files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe.files import load_recipe
+from ace_gui.recipe.mergekit_export import dump_mergekit
+
+TIES = {"density": 0.2, "trim": "tensor", "scaling": 1.0, "combine": "mean"}
+
+
+def read(folder: Path, **document: Any) -> Recipe:
+    base = folder / "base"
+    base.mkdir(exist_ok=True)
+    (base / "config.json").write_text(json.dumps({"num_hidden_layers": 4, "dtype": "bfloat16"}))
+    path = folder / "mergekit.yaml"
+    path.write_text(json.dumps({"dtype": "float32", **document}))  # which is YAML, too
+    return load_recipe(path)
+
+
+def models(*parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"model": "abc"[k], "parameters": own} for k, own in enumerate(parameters)]
+
+
+def test_ties_with_one_density(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        merge_method="ties",
+        base_model="base",
+        models=[{"model": "base"}, *models({"weight": 0.5}, {"weight": 1})],
+        parameters={"density": 0.3, "lambda": 0.9},
+        out_dtype="bfloat16",
+    )
+    assert recipe.base_model == tmp_path / "base"
+    assert [entry.model.name for entry in recipe.models] == ["a", "b"]
+    assert recipe.weights == (0.5, 1.0)
+    assert recipe.parameters == {
+        "density": 0.3,
+        "trim": "tensor",
+        "scaling": 0.9,
+        "combine": "mean",
+    }
+    assert recipe.out_dtype == "bfloat16"
+    assert recipe.notes == ()
+
+
+def test_the_same_density_for_each_model_is_one(tmp_path: Path) -> None:
+    own = {"weight": 1.0, "density": 0.4}
+    recipe = read(tmp_path, merge_method="ties", base_model="base", models=models(own, own))
+    assert recipe.parameters["density"] == 0.4
+
+
+def test_a_gradient_becomes_overrides_by_block(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        merge_method="task_arithmetic",
+        base_model="base",
+        models=models({"weight": [0.0, 0.9]}, {"weight": 0.5}),
+    )
+    assert recipe.weights == (0.0, 0.5)
+    found = {rule.blocks: rule.weights["a"] for rule in recipe.overrides}
+    assert found.keys() == {"1", "2", "3"}
+    assert found["2"] == pytest.approx(0.6)
+
+
+def test_of_filters_the_first_counts_and_here_the_last(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        merge_method="task_arithmetic",
+        base_model="base",
+        models=models(
+            {"weight": [{"filter": "q_proj", "value": 0.1}, {"filter": "attn", "value": 0.2}]}
+        ),
+        parameters={"weight": 0.7},
+    )
+    assert recipe.weights == (0.7,)
+    assert [rule.pattern for rule in recipe.overrides] == ["*attn*", "*q_proj*"]
+
+
+def test_averages_without_a_base_are_sums_of_changes_to_the_first(tmp_path: Path) -> None:
+    recipe = read(tmp_path, merge_method="linear", models=models({"weight": 3}, {"weight": 1}))
+    assert recipe.base_model == tmp_path / "a"
+    assert (recipe.merge_method, recipe.weights) == ("task_arithmetic", (0.25,))
+    assert recipe.parameters == {"scaling": 1.0}
+
+
+def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
+    sources = [
+        {"model": name, "layer_range": [0, 6], "parameters": {"weight": [0, 1]}} for name in "ab"
+    ]
+    recipe = read(
+        tmp_path, merge_method="task_arithmetic", base_model="base", slices=[{"sources": sources}]
+    )
+    assert len(recipe.models) == 2
+    assert recipe.overrides[-1].blocks == "5"
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "words"),
+    [
+        ({"merge_method": "passthrough"}, "merge_method", "passthrough"),
+        (
+            {"merge_method": "ties", "models": models({"density": 0.1}, {"density": 0.2})},
+            "density",
+            "differs between the models",
+        ),
+        ({"merge_method": "ties", "parameters": {"rescale": True}}, "rescale", "rescaling"),
+        (
+            {"models": [{"model": "a+lora", "parameters": {"weight": 1}}]},
+            "model",
+            "adapter",
+        ),
+        ({"out_dtype": "int8"}, "out_dtype", "int8"),
+        ({"modules": {"text": {}}}, "modules", "modules"),
+        ({"models": None, "slices": [{"sources": [{"model": "a"}]}] * 2}, "slices", "slices"),
+        ({"paramters": {}}, "paramters", "parameters"),
+    ],
+)
+def test_what_cannot_be_translated_is_named(
+    tmp_path: Path, document: dict[str, Any], key: str, words: str
+) -> None:
+    whole = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": models({"weight": 1}, {"weight": 1}),
+        **document,
+    }
+    with pytest.raises(RecipeError) as caught:
+        read(tmp_path, **{name: value for name, value in whole.items() if value is not None})
+    assert caught.value.key == key
+    assert words in caught.value.sentence
+
+
+def test_what_is_lost_is_noted(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        merge_method="task_arithmetic",
+        base_model="base",
+        models=models({"weight": 1.0, "density": 0.5}),
+        chat_template="chatml",
+        tokenizer_source="union",
+    )
+    assert len(recipe.notes) == 3
+    assert "density" in recipe.notes[0]
+
+
+def test_our_own_recipes_are_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "merge_method: ties\nbase_model: base\nmodels: [{model: a, parameters: {weight: 0.5}}]\n"
+        "parameters: {density: 0.5}\n"
+    )
+    assert load_recipe(path).parameters == {"density": 0.5}
+
+
+def ours(folder: Path, *overrides: Override, **keys: Any) -> Recipe:
+    entries = tuple(
+        ModelEntry(model=folder / name, weight=weight) for name, weight in (("a", 1.0), ("b", 0.5))
+    )
+    made = {"merge_method": "ties", "overrides": overrides, **keys}
+    return Recipe(base_model=folder / "base", models=entries, **made)
+
+
+def test_a_recipe_comes_back_from_mergekits_file(tmp_path: Path) -> None:
+    recipe = ours(
+        tmp_path,
+        Override(pattern="*mlp*", parameters={"density": 0.5}),
+        Override(pattern="*attn*", weights={"a": 0.0}),
+        parameters=TIES,
+        out_dtype="float16",
+    )
+    path = tmp_path / "out.yaml"
+    path.write_text(dump_mergekit(recipe, TIES, tmp_path))
+    back = load_recipe(path)
+    assert (back.parameters, back.weights, back.models) == (TIES, recipe.weights, recipe.models)
+    assert back.out_dtype == "float16"
+    assert set(map(repr, back.overrides)) == set(map(repr, recipe.overrides))
+
+
+def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path: Path) -> None:
+    text = dump_mergekit(ours(tmp_path), {**TIES, "trim": "model"}, tmp_path)
+    assert text.startswith("# mergekit keeps the largest entries of each tensor")
+    assert not dump_mergekit(ours(tmp_path), TIES, tmp_path).startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"merge_method": "ace"}, "merge_method"),
+        ({"scope": "authors-gpt2"}, "scope"),
+        ({"overrides": (Override(role="query", weights={"a": 0.0}),)}, "overrides[0]"),
+        (
+            {"overrides": (Override(pattern="*x*", merge_method="ace"),)},
+            "overrides[0].merge_method",
+        ),
+    ],
+)
+def test_what_mergekit_cannot_express_is_named(
+    tmp_path: Path, keys: dict[str, Any], key: str
+) -> None:
+    recipe = ours(tmp_path, **keys)
+    with pytest.raises(RecipeError) as caught:
+        dump_mergekit(recipe, TIES, tmp_path)
+    assert caught.value.key == key
