@@ -18,13 +18,11 @@ _LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead")
 class ModuleTensor:
     """A tensor of the model under its module's name.
 
-    ``traits.tied_to`` is a module's name too. ``stack``: one matrix for each expert of a Mixture
-    of Experts along the first axis.
+    ``traits.tied_to`` is a module's name too.
     """
 
     traits: TensorTraits
     shape: tuple[int, ...]
-    stack: bool = False
 
 
 def build(config: Mapping[str, object]) -> Any:
@@ -77,13 +75,15 @@ def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTen
     ndim = len(shape)
     matrix = ndim == 2 and _is_linear(name, module)
     stack = ndim == 3 and "Experts" in type(module).__name__
+    turned = isinstance(module, Conv1D) or (stack and getattr(module, "is_transposed", False))
     traits = TensorTraits(
         role=names.matrix_role(name) if matrix or stack else _role(name, module),
-        matrix=matrix,
-        transposed=matrix and isinstance(module, Conv1D),
+        matrix=matrix or stack,
+        transposed=(matrix or stack) and turned,
+        stack=stack,
         block=names.block_index(name),
     )
-    return ModuleTensor(traits=traits, shape=shape, stack=stack)
+    return ModuleTensor(traits=traits, shape=shape)
 
 
 def _is_linear(name: str, module: Any) -> bool:

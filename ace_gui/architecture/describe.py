@@ -8,6 +8,7 @@ from dataclasses import replace
 from ace_gui.architecture import blueprint, names
 from ace_gui.architecture.blueprint import ModuleTensor
 from ace_gui.architecture.disk_names import Destination, DiskNames
+from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits
 from ace_gui.errors import ArchitectureError
 
@@ -22,7 +23,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
     model has no place for, and checkpoints without a config, are described by their names. Never
     fails on a checkpoint that could be read: ``note`` says what had to be guessed, and why.
     """
-    by_name = names.traits_from_names(shapes)
+    by_name = with_layouts(names.traits_from_names(shapes), shapes, None)
     if config is None:
         note = "There is no config.json; tensors are described by their names."
         return Architecture(family=None, model_class=None, traits=by_name, note=note)
@@ -41,6 +42,9 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         else by_name[name]
         for name, shape in shapes.items()
     }
+    converted = {name for name, place in destinations.items() if place.converted}
+    as_loaded = {name: trait for name, trait in traits.items() if name not in converted}
+    traits |= with_layouts(as_loaded, shapes, model.config)
     model_class = type(model).__name__
     may_tie = _may_tie(config, traits, destinations)
     return Architecture(
@@ -76,13 +80,14 @@ def _traits(
     by_name: TensorTraits, tensor: ModuleTensor, place: Destination, shape: Shape
 ) -> TensorTraits:
     """What the model says, in the layout and under the name of the file."""
-    linear = tensor.traits.matrix or (place.converted and tensor.stack)
-    matrix = linear and len(shape) == 2
+    stack = tensor.traits.stack and len(shape) == 3
+    matrix = tensor.traits.matrix and (len(shape) == 2 or stack)
     return replace(
         tensor.traits,
         # A piece of a fused tensor has a role of its own.
         role=by_name.role if place.converted else tensor.traits.role,
         matrix=matrix,
+        stack=stack,
         transposed=matrix and tensor.traits.transposed != place.flipped,
         block=by_name.block,
         tied_to=None,
@@ -162,7 +167,8 @@ def _note(
     resized = [
         name
         for name, place in destinations.items()
-        if not place.converted and shapes[name] != tensors[place.name].shape
+        # A stack may lie the other way round in the files; loading turns it.
+        if not place.converted and sorted(shapes[name]) != sorted(tensors[place.name].shape)
     ]
     if resized:
         sentences.append(f"Of another shape than the config says: {_some(resized)}.")

@@ -118,6 +118,8 @@ _MATRIX_ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
     )
 )
 
+_MLP_MATRICES = (Role.MLP_GATE_UP, Role.MLP_GATE, Role.MLP_UP, Role.MLP_DOWN)
+
 _INDEX = re.compile(r"(?<=\.)\d+(?=\.)")
 _GPT2_MATRIX = re.compile(
     r"(?:^|\.)h\.\d+\.(?:attn|crossattention|mlp)\.(?:c_attn|q_attn|c_proj|c_fc)\.weight$"
@@ -201,9 +203,14 @@ def head_role(name: str) -> Role | None:
     return None
 
 
+def module_of(name: str) -> str:
+    """Name of the module that a weight or bias belongs to."""
+    return _LEAF.sub("", name)
+
+
 def matrix_role(name: str) -> Role:
     """What the matrix called ``name`` does in its block; OTHER where the name does not say."""
-    module = _LEAF.sub("", name)
+    module = module_of(name)
     return next((role for role, rule in _MATRIX_ROLES if rule.search(module)), Role.OTHER)
 
 
@@ -248,10 +255,12 @@ def _traits(name: str, ndim: int, *, transposed: bool) -> TensorTraits:
     right_factor = ndim == 2 and bool(_RIGHT_FACTOR.search(name))
     not_matrices = (Role.BUFFER, Role.BIAS, Role.NORM, Role.EMBEDDING, Role.POSITION)
     matrix = ndim == 2 and bool(_WEIGHT_LEAF.search(name)) and role not in not_matrices
+    stack = ndim == 3 and role in _MLP_MATRICES and "experts" in name.split(".")
     return TensorTraits(
         role=role,
-        matrix=matrix or right_factor,
+        matrix=matrix or right_factor or stack,
         transposed=right_factor or (matrix and transposed),
+        stack=stack,
         block=block_index(name),
     )
 

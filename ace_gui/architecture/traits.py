@@ -31,18 +31,38 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fusion:
+    """How several matrices with common inputs lie in one.
+
+    ``shares``: what each is and how many outputs it has in a row, in their order; this repeats
+    until the outputs are used up. Query, key and value one after the other are three shares of a
+    third each; GPT-NeoX has them head by head, in shares of one head's size.
+    """
+
+    shares: tuple[tuple[Role, int], ...]
+
+    @property
+    def period(self) -> int:
+        """Outputs after which the shares repeat."""
+        return sum(outputs for _, outputs in self.shares)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorTraits:
     """What is known of one tensor beyond its header.
 
     ``matrix``: the weight of a Linear-like module, so that it maps inputs to outputs.
-    ``transposed``: it is stored inputs × outputs (GPT-2's Conv1D).
-    ``block``: index of the transformer block it belongs to.
-    ``tied_to``: name of the tensor whose storage it shares in the model.
+    ``transposed``: it is stored inputs × outputs (GPT-2's Conv1D). ``stack``: several such
+    matrices along the first axis, one for each expert of a Mixture of Experts. ``fusion``: how a
+    matrix falls into several, where that is known. ``block``: index of the transformer block it
+    belongs to. ``tied_to``: name of the tensor whose storage it shares in the model.
     """
 
     role: Role
     matrix: bool
     transposed: bool = False
+    stack: bool = False
+    fusion: Fusion | None = None
     block: int | None = None
     tied_to: str | None = None
 

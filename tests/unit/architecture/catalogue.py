@@ -2,7 +2,7 @@
 
 A table maps patterns of names as found in the files to traits. In a pattern ``N`` is the block
 index, ``#`` another number and ``{a,b}`` one of several; in the traits ``M`` marks a matrix stored
-outputs × inputs, ``MT`` one stored inputs × outputs, ``= name`` a tie.
+outputs × inputs, ``MT`` one stored inputs × outputs, ``E×`` a stack of them, ``= name`` a tie.
 """
 
 from __future__ import annotations
@@ -30,8 +30,20 @@ def saved_shapes(config: Mapping[str, object]) -> dict[str, Shape]:
 def written(traits: TensorTraits) -> str:
     """Traits as the tables write them."""
     layout = ("MT" if traits.transposed else "M") if traits.matrix else "-"
+    layout = f"E×{layout}" if traits.stack else layout
     tie = f" = {traits.tied_to}" if traits.tied_to else ""
     return f"{traits.role} {layout}{tie}"
+
+
+def fusions(architecture: Architecture) -> dict[str, str]:
+    """The fused matrices, blocks aside, as ``FUSIONS`` writes them."""
+    return {
+        re.sub(r"(?<=\.)\d+(?=\.)", "N", name): ", ".join(
+            f"{role} {outputs}" for role, outputs in traits.fusion.shares
+        )
+        for name, traits in architecture.traits.items()
+        if traits.fusion is not None
+    }
 
 
 def differences(architecture: Architecture, table: Table) -> list[str]:
@@ -158,6 +170,21 @@ def _bart_layers(block: str, *, mlp: str = "") -> dict[str, str]:
     }
 
 
+def _falcon(norms: str) -> dict[str, str]:
+    block = "transformer.h.N."
+    return {
+        "transformer.word_embeddings.weight": "embedding -",
+        block + "self_attention.query_key_value.weight": "query+key+value M",
+        block + "self_attention.dense.weight": "attention output M",
+        block + "mlp.dense_h_to_4h.weight": "MLP up M",
+        block + "mlp.dense_4h_to_h.weight": "MLP down M",
+        block + norms + ".{weight,bias}": "norm -",
+        "transformer.ln_f.{weight,bias}": "norm -",
+        "lm_head.weight": "vocabulary head M = transformer.word_embeddings.weight",
+    }
+
+
+_NEOX_BLOCK = "gpt_neox.layers.N."
 _WHISPER_BLOCK = "model.{encoder,decoder}.layers.N."
 _CLIP_BLOCK = "{text_model,vision_model}.encoder.layers.N."
 _VIT_BLOCK = "vit.encoder.layer.N."
@@ -295,8 +322,77 @@ TABLES: dict[str, Table] = {
         "model.layers.N.self_attn.sinks": "other -",
         "model.layers.N.mlp.router.weight": "other M",
         "model.layers.N.mlp.router.bias": "bias -",
-        "model.layers.N.mlp.experts.gate_up_proj": "MLP gate+up -",
-        "model.layers.N.mlp.experts.down_proj": "MLP down -",
+        "model.layers.N.mlp.experts.gate_up_proj": "MLP gate+up E×MT",
+        "model.layers.N.mlp.experts.down_proj": "MLP down E×MT",
         "model.layers.N.mlp.experts.{gate_up_proj_bias,down_proj_bias}": "bias -",
     },
+    "qwen3-30b-a3b": {
+        **_llama_attention(tied=False, head_norms=True),
+        "model.layers.N.mlp.gate.weight": "other M",
+        "model.layers.N.mlp.experts.#.gate_proj.weight": "MLP gate M",
+        "model.layers.N.mlp.experts.#.up_proj.weight": "MLP up M",
+        "model.layers.N.mlp.experts.#.down_proj.weight": "MLP down M",
+    },
+    "llama-4-scout": {
+        **_llama_attention(tied=False),
+        "model.layers.N.feed_forward.router.weight": "other M",
+        "model.layers.N.feed_forward.experts.gate_up_proj": "MLP gate+up E×MT",
+        "model.layers.N.feed_forward.experts.down_proj": "MLP down E×MT",
+        "model.layers.N.feed_forward.shared_expert.gate_proj.weight": "MLP gate M",
+        "model.layers.N.feed_forward.shared_expert.up_proj.weight": "MLP up M",
+        "model.layers.N.feed_forward.shared_expert.down_proj.weight": "MLP down M",
+    },
+    "gemma-3-1b": {
+        **_llama(tied=True, head_norms=True),
+        "model.layers.N.{pre_feedforward_layernorm,post_feedforward_layernorm}.weight": "norm -",
+    },
+    "pythia-70m": {
+        "gpt_neox.embed_in.weight": "embedding -",
+        _NEOX_BLOCK + "attention.query_key_value.weight": "query+key+value M",
+        _NEOX_BLOCK + "attention.dense.weight": "attention output M",
+        _NEOX_BLOCK + "mlp.dense_h_to_4h.weight": "MLP up M",
+        _NEOX_BLOCK + "mlp.dense_4h_to_h.weight": "MLP down M",
+        _NEOX_BLOCK + "attention.{query_key_value,dense}.bias": "bias -",
+        _NEOX_BLOCK + "mlp.{dense_h_to_4h,dense_4h_to_h}.bias": "bias -",
+        _NEOX_BLOCK + "{input_layernorm,post_attention_layernorm}.{weight,bias}": "norm -",
+        "gpt_neox.final_layer_norm.{weight,bias}": "norm -",
+        "embed_out.weight": "vocabulary head M",
+    },
+    "bloom-560m": {
+        **_falcon("{input_layernorm,post_attention_layernorm}"),
+        "transformer.word_embeddings_layernorm.{weight,bias}": "norm -",
+        "transformer.h.N.self_attention.{query_key_value,dense}.bias": "bias -",
+        "transformer.h.N.mlp.{dense_h_to_4h,dense_4h_to_h}.bias": "bias -",
+    },
+    "falcon-7b": _falcon("input_layernorm"),
+    "falcon-40b": _falcon("{ln_attn,ln_mlp}"),
+    "phi-3-mini": {
+        "model.embed_tokens.weight": "embedding -",
+        "model.layers.N.self_attn.qkv_proj.weight": "query+key+value M",
+        "model.layers.N.self_attn.o_proj.weight": "attention output M",
+        "model.layers.N.mlp.gate_up_proj.weight": "MLP gate+up M",
+        "model.layers.N.mlp.down_proj.weight": "MLP down M",
+        "model.layers.N.{input_layernorm,post_attention_layernorm}.weight": "norm -",
+        "model.norm.weight": "norm -",
+        "lm_head.weight": "vocabulary head M",
+    },
 }
+
+_GATE_UP = "MLP gate {0}, MLP up {0}"
+_QKV = "query {0}, key {1}, value {1}"
+
+FUSIONS: dict[str, Table] = {
+    "gpt2": {"transformer.h.N.attn.c_attn.weight": _QKV.format(768, 768)},
+    "gpt2-cola": {"transformer.h.N.attn.c_attn.weight": _QKV.format(768, 768)},
+    "gpt-oss": {"model.layers.N.mlp.experts.gate_up_proj": _GATE_UP.format(1)},
+    "llama-4-scout": {"model.layers.N.feed_forward.experts.gate_up_proj": _GATE_UP.format(8192)},
+    "pythia-70m": {_NEOX_BLOCK + "attention.query_key_value.weight": _QKV.format(64, 64)},
+    "bloom-560m": {"transformer.h.N.self_attention.query_key_value.weight": _QKV.format(64, 64)},
+    "falcon-7b": {"transformer.h.N.self_attention.query_key_value.weight": _QKV.format(4544, 64)},
+    "falcon-40b": {"transformer.h.N.self_attention.query_key_value.weight": _QKV.format(1024, 64)},
+    "phi-3-mini": {
+        "model.layers.N.self_attn.qkv_proj.weight": _QKV.format(3072, 3072),
+        "model.layers.N.mlp.gate_up_proj.weight": _GATE_UP.format(8192),
+    },
+}
+"""Outputs of each matrix in a fused one, until they repeat; models without one are absent."""

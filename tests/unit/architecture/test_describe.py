@@ -11,7 +11,14 @@ import pytest
 
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
-from tests.unit.architecture.catalogue import TABLES, differences, saved_shapes, written
+from tests.unit.architecture.catalogue import (
+    FUSIONS,
+    TABLES,
+    differences,
+    fusions,
+    saved_shapes,
+    written,
+)
 from tests.unit.architecture.published import CONFIGS
 
 Shape = tuple[int, ...]
@@ -35,6 +42,7 @@ def test_every_tensor_of_a_published_model(
     assert found.family == CONFIGS[model]["model_type"]
     assert [found.model_class] == CONFIGS[model]["architectures"]
     assert found.note == ""
+    assert fusions(found) == FUSIONS.get(model, {})
 
 
 # Only the class of the model knows what this one does.
@@ -162,10 +170,10 @@ def test_layers_as_the_modules_are_called(shapes: Mapping[str, dict[str, Shape]]
 
 
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen1.5-moe"])
-def test_fused_experts_are_noted_but_no_matrices(model: str) -> None:
+def test_experts_that_another_tool_stacked(model: str) -> None:
     names = {
-        "model.layers.0.mlp.experts.gate_up_proj": "MLP gate+up -",
-        "model.layers.0.mlp.experts.down_proj": "MLP down -",
+        "model.layers.0.mlp.experts.gate_up_proj": "MLP gate+up E×M",
+        "model.layers.0.mlp.experts.down_proj": "MLP down E×M",
         "model.layers.0.mlp.gate.weight": "other M",
     }
     stacks = {
@@ -175,6 +183,37 @@ def test_fused_experts_are_noted_but_no_matrices(model: str) -> None:
     found = describe(CONFIGS[model], dict(zip(names, stacks, strict=True)))
     assert {name: written(traits) for name, traits in found.traits.items()} == names
     assert found.note == ""
+
+
+def test_stacks_that_lie_the_other_way_round_in_the_files() -> None:
+    """Qwen3-VL-MoE's files hold its experts inputs × outputs, its modules outputs × inputs."""
+    text = {
+        "model_type": "qwen3_vl_moe_text",
+        "hidden_size": 64,
+        "moe_intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_experts": 4,
+    }
+    config = {
+        "model_type": "qwen3_vl_moe",
+        "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+        "text_config": text,
+    }
+    name = "model.language_model.layers.0.mlp.experts."
+    for turned in (False, True):
+        stored = {"gate_up_proj": (4, 96, 64), "down_proj": (4, 64, 48)}
+        if turned:
+            stored = {side: (e, b, a) for side, (e, a, b) in stored.items()}
+        found = describe(config, {name + side: shape for side, shape in stored.items()})
+        layout = "E×MT" if turned else "E×M"
+        assert {n.removeprefix(name): written(t) for n, t in found.traits.items()} == {
+            "gate_up_proj": f"MLP gate+up {layout}",
+            "down_proj": f"MLP down {layout}",
+        }
+        assert fusions(found) == {
+            "model.language_model.layers.N.mlp.experts.gate_up_proj": "MLP gate 48, MLP up 48"
+        }
+        assert found.note == ""
 
 
 def test_matrices_that_loading_transposes_are_stored_the_other_way() -> None:

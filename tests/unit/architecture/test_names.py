@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.names import canonical, match_names
-from tests.unit.architecture.catalogue import differences
+from tests.unit.architecture.catalogue import differences, fusions
 
 OPEN_CLIP_BLOCK = {
     "attn.in_proj_weight": (96, 32),
@@ -177,6 +177,29 @@ FUSED_TABLE = {
 )
 def test_every_tensor(shapes: dict[str, tuple[int, ...]], table: dict[str, str]) -> None:
     assert differences(describe(None, shapes), table) == []
+
+
+@pytest.mark.parametrize(
+    ("shapes", "fused"),
+    [
+        (
+            OPEN_CLIP,
+            {
+                f"{tower}transformer.resblocks.N.attn.in_proj_weight": "query 32, key 32, value 32"
+                for tower in ("", "visual.")
+            },
+        ),
+        (TIMM, {"blocks.N.attn.qkv.weight": "query 192, key 192, value 192"}),
+        (PLAIN, {"self_attn.in_proj_weight": "query 16, key 16, value 16"}),
+        # Where query, key and value are in these is not for names to tell; halves are halves.
+        (FUSED, {"model.layers.N.mlp.gate_up_proj.weight": "MLP gate 256, MLP up 256"}),
+    ],
+    ids=["open_clip", "timm", "plain torch", "fused projections"],
+)
+def test_what_names_tell_of_fused_matrices(
+    shapes: dict[str, tuple[int, ...]], fused: dict[str, str]
+) -> None:
+    assert fusions(describe(None, shapes)) == fused
 
 
 @pytest.mark.parametrize(("up", "transposed"), [((32, 128), True), ((128, 32), False)])

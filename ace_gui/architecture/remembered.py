@@ -1,0 +1,84 @@
+"""Descriptions kept on disk: importing transformers takes longer than many a merge.
+
+A description depends on nothing but the config, the tensors' shapes, transformers and this package,
+so that a digest of these names its file. The files are JSON, checked when read; one that cannot be
+read, or does not fit, is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+import ace_gui
+from ace_gui.architecture.describe import Shape, describe
+from ace_gui.architecture.traits import Architecture
+
+LARGEST_NUMBER: Final = 64
+"""Of files in the folder; the one that was made first makes way."""
+
+_ARCHITECTURE: Final = TypeAdapter(Architecture)
+
+
+def remembered(
+    config: Mapping[str, object] | None, shapes: Mapping[str, Shape], folder: Path
+) -> Architecture:
+    """As ``describe``, but read from ``folder`` where the same was described before.
+
+    What had to be described by names alone is not kept, nor does it matter whether ``folder`` can
+    be written.
+    """
+    key = None if config is None else _key(config, shapes)
+    if key is None:
+        return describe(config, shapes)
+    path = folder / f"{key}.json"
+    found = _read(path, shapes)
+    if found is None:
+        found = describe(config, shapes)
+        if found.model_class is not None:
+            with contextlib.suppress(OSError):
+                _write(path, found)
+    return found
+
+
+def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | None:
+    """None for a config that is nested too deeply to be written down."""
+    ours = [
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(Path(__file__).parent.glob("*.py"))
+    ]
+    try:
+        text = json.dumps(
+            [ace_gui.__version__, ours, version("transformers"), config, list(shapes.items())]
+        )
+    except RecursionError:
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
+    try:
+        found = _ARCHITECTURE.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return found if found.traits.keys() == shapes.keys() else None
+
+
+def _write(path: Path, architecture: Architecture) -> None:
+    """In one step, so that another process never reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(_ARCHITECTURE.dump_json(architecture))
+    os.replace(file.name, path)  # noqa: PTH105
+    kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
+    for old in kept[:-LARGEST_NUMBER]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""Descriptions kept on disk."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ace_gui.architecture import remembered as module
+from ace_gui.architecture.describe import describe
+from ace_gui.architecture.remembered import LARGEST_NUMBER, remembered
+
+CONFIG = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "n_layer": 1,
+    "n_embd": 8,
+    "n_head": 2,
+    "vocab_size": 11,
+    "n_positions": 6,
+}
+SHAPES = {
+    "transformer.wte.weight": (11, 8),
+    "transformer.h.0.attn.c_attn.weight": (8, 24),
+    "transformer.h.0.ln_1.weight": (8,),
+    "something.else": (3, 4, 5),
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """One entry for every description made."""
+    made: list[object] = []
+
+    def counted(config, shapes):
+        made.append(config)
+        return describe(config, shapes)
+
+    monkeypatch.setattr(module, "describe", counted)
+    return made
+
+
+def test_the_second_time_it_is_read(tmp_path: Path, calls: list[object]) -> None:
+    first = remembered(CONFIG, SHAPES, tmp_path / "new")
+    assert first == describe(CONFIG, SHAPES)
+    assert remembered(CONFIG, SHAPES, tmp_path / "new") == first
+    assert len(calls) == 1
+
+
+def test_whatever_it_depends_on_makes_it_anew(
+    tmp_path: Path, calls: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered(CONFIG, SHAPES, tmp_path)
+    remembered({**CONFIG, "n_head": 4}, SHAPES, tmp_path)
+    remembered(CONFIG, {**SHAPES, "something.else": (3, 4, 6)}, tmp_path)
+    monkeypatch.setattr(module, "version", lambda name: "0")
+    remembered(CONFIG, SHAPES, tmp_path)
+    monkeypatch.setattr("ace_gui.__version__", "0")
+    remembered(CONFIG, SHAPES, tmp_path)
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"[]", b'{"family": 3}', b'{"family": "gpt2", "model_class": "X"}']
+)
+def test_a_damaged_file_is_made_again(tmp_path: Path, calls: list[object], damaged: bytes) -> None:
+    expected = remembered(CONFIG, SHAPES, tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damaged)
+    assert remembered(CONFIG, SHAPES, tmp_path) == expected
+    assert len(calls) == 2
+    json.loads(file.read_bytes())
+
+
+def test_a_file_of_other_tensors_is_made_again(tmp_path: Path, calls: list[object]) -> None:
+    expected = remembered(CONFIG, SHAPES, tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = json.loads(file.read_bytes())
+    content["traits"]["another"] = content["traits"].pop("something.else")
+    file.write_text(json.dumps(content))
+    assert remembered(CONFIG, SHAPES, tmp_path) == expected
+
+
+def test_what_was_guessed_from_names_is_not_kept(tmp_path: Path) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(10_000):
+        deep = {"deeper": deep}
+    for config in (None, {"model_type": "unheard-of"}, deep):
+        assert remembered(config, SHAPES, tmp_path) == describe(config, SHAPES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert remembered(CONFIG, SHAPES, tmp_path / "file").model_class == "GPT2LMHeadModel"
+
+
+def test_the_oldest_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(LARGEST_NUMBER + 5):
+        monkeypatch.setattr(module, "version", lambda name, number=number: str(number))
+        remembered(CONFIG, {"lm_head.weight": (11, 8)}, tmp_path)
+    assert len(list(tmp_path.iterdir())) == LARGEST_NUMBER
+    last = module._key(CONFIG, {"lm_head.weight": (11, 8)})
+    assert (tmp_path / f"{last}.json").exists()
