@@ -24,7 +24,13 @@ from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.labels import listing, place, plain
-from ace_gui.checkpoints.reader import TensorReader, is_finite, require_finite
+from ace_gui.checkpoints.reader import (
+    TensorReader,
+    is_finite,
+    non_finite_error,
+    non_finite_values,
+    require_finite,
+)
 from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_shards
 from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import (
@@ -32,6 +38,7 @@ from ace_gui.checkpoints.staging import (
     discard,
     new_stage,
     promote,
+    staged,
     staging_folder,
 )
 from ace_gui.checkpoints.writer import ShardedWriter
@@ -69,6 +76,8 @@ __all__ = [
     "listing",
     "nested_models",
     "new_stage",
+    "non_finite_error",
+    "non_finite_values",
     "open_adapter",
     "open_checkpoint",
     "place",
@@ -78,6 +87,7 @@ __all__ = [
     "read_header",
     "reader_of",
     "require_finite",
+    "staged",
     "staging_folder",
     "tag_of",
     "torch_dtype",

@@ -19,8 +19,15 @@ Value = TypeVar("Value", int, float)
 CONFIG_LIMIT: Final = 10_000_000
 """Largest adapter_config.json in bytes."""
 
-_MERGE_FIRST: Final = (
+MERGE_FIRST: Final = (
     "Merge it into its base with PEFT's `merge_and_unload`, and open the model you get."
+)
+
+_PROMPTS: Final = frozenset(
+    {
+        *("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING"),
+        *("ADAPTION_PROMPT", "CPT"),
+    }
 )
 
 # Each of them makes the adapter more than scale·B·A added to a weight.
@@ -111,19 +118,22 @@ def is_remote(name: str) -> bool:
 
 def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
     kind = config.get("peft_type")
+    if str(kind).upper() in _PROMPTS:
+        shown = plain(str(kind))
+        sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so that "
+        raise refusal(path, f"{sentence}there is nothing to merge.")
     if str(kind).upper() != "LORA":
         shown = plain(str(kind))
-        raise refusal(path, f"This adapter is of type {shown}; only LoRA is added. {_MERGE_FIRST}")
+        raise refusal(path, f"This adapter is of type {shown}; only LoRA is added. {MERGE_FIRST}")
     for key, what in _UNSUPPORTED.items():
         if config.get(key):
-            raise refusal(path, f"This adapter {what} (`{key}`). {_MERGE_FIRST}")
+            raise refusal(path, f"This adapter {what} (`{key}`). {MERGE_FIRST}")
     start = config.get("init_lora_weights", True)
     if start not in _PLAIN_STARTS:
         shown = plain(str(start))
         raise refusal(
             path,
-            f"This adapter began from a changed base (`init_lora_weights`: {shown}). "
-            f"{_MERGE_FIRST}",
+            f"This adapter began from a changed base (`init_lora_weights`: {shown}). {MERGE_FIRST}",
         )
 
 
@@ -155,7 +165,7 @@ def _pattern(
         raise refusal(path, f"`{key}` is no table of modules. Download it again.")
     for module in pattern:
         if not _PATTERN.fullmatch(module):
-            sentence = f"`{key}` has `{plain(module)}`, which is no module's name. {_MERGE_FIRST}"
+            sentence = f"`{key}` has `{plain(module)}`, which is no module's name. {MERGE_FIRST}"
             raise refusal(path, sentence)
     return {
         module.replace("\\.", ".").removesuffix("$"): (position, checked(path, key, value))

@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.adapter_config import AdapterSettings, read_adapter_config
+from ace_gui.checkpoints.adapter_config import (
+    MERGE_FIRST,
+    AdapterSettings,
+    read_adapter_config,
+)
 from ace_gui.checkpoints.dtypes import is_float
 from ace_gui.checkpoints.files import FileStamp, refusal, status_of
 from ace_gui.checkpoints.folder import (
@@ -204,7 +208,7 @@ def _sorted_tensors(
         name = _WRAPPED.sub("", _PREFIX.sub("", info.name))
         found = _FACTOR.match(name)
         if found is None and ".lora_" in name:
-            sentence = f"`{plain(info.name)}` is no part of plain LoRA. Its change is not known."
+            sentence = f"`{plain(info.name)}` is no part of plain LoRA. {MERGE_FIRST}"
             raise refusal(folder, sentence, tensor=info.name)
         group = full
         if found is not None:

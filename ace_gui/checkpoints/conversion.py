@@ -27,7 +27,7 @@ from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
-from ace_gui.checkpoints.staging import discard, new_stage, promote
+from ace_gui.checkpoints.staging import promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
 
@@ -74,14 +74,10 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
     names = unique_names(files)
     if source.index is not None:
         check_against_index(source.index, read_shard_index(source.index, ".bin"), names)
-    stage = new_stage(target)
-    try:
+    with staged(target) as stage:
         yield from _convert(files, source, stage)
         copy_side_files(source.side, stage)
         promote(stage, target)
-    except BaseException:
-        discard(stage)
-        raise
 
 
 def find_converted(path: Path, cache_folder: Path) -> Path | None:

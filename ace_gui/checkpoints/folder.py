@@ -22,6 +22,8 @@ _PICKLE_SUFFIXES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _PICKLE_STEMS: Final = ("pytorch_model", "diffusion_pytorch_model", "open_clip_pytorch_model")
 _SHARD: Final = re.compile(r"-\d+-of-\d+\.\w+$")
 
+_OTHER_FRAMEWORKS: Final = (".h5", ".msgpack", ".onnx", ".npz", ".keras", ".tflite")
+
 # What trainers write beside the weights.
 _OF_TRAINING: Final = re.compile(
     r"(training_args|optimizer|scheduler|scaler|rng_state|random_states|trainer_state)"
@@ -135,6 +137,9 @@ def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> C
         return refusal(
             folder, "Holds GGUF files. Merging needs the original safetensors weights instead."
         )
+    if others := [name for name in names if name.lower().endswith(_OTHER_FRAMEWORKS)]:
+        sentence = "of TensorFlow, Flax or ONNX. Merging needs the safetensors weights instead."
+        return refusal(folder, f"Holds only weights ({listing(others)}) {sentence}")
     if inner := [path.name for path in nested_models(folder)]:
         return refusal(
             folder, f"No weights here, but in {listing(inner)}. Open one of these: each is a model."

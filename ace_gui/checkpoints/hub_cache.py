@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import CachedRevisionInfo, scan_cache_dir
+from huggingface_hub import CachedRevisionInfo, constants, scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 
 from ace_gui.checkpoints.folder import holds_weights
@@ -25,15 +25,19 @@ class CachedModel:
     bytes: int
 
 
-def cached_models(cache_folder: Path | None = None) -> tuple[CachedModel, ...]:
+def cache_folder() -> Path:
+    """The cache of this machine: that of ``HF_HUB_CACHE`` or ``HF_HOME``, or the usual one."""
+    return Path(constants.HF_HUB_CACHE)
+
+
+def cached_models(folder: Path | None = None) -> tuple[CachedModel, ...]:
     """Every model of the cache that has weights, by name, newest revision first.
 
-    ``cache_folder``: the cache, where it is not the one of ``HF_HUB_CACHE`` or ``HF_HOME``. Entries
-    that huggingface_hub finds corrupt are left out; where it cannot scan the cache at all, there
-    are no models.
+    ``folder``: the cache, where it is not ``cache_folder()``. Entries that huggingface_hub finds
+    corrupt are left out; where it cannot scan the cache at all, there are no models.
     """
     try:
-        found = scan_cache_dir(cache_folder)
+        found = scan_cache_dir(folder or cache_folder())
     except (CacheNotFound, OSError, ValueError):
         return ()
     models = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,20 @@ def output_error(path: Path, error: OSError) -> WorkbenchError:
     unknown = f"Cannot be written ({error.strerror}). Check the disk, or choose another."
     kind, sentence = _KNOWN.get(error.errno or 0, (OutputError, unknown))
     return kind(f"{place(path)}: {sentence}", path=path, details=str(error))
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A write that fails in the block raises OutputError or ResourceError, about its file if known.
+
+    For everything in ``folder`` that is written without a name of its own for the error.
+    """
+    try:
+        yield
+    except OSError as error:
+        known = error.filename2 or error.filename  # the second is what a copy or a move writes
+        path = Path(known) if isinstance(known, str) else folder
+        raise output_error(path, error) from error
 
 
 def sync(path: Path) -> None:

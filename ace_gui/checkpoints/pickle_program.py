@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickletools
 import struct
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ OPCODE_LIMIT: Final = 1_000_000
 _LARGEST: Final = 2**63
 _LARGEST_KEY: Final = 2**31
 
+_DAMAGE: Final = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error)
 _OPCODES: Final = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 _DTYPES: Final = MappingProxyType(
     {str(form.torch): form.tag for form in FORMATS.values() if form.torch is not None}
@@ -91,19 +93,29 @@ def follow(stream: BinaryIO, path: Path) -> Program:
     """
     machine = _Machine(path)
     try:
-        for _ in range(OPCODE_LIMIT):
-            opcode = _OPCODES.get(stream.read(1))
-            if opcode is None or opcode.name not in _STEPS:
-                raise machine.refused_opcode(opcode.name if opcode else "")
-            argument = opcode.arg.reader(stream) if opcode.arg else None
-            if opcode.name == "STOP":
-                return Program(machine.finished(), machine.storages)
-            _STEPS[opcode.name](machine, argument)
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a text with invalid escapes is damage
+            program = _followed(stream, machine)
+    except (*_DAMAGE, Warning) as error:
         failure = machine.unknown()
         failure.details = str(error)
         raise failure from None
-    raise refusal(path, f"The pickle has more than {OPCODE_LIMIT} steps. Refused.")
+    if program is None:
+        raise refusal(path, f"The pickle has more than {OPCODE_LIMIT} steps. Refused.")
+    return program
+
+
+def _followed(stream: BinaryIO, machine: _Machine) -> Program | None:
+    """The program, None where it does not come to an end."""
+    for _ in range(OPCODE_LIMIT):
+        opcode = _OPCODES.get(stream.read(1))
+        if opcode is None or opcode.name not in _STEPS:
+            raise machine.refused_opcode(opcode.name if opcode else "")
+        argument = opcode.arg.reader(stream) if opcode.arg else None
+        if opcode.name == "STOP":
+            return Program(machine.finished(), machine.storages)
+        _STEPS[opcode.name](machine, argument)
+    return None
 
 
 @dataclass

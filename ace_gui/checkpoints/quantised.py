@@ -28,9 +28,22 @@ _COMPANIONS: Final = {
     "weight_packed": "compressed-tensors",
     "absmax": "bitsandbytes",
     "SCB": "bitsandbytes",
+    "W_q": "HQQ",
+    "codebooks": "AQLM",
+    "q_weight": "EXL2",
 }
 
-_ADAPTER_FACTOR: Final = re.compile(r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b")
+_LORA_FACTOR: Final = re.compile(r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b")
+
+# By names that only they have.
+_OTHER_ADAPTERS: Final = {
+    "LoHa": re.compile(r"\bhada_[wt][12]"),
+    "LoKr": re.compile(r"\blokr_[wt][12]"),
+    "IA³": re.compile(r"\bia3_l\b"),
+    "OFT": re.compile(r"\b(oft_[rs]|oft_blocks|oft_diag)\b"),
+    "DoRA": re.compile(r"\b(dora_scale|lora_magnitude_vector)\b"),
+    "VeRA": re.compile(r"\bvera_lambda_[bd]\b"),
+}
 
 
 def refuse_quantised_config(path: Path, config: Mapping[str, object]) -> None:
@@ -47,7 +60,13 @@ def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
     """Raise CheckpointError, naming a tensor, if the tensors are quantised or an adapter's."""
     refuse_quantised(tensors)
     for name in tensors:
-        if _ADAPTER_FACTOR.search(name):
+        if kind := next((k for k, mark in _OTHER_ADAPTERS.items() if mark.search(name)), None):
+            sentence = (
+                f"This is an adapter ({kind}), of which only LoRA is added. Merge it into its base "
+                "with the tool that made it, and open the model you get."
+            )
+            raise refusal(path, sentence, tensor=name)
+        if _LORA_FACTOR.search(name):
             raise refusal(path, ADAPTER_SENTENCE, tensor=name)
 
 
@@ -65,6 +84,8 @@ def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str 
     owner, _, last = tensor.name.rpartition(".")
     if last in _COMPANIONS:
         return _COMPANIONS[last]
+    if last.endswith("_blocks") and f"{tensor.name.removesuffix('_blocks')}_scales" in tensors:
+        return "MXFP4"
     # `scales` alone is an ordinary name; beside an integer weight it is MLX's or another's.
     weight = tensors.get(f"{owner}.weight")
     if last == "scales" and weight is not None and weight.dtype.startswith(("I", "U")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -115,22 +116,31 @@ def is_finite(tensor: Tensor) -> bool:
 
 def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
     """Raise NonFiniteError if ``tensor``, called ``name`` in ``owner``, holds NaN or Inf."""
-    if is_finite(tensor):
-        return
-    raise NonFiniteError(
-        f"`{plain(name)}` of `{plain(owner)}` has {_non_finite(tensor)}. Download it again, "
-        "or merge without it.",
-        path=path,
-        tensor=name,
-    )
+    if not is_finite(tensor):
+        found = non_finite_values([tensor.reshape(-1)], tuple(tensor.shape))
+        raise non_finite_error(found, name, owner, path)
 
 
-def _non_finite(tensor: Tensor) -> str:
-    """``"3 NaN values (first at [0, 3])"``."""
-    bad = ~torch.isfinite(tensor)
-    nan = int(torch.isnan(tensor).sum())
-    infinite = int(bad.sum()) - nan
+def non_finite_error(found: str, name: str, owner: str, path: Path) -> NonFiniteError:
+    """The error for the tensor ``name`` of ``owner``, which has ``found``."""
+    sentence = f"`{plain(name)}` of `{plain(owner)}` has {found}. Download it again."
+    return NonFiniteError(sentence, path=path, tensor=name)
+
+
+def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
+    """``"3 NaN values (first at [0, 3])"`` of a tensor in flat parts, in order; empty if none."""
+    start, nan, infinite, first = 0, 0, 0, -1
+    for part in parts:
+        if not is_finite(part):
+            bad = ~torch.isfinite(part)
+            own = int(torch.isnan(part).sum())
+            nan, infinite = nan + own, infinite + int(bad.sum()) - own
+            if first < 0:
+                first = start + int(bad.to(torch.uint8).argmax())
+        start += part.numel()
+    if first < 0:
+        return ""
     counts = [f"{nan} NaN"] * (nan > 0) + [f"{infinite} infinite"] * (infinite > 0)
-    first = np.unravel_index(int(bad.reshape(-1).to(torch.uint8).argmax()), tuple(tensor.shape))
     values = "value" if nan + infinite == 1 else "values"
-    return f"{' and '.join(counts)} {values} (first at {[int(index) for index in first]})"
+    place = [int(index) for index in np.unravel_index(first, shape)]
+    return f"{' and '.join(counts)} {values} (first at {place})"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.labels import place
-from ace_gui.checkpoints.output import output_error, sync
+from ace_gui.checkpoints.output import output_error, sync, writing
 from ace_gui.errors import OutputError
 
 _STAGE_SUFFIX: Final = ".partial"
@@ -30,6 +31,20 @@ def new_stage(target: Path) -> Path:
     except OSError as error:
         raise output_error(stage, error) from None
     return stage
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """A new staging folder for ``target``, to be promoted; removed where it was not.
+
+    Writes that fail in the block raise OutputError or ResourceError.
+    """
+    stage = new_stage(target)
+    try:
+        with writing(stage):
+            yield stage
+    finally:
+        discard(stage)
 
 
 def discard(stage: Path) -> None:

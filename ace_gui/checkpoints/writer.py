@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -164,12 +165,13 @@ class ShardedWriter:
         return tuple(files)
 
     def close(self) -> None:
-        """Close the files, whatever is written. Raises OutputError if that fails."""
-        for file_name in list(self._open):
-            try:
-                self._close_one(file_name)
-            except OSError as error:
-                raise output_error(self._folder / file_name, error) from None
+        """Close every file, whatever is written. Raises OutputError if that fails for one."""
+        try:
+            with ExitStack() as closing:
+                for file_name in self._open:
+                    closing.callback(self._close_one, file_name)
+        except OSError as error:
+            raise output_error(self._folder, error) from None
 
     def _descriptor(self, path: Path) -> int:
         with self._lock:

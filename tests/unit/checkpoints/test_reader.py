@@ -189,8 +189,7 @@ def test_the_sentence_about_values_that_are_not_finite():
     with pytest.raises(NonFiniteError) as caught:
         require_finite(tensor, "layers.17.q_proj.weight", "cola", Path("m"))
     assert caught.value.sentence == (
-        "`layers.17.q_proj.weight` of `cola` has 3 NaN values (first at [0, 3]). Download it "
-        "again, or merge without it."
+        "`layers.17.q_proj.weight` of `cola` has 3 NaN values (first at [0, 3]). Download it again."
     )
     assert caught.value.tensor == "layers.17.q_proj.weight"
     tensor[1, 4] = float("inf")

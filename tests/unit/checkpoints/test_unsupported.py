@@ -1,0 +1,47 @@
+"""What is recognised and not merged: the table in the docs is what people really read."""
+
+from pathlib import Path
+
+import pytest
+
+from ace_gui.checkpoints import convert_pickle, is_adapter, open_adapter, open_checkpoint
+from ace_gui.errors import CheckpointError, PickleConsentError
+from tests.helpers.catalogue import UNSUPPORTED, Unsupported
+from tests.helpers.faults import complaint
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "not-supported.md"
+MODEL = "your/model"
+
+
+def refusal(case: Unsupported, folder: Path) -> str:
+    """The sentence, without the place that it begins with."""
+    (folder / MODEL).mkdir(parents=True)
+    path = case.make(folder / MODEL)
+    error = complaint(lambda: open_adapter(path) if is_adapter(path) else open_checkpoint(path))
+    if isinstance(error, PickleConsentError):
+        error = complaint(lambda: convert_pickle(path, folder / "cache"))
+    assert isinstance(error, CheckpointError)
+    place, sentence = error.sentence.split(": ", 1)
+    assert "model" in place
+    return sentence
+
+
+def table(sentences: dict[str, str]) -> str:
+    rows = [f"| {what} | {sentence} |" for what, sentence in sentences.items()]
+    return "\n".join(["| what | what is said |", "|---|---|", *rows])
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED, ids=str)
+def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: Path) -> None:
+    sentence = refusal(case, tmp_path)
+    assert sentence.isprintable()
+    assert "|" not in sentence
+    assert sentence.endswith(".")
+    ways_out = ("dequantise", "needs", "Merge it", "Ask for", "can be added", "nothing to merge")
+    assert any(way in sentence for way in ways_out)
+
+
+def test_the_table_in_the_docs_is_what_people_read(tmp_path: Path) -> None:
+    said = {case.what: refusal(case, tmp_path / str(n)) for n, case in enumerate(UNSUPPORTED)}
+    written = DOCUMENT.read_text(encoding="utf-8")
+    assert table(said) in written, f"{DOCUMENT} should have this table:\n{table(said)}"
