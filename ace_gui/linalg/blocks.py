@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-SMALLEST, LARGEST = 192, 384
+SMALLEST, LARGEST = 96, 384
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
 
 

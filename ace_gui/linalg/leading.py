@@ -12,6 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.blocks import gram
+
 NOTHING: Final = 1e-6
 """Singular values up to this share of the largest are none: their vectors are those of rounding.
 
@@ -20,6 +22,9 @@ Task vectors are differences of float32 numbers, so what lies below holds no inf
 
 CLEAR: Final = 1e-9
 """Gap of squared singular values, relative to the largest, that a Gram matrix resolves to 1e-6."""
+
+FAINT: Final = 1e-7
+"""Squared singular values above this share of the largest have vectors that a Gram matrix shows."""
 
 INVISIBLE: Final = 1e-13
 """Squared singular values that a Gram matrix shows below this are surely below ``NOTHING``²."""
@@ -54,7 +59,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
 
 def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
     """None where the Gram matrix does not separate the kept triplets from the rest."""
-    squares_R, vectors_RR = torch.linalg.eigh(wide_RC @ wide_RC.T)
+    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.T))
     squares_R, vectors_RR = squares_R.flip(0).clamp_(min=0), vectors_RR.flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     kept = int((squares_R[:k] > threshold).sum())
@@ -76,18 +81,31 @@ def orthogonalised(columns_NK: Tensor) -> Tensor:
 
     Nearest to the columns among matrices with orthonormal columns where they are independent.
     Where they are not, directions with a singular value of at most ``NOTHING`` of the largest are
-    left out, so that nothing arbitrary takes their place.
+    left out, so that nothing arbitrary takes their place. The sum of the other singular values is
+    that of the entries of polar factor times columns.
     """
-    squares_K, vectors_KK = torch.linalg.eigh(columns_NK.T @ columns_NK)
-    if not len(squares_K):
-        return columns_NK
-    clear = squares_K > CLEAR * squares_K[-1]
-    factor_NK: Tensor
-    if bool((clear | (squares_K < INVISIBLE * squares_K[-1])).all()):
-        basis_KR = vectors_KK[:, clear]
-        factor_NK = columns_NK @ ((basis_KR / squares_K[clear].sqrt()) @ basis_KR.T)
-    else:
-        u_NK, s_K, vh_KK = torch.linalg.svd(columns_NK, full_matrices=False)
-        kept = s_K > NOTHING * s_K[0]
-        factor_NK = u_NK[:, kept] @ vh_KK[kept]
+    factor_NK: Tensor = columns_NK @ inverse_root(columns_NK)
     return factor_NK
+
+
+def inverse_root(columns_NK: Tensor) -> Tensor:
+    """(CᵀC)^(-1/2) of K ≤ N columns C, K × K, restricted to their span as in ``orthogonalised``.
+
+    By the eigenvectors of CᵀC; those that it shows faintly are turned by a decomposition of C times
+    them alone, few as they are. Where others that it does not show at all blur even their span, by
+    a decomposition of C.
+    """
+    squares_K, vectors_KK = torch.linalg.eigh(gram(columns_NK))
+    if not len(squares_K):
+        return columns_NK.new_zeros(0, 0)
+    unseen = int((squares_K < INVISIBLE * squares_K[-1]).sum())
+    faint = int((squares_K <= FAINT * squares_K[-1]).sum())
+    if unseen and bool((squares_K[unseen:] <= CLEAR * squares_K[-1]).any()):
+        _, s_R, vh_RK = torch.linalg.svd(columns_NK, full_matrices=False)
+    else:
+        s_R, vh_RK = squares_K[unseen:].sqrt(), vectors_KK.T[unseen:]
+        few = faint - unseen
+        _, s_R[:few], turn = torch.linalg.svd(columns_NK @ vh_RK[:few].T, full_matrices=False)
+        vh_RK[:few] = turn @ vh_RK[:few]
+    kept = s_R > NOTHING * s_R.max()
+    return gram(vh_RK[kept] / s_R[kept].sqrt()[:, None])

@@ -29,10 +29,12 @@ from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.polar import top_polar
 from ace_gui.linalg.precision import full_float32
 from ace_gui.methods import ace_notes
-from ace_gui.methods.ace_scan import Scan, precision, prior_scale, scan, shares_of
-from ace_gui.methods.ace_terms import collect, preliminary, residual
+from ace_gui.methods.ace_probes import in_float32
+from ace_gui.methods.ace_scan import Scan, condition, prior_scale, scan, shares_of
+from ace_gui.methods.ace_terms import Preliminary, Share, collect, preliminary, residual
 from ace_gui.methods.base import Diagnostics, Kind, Merged, MergeMethod, Place, parameter
 from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.survey import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +91,14 @@ def ace(
     *,
     keep_preliminary: bool = False,
     place: Place | None = None,  # noqa: ARG001 — nothing is random here
+    findings: Findings | None = None,  # noqa: ARG001 — nor of the whole model
 ) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 
     Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
-    vectors. Reads every expert at most twice, holds one at a time, on the device they are on.
-    Computes in float64, but for sums over experts where float32 is enough (``ace_scan``).
+    vectors. Reads every expert twice at most (once more where sums in float32 turn out too coarse),
+    holds one at a time, on the device they are on. Computes in float64, but for sums over experts
+    where float32 is enough (``ace_probes``).
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
@@ -129,26 +133,22 @@ def _two_or_more(
     heterogeneous = gamma > parameters.tau
     k = math.floor(parameters.k_frac * min(first.shape) + 1e-9) if heterogeneous else 0
     shares = shares_of(first, parameters.epsilon, heterogeneous)
-    # Singular vectors have no such bound on their error as W_pre has: refine in float64 only.
-    dtype = torch.float64 if k else precision(first, shares)
-    sums = collect(lambda t: experts.matrix(t, dtype), shares, with_residual=k > 0)
-    condition, ridge_mass, rest = sums.condition, sums.ridge_mass, sums.rest
-    residual_OI = None if rest is None else residual(sums, rest)
-    pre = preliminary(sums, prior_scale(first, heterogeneous))
-    del sums  # its largest matrix is used up
+    pre, residual_OI, total_OI = _solved(experts, first, shares, heterogeneous, k)
+    ridge_mass = math.fsum(share.ridge for share in shares)
+    largest_condition = condition(first, shares)
 
     notes = ace_notes.left_out(first.found)
-    warnings = ace_notes.conditioning(condition, pre.cut)
+    warnings = ace_notes.conditioning(largest_condition, pre.cut)
     if heterogeneous:
         warnings += ace_notes.regime(first.found, parameters.tau, ridge_mass)
     if heterogeneous and not k:
         notes.append(ace_notes.no_refinement(parameters.k_frac, first.shape))
     refinement_OI = cosine = ratio = None
-    if rest is not None and residual_OI is not None:
+    if residual_OI is not None and total_OI is not None:
         fused_OI = residual_OI.add_(pre.value_OI)
-        polar = top_polar(fused_OI, k, noise=torch.finfo(torch.float64).eps * condition)
+        polar = top_polar(fused_OI, k, noise=torch.finfo(torch.float64).eps * largest_condition)
         refinement_OI = polar.factor_OI.mul_(polar.mean)  # Eq. 18
-        cosine = _cosine(refinement_OI, rest.total_OI)
+        cosine = _cosine(refinement_OI, total_OI)
         ratio = math.sqrt(energy(refinement_OI) / (energy(pre.value_OI) or math.inf))
         notes += ace_notes.arbitrary_directions(k, polar)
         warnings += ace_notes.refinement(polar, cosine)
@@ -158,13 +158,27 @@ def _two_or_more(
         gamma=gamma,
         heterogeneous=heterogeneous,
         ridge_mass=ridge_mass,
-        condition=condition,
+        condition=largest_condition,
         refinement_cosine=cosine,
         refinement_ratio=ratio,
         notes=tuple(notes),
         warnings=tuple(warnings),
     )
     return _merged(pre.value_OI, refinement_OI, parameters, keep_preliminary, diagnostics)
+
+
+def _solved(
+    experts: WeightedExperts, first: Scan, shares: list[Share], heterogeneous: bool, k: int
+) -> tuple[Preliminary, Tensor | None, Tensor | None]:
+    """W_pre; and where k directions are to be refined, Δ_res and Σ_t ΔW_t."""
+    if not heterogeneous and first.probes is not None:
+        pre = in_float32(experts.matrix, shares, first.probes)
+        if pre is not None:
+            return pre, None, None
+    sums = collect(experts.matrix, shares, with_residual=k > 0)
+    residual_OI = None if sums.rest is None else residual(sums, sums.rest)
+    pre = preliminary(sums, prior_scale(first, heterogeneous))
+    return pre, residual_OI, None if sums.rest is None else sums.rest.total_OI
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:

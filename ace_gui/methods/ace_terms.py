@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -60,10 +60,14 @@ class Sums:
     experts: int
     rest: ResidualSums | None
 
-    @property
-    def condition(self) -> float:
-        """An upper bound on the condition number of S, from its trace."""
-        return 1.0 + float(self.scaled_II.trace()) / self.ridge_mass
+    def double(self) -> Sums:
+        """The same in float64, without what only Eq. 17 needs."""
+        return replace(
+            self,
+            scaled_II=self.scaled_II.double(),
+            numerator_OI=self.numerator_OI.double(),
+            rest=None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +142,13 @@ def residual(sums: Sums, rest: ResidualSums) -> Tensor:
 
 
 def preliminary(sums: Sums, prior_scale: float) -> Preliminary:
-    """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums, in float64.
+    """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums, float64.
 
     The prior (Eqs. 11-13) is c = κ S₀1/I, where ``prior_scale`` κ is 1 in the homogeneous and 1/τ̄
     in the heterogeneous regime. With X = B S⁻¹ and q = S⁻¹S₀1, Sherman-Morrison gives
     W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
     """
-    system_II, value_OI = sums.scaled_II.double(), sums.numerator_OI.double()
+    system_II, value_OI = sums.scaled_II, sums.numerator_OI
     q_I = system_II.sum(dim=0)
     system_II.diagonal().add_(sums.ridge_mass)
     cut = right_divide_(system_II, value_OI, q_I[None])

@@ -5,12 +5,15 @@ T experts, O outputs, I inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
+
+from ace_gui.methods.modules import Modules
+from ace_gui.methods.survey import Findings, Survey
 
 Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
@@ -116,11 +119,13 @@ class Context(TypedDict, total=False):
     """What every method may be told, and most ignore.
 
     ``keep_preliminary``: return the solution before refinement as well, where there is one.
-    ``place``: needed by methods that draw random numbers.
+    ``place``: needed by methods that draw random numbers. ``findings``: of the method's survey of
+    the whole model, for the experts that have the tensor; needed by methods that asked for one.
     """
 
     keep_preliminary: bool
     place: Place | None
+    findings: Findings | None
 
 
 class MergeFunction(Protocol[ParametersIn]):
@@ -139,6 +144,7 @@ class MergeFunction(Protocol[ParametersIn]):
         *,
         keep_preliminary: bool = False,
         place: Place | None = None,
+        findings: Findings | None = None,
     ) -> Merged:
         """Merge. Raises MethodError where the method cannot be applied."""
         ...
@@ -149,7 +155,10 @@ class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
 
     ``seeded``: draws random numbers, and therefore needs a place. ``heterogeneity``: has a γ and
-    regimes.
+    regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
+    ``survey``: from the parameters and the number of experts to what it must know of the whole
+    model first, None where it need not. ``modules``: what it leaves for each expert beside the
+    merged weights.
     """
 
     name: str
@@ -162,3 +171,7 @@ class MergeMethod(Generic[Parameters]):
     kind: Kind = Kind.MATRIX
     seeded: bool = False
     heterogeneity: bool = False
+    least: int = 1
+    most: int | None = None
+    survey: Callable[[Parameters, int], Survey | None] | None = None
+    modules: Modules[Parameters] | None = None

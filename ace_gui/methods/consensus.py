@@ -14,6 +14,22 @@ from ace_gui.methods.census import combination, finished, task_vector
 from ace_gui.methods.experts import WeightedExperts
 
 
+def mask_threshold_parameter() -> float:
+    """The parameter λ of the masks."""
+    threshold: float = parameter(
+        0.4,
+        label="Mask threshold",
+        help=(
+            "An expert relies on an entry where its change exceeds this times what the others make "
+            "of the sum. The paper validates it for each expert; without data one value serves all."
+        ),
+        low=0.0,
+        high=100.0,
+        presets=(("STAR's comparison", 0.4), ("FusionBench", 0.6)),
+    )
+    return threshold
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConsensusParameters:
     """Parameters of Consensus TA. ``mask_threshold``: λ of the masks, ``agreeing``: k experts."""
@@ -28,17 +44,7 @@ class ConsensusParameters:
         low=0,
         high=1000,
     )
-    mask_threshold: float = parameter(
-        0.4,
-        label="Mask threshold",
-        help=(
-            "An expert relies on an entry where its change exceeds this times what the others make "
-            "of the sum. The paper validates it for each expert; without data one value serves all."
-        ),
-        low=0.0,
-        high=100.0,
-        presets=(("STAR's comparison", 0.4), ("FusionBench", 0.6)),
-    )
+    mask_threshold: float = mask_threshold_parameter()
     scaling: float = parameter(
         0.3,
         label="Scaling α",
@@ -62,9 +68,14 @@ def consensus(
     total = combination(experts, weights, range(len(experts)))
     relying = torch.zeros_like(total, dtype=torch.int16)
     for t, weight in enumerate(weights):
-        own = task_vector(experts, t).to(torch.float64) * weight
-        relying += own.abs() > parameters.mask_threshold * (total - own).abs()
+        relying += relies(task_vector(experts, t), weight, total, parameters.mask_threshold)
     return finished(torch.where(relying >= parameters.agreeing, total, 0), parameters.scaling)
+
+
+def relies(delta: Tensor, weight: float, total: Tensor, threshold: float) -> Tensor:
+    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool. Strict: where all is zero, nobody relies on it."""
+    own = delta.to(torch.float64) * weight
+    return own.abs() > threshold * (total - own).abs()
 
 
 CONSENSUS_TA = MergeMethod(

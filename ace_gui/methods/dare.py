@@ -22,9 +22,10 @@ CITATION = (
 )
 
 
-def _density() -> float:
+def density_parameter(default: float = 0.5) -> float:
+    """The parameter 1 − p."""
     density: float = parameter(
-        0.5,
+        default,
         label="Density",
         help=(
             "Chance 1 − p with which each entry of a task vector is kept; kept entries are divided "
@@ -43,7 +44,7 @@ def _density() -> float:
 class DareLinearParameters:
     """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ."""
 
-    density: float = _density()
+    density: float = density_parameter()
     scaling: float = parameter(
         0.3,
         label="Scaling λ",
@@ -61,7 +62,7 @@ class DareTiesParameters:
     ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
     """
 
-    density: float = _density()
+    density: float = density_parameter()
     trim_density: float = parameter(
         1.0,
         label="Density after trimming",

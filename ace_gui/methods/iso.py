@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised
+from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
 from ace_gui.methods.census import Census, census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
@@ -75,8 +76,7 @@ def iso_c(
     experts = WeightedExperts(deltas, weights)
     found = census(experts, weights)
     sum_OI = _sum(experts, weights, found)
-    merged_OI = _isotropic(leading_triplets(sum_OI, min(sum_OI.shape)))
-    return finished(merged_OI, parameters.scaling, found.diagnostics())
+    return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
 
 
 def iso_cts(
@@ -96,21 +96,25 @@ def iso_cts(
     sum_OI = _sum(experts, weights, found)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
-        merged_OI = _isotropic(leading_triplets(sum_OI, min(sum_OI.shape)))
-        return finished(merged_OI, parameters.scaling, found.diagnostics())
+        return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
     common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
-    parts = [common]
-    for t in found.kept:
+
+    def own(t: int) -> Triplets:
         delta_OI = experts.matrix(t)
-        outside_OI = delta_OI - common.u_OK @ (common.u_OK.T @ delta_OI)
-        parts.append(leading_triplets(outside_OI, specific, scale=math.sqrt(found.energies[t])))
-        del delta_OI, outside_OI
+        delta_OI -= common.u_OK @ (common.u_OK.T @ delta_OI)
+        return leading_triplets(delta_OI, specific, scale=math.sqrt(found.energies[t]))
+
+    entries, device = sum_OI.numel(), sum_OI.device
+    parts = [common, *side_by_side(own, found.kept, entries=entries, device=device)]
     joined = Triplets(
         u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),
         s_K=torch.cat([part.s_K for part in parts]),
         vh_KI=orthogonalised(torch.cat([part.vh_KI.T for part in parts], dim=1)).T,
     )
-    return finished(_isotropic(joined), parameters.scaling, found.diagnostics())
+    merged_OI = joined.u_OK @ joined.vh_KI
+    if len(joined.s_K):
+        merged_OI.mul_(joined.s_K.mean())
+    return finished(merged_OI, parameters.scaling, found.diagnostics())
 
 
 def specific_size(rank: int, experts: int, common: float) -> int:
@@ -126,10 +130,14 @@ def _sum(experts: WeightedExperts, weights: Sequence[float], found: Census) -> T
     return combination(experts, [weights[t] for t in found.kept], found.kept)
 
 
-def _isotropic(triplets: Triplets) -> Tensor:
-    if not len(triplets.s_K):
-        return triplets.product
-    return (triplets.u_OK @ triplets.vh_KI).mul_(triplets.s_K.mean())
+def isotropic(matrix_OI: Tensor) -> Tensor:
+    """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, without singular vectors."""
+    wide = matrix_OI.shape[0] < matrix_OI.shape[1]
+    factor_OI = orthogonalised(matrix_OI.T).T if wide else orthogonalised(matrix_OI)
+    rank = round(float(factor_OI.square().sum()))
+    if rank:
+        factor_OI *= float((factor_OI * matrix_OI).sum()) / rank
+    return factor_OI
 
 
 ISO_C = MergeMethod(

@@ -12,11 +12,23 @@ from torch import Tensor
 from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
 from ace_gui.methods.census import census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.survey import NormSurvey, required_findings
 
 
 @dataclass(frozen=True, kw_only=True)
 class NanParameters:
-    """Parameters of NAN. ``scaling``: factor beside T/2."""
+    """Parameters of NAN. ``norms``: of each tensor or the whole model. ``scaling``: beside T/2."""
+
+    norms: str = parameter(
+        "tensor",
+        label="Norms of",
+        help=(
+            "tensor: each tensor is weighted by the norms of its own changes, as in the paper; "
+            "model: all tensors alike, by the norms of the whole task vectors. The paper derives "
+            "inverse squares; its formula, which counts here, has inverse norms."
+        ),
+        choices=("tensor", "model"),
+    )
 
     scaling: float = parameter(
         1.0,
@@ -30,28 +42,36 @@ class NanParameters:
     )
 
 
+def survey(parameters: NanParameters, experts: int) -> NormSurvey | None:
+    """The norms of the whole task vectors, where they count."""
+    return NormSurvey(experts) if parameters.norms == "model" else None
+
+
 def nan(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: NanParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """Scaling · (T/2) Σ w_t c_t ΔW_t, c_t = ‖ΔW_t‖⁻¹ / Σ ‖ΔW_j‖⁻¹, any shape, float32.
 
-    Norms of one tensor of the unweighted task vectors. (The paper derives inverse squares and
-    speaks of a softmax; its formula and its results are these.) Experts without a change, or of
-    weight zero, are left out. Reads every expert twice. Raises MethodError where one is not finite.
+    Norms of the unweighted task vectors, of one tensor or as surveyed. (The paper derives inverse
+    squares and speaks of a softmax; its formula and its results are these.) Experts without a
+    change, or of weight zero, are left out. Reads every expert twice. Raises MethodError where one
+    is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
     found = census(experts, weights)
-    inverses = [abs(weights[t]) / math.sqrt(found.energies[t]) for t in found.kept]
-    total = sum(inverses)
-    factor = len(found.kept) / 2
-    coefficients = [
-        factor * inverse / total * weights[t]
-        for inverse, t in zip(inverses, found.kept, strict=True)
-    ]
-    merged = combination(experts, coefficients, found.kept)
+    kept: Sequence[int] = found.kept
+    if parameters.norms == "tensor":
+        norms = {t: math.sqrt(found.energies[t]) / abs(weights[t]) for t in kept}
+    else:
+        surveyed = required_findings(context.get("findings"), len(experts))["norm"]
+        kept = [t for t, weight in enumerate(weights) if weight and surveyed[t]]
+        norms = {t: surveyed[t] for t in kept}
+    total = sum(1 / norm for norm in norms.values())
+    coefficients = [len(kept) / 2 / norms[t] / total * weights[t] for t in kept]
+    merged = combination(experts, coefficients, kept)
     return finished(merged, parameters.scaling, found.diagnostics())
 
 
@@ -59,7 +79,10 @@ NAN = MergeMethod(
     name="nan",
     title="NAN",
     summary="Adds the experts' changes, each tensor weighted by the inverse of its norm.",
-    formula="W = W₀ + scaling · T/2 · Σₜ wₜ cₜ ΔWₜ,  cₜ = ‖ΔWₜ‖⁻¹ / Σⱼ ‖ΔWⱼ‖⁻¹",
+    formula=(
+        "W = W₀ + scaling · T/2 · Σₜ wₜ cₜ ΔWₜ,  cₜ = ‖ΔWₜ‖⁻¹ / Σⱼ ‖ΔWⱼ‖⁻¹\n"
+        "norms of the tensor, or of the whole model"
+    ),
     citation=(
         "C. Si, K. Lv, J. Jiang et al., NAN: A Training-Free Solution to Coefficient Estimation in "
         "Model Merging, 2025, arXiv:2505.16148"
@@ -67,4 +90,5 @@ NAN = MergeMethod(
     parameters=NanParameters,
     merge=nan,
     kind=Kind.TENSOR,
+    survey=survey,
 )

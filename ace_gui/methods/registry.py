@@ -18,19 +18,23 @@ from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA
+from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.karcher import KARCHER, MULTISLERP
+from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
+from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import NUSLERP, SLERP
 from ace_gui.methods.star import STAR
+from ace_gui.methods.tall import TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
 from ace_gui.methods.ties import TIES
-from ace_gui.methods.tsv_m import TSV_M
+from ace_gui.methods.tsv_m import TSV_C, TSV_M
 from ace_gui.methods.wudi import WUDI
 
 METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
@@ -46,6 +50,7 @@ METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
             DELLA,
             BREADCRUMBS,
             CONSENSUS_TA,
+            LOCALIZE_STITCH,
             TSV_M,
             ISO_C,
             ISO_CTS,
@@ -61,6 +66,11 @@ METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
             SCE,
             FR_MERGING,
             PCB,
+            KNOTS_TIES,
+            KNOTS_DARE_TIES,
+            EMR,
+            TALL_MASKS,
+            TSV_C,
         )
     }
 )

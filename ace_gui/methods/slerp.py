@@ -131,6 +131,8 @@ SLERP = MergeMethod(
     parameters=SlerpParameters,
     merge=slerp,
     kind=Kind.TENSOR,
+    least=2,
+    most=2,
 )
 
 NUSLERP = MergeMethod(
@@ -145,4 +147,6 @@ NUSLERP = MergeMethod(
     parameters=NuslerpParameters,
     merge=nuslerp,
     kind=Kind.TENSOR,
+    least=2,
+    most=2,
 )

@@ -12,29 +12,30 @@ from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.election import Election, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.trimming import trimmed
+from ace_gui.methods.survey import RankSurvey, required_findings
+from ace_gui.methods.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
 
 
 @dataclass(frozen=True, kw_only=True)
 class TiesParameters:
     """Parameters of TIES-Merging.
 
-    ``density``: share of entries kept of every task vector. ``scaling``: λ. ``combine``: mean or
-    sum of the agreeing entries.
+    ``density``: share of entries kept of every task vector. ``trim``: chosen over the whole model
+    or each tensor. ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
     """
 
     density: float = parameter(
         0.2,
         label="Density",
         help=(
-            "Share of entries kept of each task vector, the largest by magnitude. Chosen within "
-            "each tensor, as mergekit does; the paper chooses over the whole model, which keeps "
-            "more of the tensors that changed most. Entries as large as the last one kept stay."
+            "Share of entries kept of each task vector, the largest by magnitude. Entries as large "
+            "as the last one kept stay. mergekit keeps all unless told otherwise."
         ),
         low=0.0,
         high=1.0,
         low_open=True,
     )
+    trim: str = trim_parameter()
     scaling: float = parameter(
         1.0,
         label="Scaling λ",
@@ -46,21 +47,36 @@ class TiesParameters:
     combine: str = combine_parameter()
 
 
+def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
+    """The smallest magnitude kept of each expert over the whole model, where it is chosen there."""
+    if parameters.trim == "tensor" or parameters.density == 1:
+        return None
+    return trim_survey(experts, parameters.density)
+
+
 def ties(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: TiesParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """λ times the mean over the experts that agree with the elected sign, for any shape; float32.
 
     Weights multiply the trimmed task vectors, and count in the election and in the mean. Reads
-    every expert once. Raises MethodError where a task vector is not finite.
+    every expert once. Where the signs of an entry balance, the majority within its tensor counts.
+    Raises MethodError where a task vector is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
+    thresholds = None
+    if survey(parameters, len(experts)) is not None:
+        thresholds = required_findings(context.get("findings"), len(experts))[THRESHOLD]
     election = Election(experts.delta(0))
     for t, weight in enumerate(weights):
-        election.add(trimmed(task_vector(experts, t), parameters.density), weight)
+        delta = task_vector(experts, t)
+        if thresholds is None:
+            election.add(trimmed(delta, parameters.density), weight)
+        else:
+            election.add(above(delta, thresholds[t]), weight)
     return finished(election.result(parameters.combine), parameters.scaling)
 
 
@@ -73,7 +89,7 @@ TIES = MergeMethod(
     ),
     formula=(
         "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
-        "τ̂ₜ = the largest entries of ΔWₜ by magnitude, the others 0\n"
+        "τ̂ₜ = the largest entries of ΔWₜ by magnitude, over the model or the tensor, the others 0\n"
         "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
     citation=(
@@ -83,4 +99,5 @@ TIES = MergeMethod(
     parameters=TiesParameters,
     merge=ties,
     kind=Kind.TENSOR,
+    survey=survey,
 )

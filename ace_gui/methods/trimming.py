@@ -1,11 +1,33 @@
-"""Choosing entries by magnitude, within one tensor."""
+"""Choosing entries by magnitude, within one tensor or over the whole model."""
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import torch
 from torch import Tensor
+
+from ace_gui.methods.base import parameter
+from ace_gui.methods.survey import RankSurvey, Stage, magnitudes
+
+THRESHOLD: Final = "threshold"
+"""Finding: the smallest magnitude that is kept of each expert."""
+
+
+def trim_parameter(default: str = "model") -> str:
+    """The parameter that says over what the largest entries are chosen."""
+    chosen: str = parameter(
+        default,
+        label="Chosen over",
+        help=(
+            "model: the largest entries of the whole model, as in the paper, which keeps more of "
+            "the tensors that changed most and reads the experts twice more; tensor: of each "
+            "tensor, as mergekit does."
+        ),
+        choices=("model", "tensor"),
+    )
+    return chosen
 
 
 def kept_count(density: float, entries: int) -> int:
@@ -29,3 +51,21 @@ def trimmed(delta: Tensor, density: float) -> Tensor:
     magnitudes = delta.abs()
     threshold = smallest(magnitudes, delta.numel() - kept + 1)
     return torch.where(magnitudes >= threshold, delta, 0)
+
+
+def above(delta: Tensor, threshold: float) -> Tensor:
+    """The entries whose magnitude, in float32, is at least ``threshold``; the others are zero."""
+    return torch.where(delta.abs().to(torch.float32) >= threshold, delta, 0)
+
+
+def trim_survey(experts: int, density: float) -> RankSurvey:
+    """Finds the smallest magnitude among the largest ``density`` of each expert's entries."""
+    return RankSurvey(
+        experts,
+        Stage(names=(THRESHOLD,), values=magnitudes, ranks=lambda n: (least_rank(density, n),)),
+    )
+
+
+def least_rank(density: float, entries: int) -> int:
+    """The rank, from 1, of the smallest value that is kept."""
+    return entries - kept_count(density, entries) + 1

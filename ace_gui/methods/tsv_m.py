@@ -1,21 +1,32 @@
 """TSV-Merging: keep each expert's leading singular vectors and decorrelate them across experts.
 
+TSV-Compress merges alike, and leaves each expert its leading singular triplets.
+
 T experts, O outputs, I inputs, R = min(O, I), K singular vectors in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.leading import leading_triplets, orthogonalised
+from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
+from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
 from ace_gui.methods.census import census, finished
 from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.modules import Factors
+
+CITATION = (
+    "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "
+    "Task Singular Vectors: Reducing Task Interference in Model Merging, CVPR 2025, "
+    "arXiv:2412.00081"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +55,7 @@ def tsv_m(
 
     floor(R / T) triplets of each w_t ΔW_t, T counting the experts that changed the matrix; at least
     one. The polar factors leave out directions in which the vectors depend on each other: there the
-    published ones are arbitrary. Reads every expert twice, holds one and U, S, V.
+    published ones are arbitrary. Reads every expert twice, holds few at a time, and U, S, V.
     Raises MethodError for tensors that are no matrices or not finite.
     """
     experts = WeightedExperts(deltas, weights)
@@ -52,17 +63,19 @@ def tsv_m(
     if len(found.kept) < 2:
         alone = experts.matrix(found.kept[0] if found.kept else 0)
         return finished(alone, parameters.scaling, found.diagnostics())
-    us, values, vs = [], [], []
-    for t in found.kept:
-        delta_OI = experts.matrix(t)
-        own = leading_triplets(delta_OI, max(1, min(delta_OI.shape) // len(found.kept)))
-        us.append(own.u_OK)
-        values.append(own.s_K)
-        vs.append(own.vh_KI.T)
-        del delta_OI
-    notes = _surplus(len(us), min(us[0].shape[0], vs[0].shape[0]))
-    u_OK, v_IK = orthogonalised(torch.cat(us, dim=1)), orthogonalised(torch.cat(vs, dim=1))
-    merged_OI = (u_OK * torch.cat(values)) @ v_IK.T
+    shape, device = (like := experts.matrix(0)).shape, like.device
+    del like
+    rank, together = min(shape), partial(side_by_side, entries=shape.numel(), device=device)
+    kept = max(1, rank // len(found.kept))
+    own = together(lambda t: leading_triplets(experts.matrix(t), kept), found.kept)
+    u_OK = torch.cat([triplets.u_OK for triplets in own], dim=1)
+    s_K = torch.cat([triplets.s_K for triplets in own])
+    v_IK = torch.cat([triplets.vh_KI.T for triplets in own], dim=1)
+    del own
+    left_KK, right_KK = together(inverse_root, (u_OK, v_IK))
+    middle_KK = (left_KK * s_K) @ right_KK
+    merged_OI = torch.linalg.multi_dot((u_OK, middle_KK, v_IK.T))
+    notes = _surplus(len(found.kept), rank)
     return finished(merged_OI, parameters.scaling, found.diagnostics(notes))
 
 
@@ -73,6 +86,24 @@ def _surplus(experts: int, rank: int) -> list[str]:
         f"There are {experts} experts for a matrix of {rank} singular values: one direction of "
         "each was taken, and they overlap."
     ]
+
+
+def factors(deltas: Sequence[Tensor], weights: Sequence[float]) -> Iterator[Triplets]:
+    """The leading triplets of each w_t ΔW_t, at most ``compressed_rank``. Reads each once.
+
+    Raises MethodError for tensors that are no matrices.
+    """
+    experts = WeightedExperts(deltas, weights)
+    for t in range(len(experts)):
+        delta_OI = experts.matrix(t)
+        outputs, inputs = delta_OI.shape
+        yield leading_triplets(delta_OI, compressed_rank(outputs, inputs, len(experts)))
+
+
+def compressed_rank(outputs: int, inputs: int, experts: int) -> int:
+    """Triplets that each expert keeps: the factors of all take the room of two matrices at most."""
+    rank = min(outputs, inputs)
+    return min(rank, max(1, rank // experts))
 
 
 TSV_M = MergeMethod(
@@ -87,11 +118,24 @@ TSV_M = MergeMethod(
         "wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, its leading floor(min(O, I) / T) singular triplets\n"
         "polar(X) = P Qᵀ for X = P D Qᵀ, over the directions with D > 0"
     ),
-    citation=(
-        "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "
-        "Task Singular Vectors: Reducing Task Interference in Model Merging, CVPR 2025, "
-        "arXiv:2412.00081"
-    ),
+    citation=CITATION,
     parameters=TsvMParameters,
     merge=tsv_m,
+)
+
+TSV_C = MergeMethod(
+    name="tsv_c",
+    title="TSV-Compress",
+    summary=(
+        "Merges as TSV-Merging does, and leaves each expert its leading singular triplets, from "
+        "which its model can be made again."
+    ),
+    formula=(
+        "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as TSV-Merging\n"
+        "expert t: W₀ + Uₜ Sₜ Vₜᵀ, the leading floor(min(O, I) / T) singular triplets of wₜ ΔWₜ"
+    ),
+    citation=CITATION,
+    parameters=TsvMParameters,
+    merge=tsv_m,
+    modules=Factors(of=factors, rank=compressed_rank),
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.base import Place
+from ace_gui.methods.survey import surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 
@@ -57,9 +58,15 @@ def place(T: int, seed: int = 0, tensor: str = "layer.weight") -> Place:
     return Place(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
 
 
-def context(method: MergeMethod[Any], T: int) -> dict[str, Place]:
-    """The usual place, for methods that need one."""
-    return {"place": place(T)} if method.seeded else {}
+def context(
+    method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
+) -> dict[str, Any]:
+    """The usual place, and a survey of these task vectors, for methods that need them."""
+    found: dict[str, Any] = {"place": place(len(deltas))} if method.seeded else {}
+    given = checked_parameters(method, {}) if parameters is None else parameters
+    if len(deltas) and method.survey is not None:
+        found["findings"] = surveyed(method.survey(given, len(deltas)), [deltas])
+    return found
 
 
 def run(
@@ -70,7 +77,7 @@ def run(
     tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
     given = [1.0] * len(tensors) if weights is None else list(weights)
     checked = checked_parameters(method, parameters)
-    return method.merge(tensors, given, checked, **context(method, len(tensors)))
+    return method.merge(tensors, given, checked, **context(method, tensors, checked))
 
 
 def merged(name: str, deltas: Array, **options: Any) -> Array:

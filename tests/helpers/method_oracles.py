@@ -331,3 +331,59 @@ def pcb(deltas: Array, density: float) -> Array:
             shares[t] = score == ordered[-1]
     divisor = shares.sum(axis=0)
     return np.where(divisor > 0, (shares * clamped).sum(axis=0) / np.where(divisor, divisor, 1), 0)
+
+
+def emr(deltas: Array) -> Array:
+    """Elected signs, largest agreeing magnitudes; one entry at a time."""
+    flat = deltas.reshape(len(deltas), -1)
+    unified = np.zeros(flat.shape[1])
+    for i in range(flat.shape[1]):
+        sign = 1.0 if flat[:, i].sum() > 0 else -1.0
+        unified[i] = sign * max([abs(value) for value in flat[:, i] if value * sign > 0] or [0.0])
+    return unified.reshape(deltas.shape[1:])
+
+
+def emr_expert(tensors: list[Array], t: int, rescaling: str) -> list[Array]:
+    """λ_t M_t ⊙ τ for every tensor (T × ...) of a model."""
+    unified = [emr(deltas) for deltas in tensors]
+    masked = [
+        np.where(deltas[t] * vector > 0, vector, 0.0)
+        for deltas, vector in zip(tensors, unified, strict=True)
+    ]
+    own = [deltas[t] for deltas in tensors]
+    if rescaling == "tensors":
+        scale = sum(np.mean(np.abs(d)) for d in own) / sum(np.mean(np.abs(m)) for m in masked)
+    elif rescaling == "entries":
+        scale = sum(np.sum(np.abs(d)) for d in own) / sum(np.sum(np.abs(m)) for m in masked)
+    else:
+        x, y = (np.concatenate([each.ravel() for each in group]) for group in (masked, own))
+        scale = float(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
+    return [scale * each for each in masked]
+
+
+def tall_mask(deltas: Array, t: int, threshold: float) -> Array:
+    total = deltas.sum(axis=0)
+    return np.abs(deltas[t]) > threshold * np.abs(total - deltas[t])
+
+
+def localize_stitch(deltas: Array, density: float) -> Array:
+    """Mean over the experts that keep an entry; ``deltas``: (T, entries of the whole model)."""
+    kept = np.array([largest(delta, density) for delta in deltas])
+    counts = np.count_nonzero(kept, axis=0)
+    return kept.sum(axis=0) / np.maximum(counts, 1)
+
+
+def knots(deltas: Array) -> tuple[Array, Array]:
+    """U and the blocks S V_tᵀ of [ΔW_1 … ΔW_T] = U S [V_1ᵀ … V_Tᵀ]."""
+    u, s, vh = np.linalg.svd(np.concatenate(list(deltas), axis=1), full_matrices=False)
+    kept = s > NOTHING * s[0]
+    blocks = np.split(s[kept, None] * vh[kept], len(deltas), axis=1)
+    return u[:, kept], np.array(blocks)
+
+
+def knots_ties(deltas: Array, density: float) -> Array:
+    kept = changed(deltas)
+    if not len(kept):
+        return np.zeros_like(deltas[0])
+    u, blocks = knots(kept)
+    return u @ ties(blocks, density)

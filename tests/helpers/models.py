@@ -19,6 +19,14 @@ ROBERTA = {
     "vocab_size": 96,
     "max_position_embeddings": 24,
 }
+LLAMA = {
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": 96,
+    "max_position_embeddings": 24,
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,39 @@ def roberta_family(folder: Path, *, experts: int = 3, seed: int = 0) -> Family:
     return _family(folder, base, transformers.RobertaForSequenceClassification, experts, seed)
 
 
+def neox_family(folder: Path, *, experts: int = 2, seed: int = 0) -> Family:
+    """A GPT-NeoX, which stores query, key and value head by head, and models tuned from it."""
+    config = transformers.GPTNeoXConfig(**LLAMA, **_quiet())
+    return _same_class(folder, transformers.GPTNeoXForCausalLM(config), experts, seed)
+
+
+def gpt_oss_family(folder: Path, *, experts: int = 2, seed: int = 0) -> Family:
+    """A gpt-oss, whose MLP experts are stored as one tensor, inputs first, and its fine-tunes."""
+    settings = {**LLAMA, "num_key_value_heads": 2, "num_local_experts": 3, "head_dim": 8}
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    config = transformers.GptOssConfig(
+        **settings, **_quiet(), num_experts_per_tok=2, rope_parameters=rope, dtype="float32"
+    )
+    return _same_class(folder, transformers.GptOssForCausalLM(config), experts, seed)
+
+
 def _quiet() -> dict[str, int]:
     return {"bos_token_id": 0, "eos_token_id": 0}
+
+
+def _same_class(folder: Path, base: PreTrainedModel, experts: int, seed: int) -> Family:
+    """Experts with all tensors of the base, and no head of their own."""
+    generator = torch.Generator().manual_seed(seed)
+    _shake(base, generator, 0.05)
+    base.save_pretrained(folder / "base")
+    start = {name: tensor.clone() for name, tensor in base.state_dict().items()}
+    folders = {}
+    for index in range(experts):
+        base.load_state_dict(start)
+        _shake(base, generator, 0.02 * (1 + index))
+        folders[f"task{index}"] = folder / f"task{index}"
+        base.save_pretrained(folder / f"task{index}")
+    return Family(base=folder / "base", experts=folders)
 
 
 def _family(

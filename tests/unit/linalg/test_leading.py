@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ace_gui.linalg.leading import leading_triplets, orthogonalised
+from ace_gui.linalg.leading import inverse_root, leading_triplets, orthogonalised
 from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
 
 SHAPES = [(6, 20), (20, 6), (14, 14), (1, 5), (5, 1)]
@@ -78,3 +78,16 @@ def test_a_column_repeated_up_to_rounding_adds_no_direction() -> None:
 
 def test_no_columns_at_all() -> None:
     assert orthogonalised(torch.zeros(4, 0, dtype=torch.float64)).shape == (4, 0)
+
+
+@pytest.mark.parametrize("values", [[1, 0.5, 1e-4, 2e-5], [1, 1e-5, 0, 0], [1, 1e-2, 3e-6, 1e-9]])
+@pytest.mark.parametrize(("m", "n"), [(4, 4), (9, 4)])
+def test_faint_directions_of_a_gram_matrix_are_found(values: list[float], m: int, n: int) -> None:
+    left = np.linalg.qr(random_deltas(1, m, n, 1.0, 15)[0])[0]
+    right = np.linalg.qr(random_deltas(1, n, n, 1.0, 16)[0])[0]
+    kept = np.array(values) > 1e-6
+    columns = torch.from_numpy(left * values @ right.T)
+    expected = left[:, kept] @ right[:, kept].T
+    np.testing.assert_allclose(orthogonalised(columns), expected, rtol=0, atol=1e-9)
+    root = right[:, kept] / np.array(values)[kept] @ right[:, kept].T
+    np.testing.assert_allclose(inverse_root(columns), root, rtol=0, atol=1e-9 * root.max() * 100)

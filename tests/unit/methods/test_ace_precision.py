@@ -1,13 +1,17 @@
 """Float32 where it is enough: held to the oracle, and to the published script in float32."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 
+from ace_gui.methods import ace_probes
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.ace_scan import LARGEST_SINGLE_CONDITION, precision, scan, shares_of
+from ace_gui.methods.ace_probes import LARGEST_ROUNDING, in_float32
+from ace_gui.methods.ace_scan import scan, shares_of
+from ace_gui.methods.ace_terms import Preliminary
 from ace_gui.methods.experts import WeightedExperts
 from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
@@ -83,27 +87,131 @@ def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: i
     assert found <= published
 
 
+def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[Preliminary | None, Array]:
+    """W_pre from sums in float32, None where they were rejected; and the oracle's."""
+    experts = WeightedExperts(deltas, [1.0] * len(deltas))
+    first = scan(experts, epsilon)
+    shares = shares_of(first, epsilon, heterogeneous=False)
+    found = first.probes and in_float32(experts.matrix, shares, first.probes)
+    exact = np.array([delta.double().numpy() for delta in deltas])
+    return found, oracle.preliminary(exact, epsilon, False)
+
+
+def shared_direction(T: int, m: int, n: int, norms: float | Array, seed: int) -> Array:
+    """Nearly one and the same matrix of rank one: rounding errors of equal sign add up."""
+    rng = np.random.default_rng(seed)
+    deltas = np.sign(rng.standard_normal((m, 1))) * (1 + 0.01 * rng.random((T, m, n)))
+    return deltas / np.linalg.norm(deltas, axis=(1, 2), keepdims=True) * norms
+
+
+@by_shape
 @by_spectrum
-@pytest.mark.parametrize("wanted", [1.1, 30.0, 65.0, 101.0, 1e4])
-def test_float32_only_where_the_system_is_well_conditioned(make: Make, wanted: float) -> None:
+@pytest.mark.parametrize("T", [2, 8])
+@pytest.mark.parametrize("wanted", [1.0, 5.0, 30.0])
+def test_the_probes_see_the_rounding_of_float32(
+    make: Make, m: int, n: int, T: int, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a limit just above the true error they accept, by one well below it they reject."""
+    deltas = single(make(T, m, n, 0.3, n))
+    epsilon = (condition(deltas, 1.0) - 1) / wanted
+    monkeypatch.setattr(ace_probes, "LARGEST_CONDITION", 1e4)
+    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 1.0)
+    found, expected = both(deltas, epsilon)
+    assert found is not None
+    error = oracle.relative_error(found.value_OI.numpy(), expected)
+    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 0.5 * error)
+    assert both(deltas, epsilon)[0] is None
+    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 20 * error)
+    assert both(deltas, epsilon)[0] is not None
+
+
+@by_spectrum
+@pytest.mark.parametrize(("wanted", "taken"), [(1.1, True), (10.0, True), (1e4, False)])
+def test_float32_only_where_the_system_is_well_conditioned(
+    make: Make, wanted: float, taken: bool
+) -> None:
     deltas = single(make(5, 40, 30, 0.3, 1))
-    epsilon = (condition(deltas, 1.0) - 1) / (wanted - 1)
-    assert condition(deltas, epsilon) == pytest.approx(wanted)
-    first = scan(WeightedExperts(deltas, [1.0] * 5), epsilon)
-    chosen = precision(first, shares_of(first, epsilon, heterogeneous=False))
-    assert chosen == (torch.float32 if wanted < LARGEST_SINGLE_CONDITION else torch.float64)
+    found, expected = both(deltas, (condition(deltas, 1.0) - 1) / wanted)
+    assert (found is not None) == taken
+    if found is not None:
+        assert oracle.relative_error(found.value_OI.numpy(), expected) < LARGEST_ROUNDING
+
+
+@pytest.mark.parametrize("T", [8, 40])
+@pytest.mark.parametrize("wanted", [3.0, 30.0, 95.0])
+def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
+    """At condition 95, float32 alone would leave 1e-5 and more."""
+    deltas = single(shared_direction(T, 48, 64, 0.3, 3))
+    epsilon = (condition(deltas, 1.0) - 1) / wanted
+    assert (both(deltas, epsilon)[0] is None) == (wanted > 20)
+    error, published = errors(deltas, epsilon, HOMOGENEOUS)
+    assert error < LARGEST_ROUNDING
+    assert error <= published
+
+
+class Counted(Sequence[torch.Tensor]):
+    """Task vectors that count how often they are read."""
+
+    def __init__(self, deltas: list[torch.Tensor]) -> None:
+        self.deltas = deltas
+        self.reads = Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    def __getitem__(self, t):
+        self.reads[t] += 1
+        return self.deltas[t]
+
+
+@pytest.mark.parametrize(("wanted", "reads"), [(3.0, 2), (80.0, 3), (1e4, 2)])
+def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
+    wanted: float, reads: int
+) -> None:
+    deltas = single(shared_direction(8, 48, 64, 0.3, 3))
+    counted = Counted(deltas)
+    epsilon = (condition(deltas, 1.0) - 1) / wanted
+    ace(counted, [1.0] * 8, AceParameters(epsilon=epsilon, tau=HOMOGENEOUS))
+    assert set(counted.reads.values()) == {reads}
+
+
+@pytest.mark.parametrize("norm", [1e-15, 1e15])
+def test_norms_at_the_ends_of_float32_do_not_mislead_the_probes(norm: float) -> None:
+    deltas = single(random_deltas(4, 20, 30, norm, 4))
+    for epsilon in (1e-5, 1.0):
+        found, published = errors(deltas, epsilon, HOMOGENEOUS)
+        assert found <= LARGEST_ERROR
+        assert not found > published  # which may be NaN
+
+
+def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
+    deltas = single(random_deltas(4, 20, 30, 0.3, 5))
+    still = torch.full((20, 30), 1e-9)
+    found, _ = both([deltas[0], still, *deltas[1:], torch.zeros(20, 30)], 1e-2)
+    assert found is not None
+    assert torch.equal(found.value_OI, both(deltas, 1e-2)[0].value_OI)
 
 
 def test_task_vectors_in_float64_are_summed_in_float64() -> None:
     deltas = [torch.from_numpy(delta) for delta in random_deltas(3, 8, 6, 0.1, 2)]
-    for given, dtype in (
-        (deltas, torch.float64),
-        ([deltas[0].float(), *deltas[1:]], torch.float64),
-        ([delta.float() for delta in deltas], torch.float32),
-        ([delta.bfloat16() for delta in deltas], torch.float32),
+    for given, taken in (
+        (deltas, False),
+        ([deltas[0].float(), *deltas[1:]], False),
+        ([*[delta.float() for delta in deltas[1:]], deltas[0]], False),
+        ([delta.float() for delta in deltas], True),
+        ([delta.bfloat16() for delta in deltas], True),
     ):
-        first = scan(WeightedExperts(given, [1.0] * 3), 1.0)
-        assert precision(first, shares_of(first, 1.0, heterogeneous=False)) == dtype
+        assert (both(given, 1.0)[0] is not None) == taken
+
+
+def test_the_global_random_numbers_do_not_matter() -> None:
+    deltas = single(random_deltas(4, 20, 30, 0.3, 6))
+    parameters = AceParameters(epsilon=4e-2, tau=HOMOGENEOUS)
+    torch.manual_seed(1)
+    once = ace(deltas, [1.0] * 4, parameters).delta
+    state = torch.get_rng_state()
+    assert torch.equal(ace(deltas, [1.0] * 4, parameters).delta, once)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_global_setting_for_products_does_not_matter() -> None:

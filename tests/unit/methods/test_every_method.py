@@ -27,7 +27,7 @@ from tests.helpers.method_oracles import relative_error
 CASES = tensor_cases()
 every = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 ORDERED = {"slerp", "nuslerp"}
-SEEDED = {"dare_linear", "dare_ties", "della"}
+SEEDED = {"dare_linear", "dare_ties", "della", "knots_dare_ties"}
 
 
 def given(method: MergeMethod[Any], deltas: Array) -> Array:
@@ -129,12 +129,9 @@ def test_the_order_of_the_experts_does_not_matter(method: MergeMethod[Any]) -> N
         here = place(len(tensors))
         there = replace(here, experts=tuple(here.experts[t] for t in order))
         turned, counts = [tensors[t] for t in order], [weights[t] for t in order]
-        if method.seeded:
-            one = method.merge(tensors, weights, parameters, place=here)
-            other = method.merge(turned, counts, parameters, place=there)
-        else:
-            one = method.merge(tensors, weights, parameters)
-            other = method.merge(turned, counts, parameters)
+        one = method.merge(tensors, weights, parameters, **context(method, tensors))
+        again = context(method, turned) | ({"place": there} if method.seeded else {})
+        other = method.merge(turned, counts, parameters, **again)
         error = relative_error(other.delta.double().numpy(), one.delta.double().numpy())
         assert error < 1e-5, name
 
@@ -145,7 +142,7 @@ def test_the_task_vectors_are_left_as_they_were(method: MergeMethod[Any]) -> Non
     doubles = [tensor.double() for tensor in tensors]
     for deltas in (tensors, doubles):
         before = [delta.clone() for delta in deltas]
-        extra = context(method, len(deltas))
+        extra = context(method, deltas)
         method.merge(deltas, [2.0] * len(deltas), checked_parameters(method, {}), **extra)
         assert all(torch.equal(one, two) for one, two in zip(deltas, before, strict=True))
 
@@ -169,8 +166,9 @@ def test_what_cannot_be_merged_is_refused(method: MergeMethod[Any]) -> None:
         with pytest.raises(MethodError, match=words):
             run(method.name, deltas, weights=weights)
     shapes = [torch.ones(2, 2), torch.ones(2, 3)]
+    extra = context(method, [torch.ones(2, 2)] * 2)
     with pytest.raises(MethodError, match="Task vector 2 has shape"):
-        method.merge(shapes, [1.0, 1.0], checked_parameters(method, {}), **context(method, 2))
+        method.merge(shapes, [1.0, 1.0], checked_parameters(method, {}), **extra)
 
 
 @every
@@ -184,10 +182,27 @@ def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
 def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> None:
     if method.kind is not Kind.ENTRY:
         return
-    deltas = CASES["square"].reshape(5, -1)
-    whole = run(method.name, deltas).delta
-    parts = [run(method.name, deltas[:, start : start + 100]).delta for start in range(0, 576, 100)]
+    deltas = [torch.tensor(delta).float().reshape(-1) for delta in CASES["square"]]
+    extra, parameters = context(method, deltas), checked_parameters(method, {})
+    whole = method.merge(deltas, [1.0] * 5, parameters, **extra).delta
+    parts = [
+        method.merge(part, [1.0] * 5, parameters, **extra).delta
+        for part in zip(*(delta.split(100) for delta in deltas), strict=True)
+    ]
     assert torch.equal(torch.cat(parts), whole)
+
+
+@every
+def test_a_survey_is_asked_for_where_it_is_missing(method: MergeMethod[Any]) -> None:
+    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    extra = context(method, tensors)
+    if "findings" not in extra or extra.pop("findings") is None:
+        return
+    with pytest.raises(MethodError, match="survey of the whole model; run one first"):
+        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
+    other = {"findings": {"threshold": (1.0,)}}
+    with pytest.raises(MethodError, match="not one of these 5 experts"):
+        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra, **other)
 
 
 @every
@@ -195,8 +210,9 @@ def test_only_seeded_methods_depend_on_the_place(method: MergeMethod[Any]) -> No
     assert method.seeded == (method.name in SEEDED)
     deltas = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
     weights, parameters = [1.0] * len(deltas), checked_parameters(method, {})
+    found = {"findings": context(method, deltas).get("findings")}
     if not method.seeded:
-        assert method.merge(deltas, weights, parameters).delta.shape == (24, 24)
+        assert method.merge(deltas, weights, parameters, **found).delta.shape == (24, 24)
         return
     with pytest.raises(MethodError, match="draws random numbers"):
         method.merge(deltas, weights, parameters)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ace_gui.methods.knots import common_basis
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
 from tests.helpers.method_cases import Array, assert_close, experts, merged, norm, orthogonal, run
@@ -139,3 +140,33 @@ def test_the_closed_form_of_wudi_is_a_minimum_of_least_norm() -> None:
         unseen = np.linalg.svd(stacked)[2][np.linalg.matrix_rank(stacked) :]
         assert len(unseen) > 0
         assert np.abs(found @ unseen.T).max() < 1e-6
+
+
+def test_knots_with_a_linear_merger_is_task_arithmetic() -> None:
+    """The coordinates in the common basis hold the task vectors whole."""
+    for deltas in (experts(3), low_rank_deltas(3, 20, 26, 2, 1.0, 11)):
+        tensors = [torch.from_numpy(delta.copy()) for delta in deltas]
+        basis = common_basis(lambda t, own=tensors: own[t], range(3))
+        np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+        for delta in tensors:
+            assert_close((basis @ (basis.T @ delta)).numpy(), delta.numpy())
+
+
+def test_knots_needs_as_many_directions_as_the_experts_have_together() -> None:
+    deltas = low_rank_deltas(3, 20, 26, 2, 1.0, 11)
+    basis = common_basis(lambda t: torch.from_numpy(deltas[t].copy()), range(3))
+    assert basis.shape == (20, 6)
+
+
+@pytest.mark.parametrize("name", ["knots_ties", "knots_dare_ties"])
+def test_knots_keeping_everything_of_one_expert_is_that_expert(name: str) -> None:
+    deltas = low_rank_deltas(1, 20, 26, 3, 1.0, 12)
+    assert_close(merged(name, deltas, density=1.0, scaling=1.0), deltas[0])
+
+
+def test_knots_does_not_depend_on_a_rotation_of_the_outputs() -> None:
+    """Which TIES on the entries does."""
+    deltas, turn = low_rank_deltas(3, 20, 26, 2, 1.0, 13), orthogonal(20, 14)
+    assert_close(merged("knots_ties", turn @ deltas), turn @ merged("knots_ties", deltas), 1e-4)
+    apart = merged("ties", turn @ deltas) - turn @ merged("ties", deltas)
+    assert norm(apart) > 0.1 * norm(merged("ties", deltas))

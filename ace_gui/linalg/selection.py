@@ -1,0 +1,53 @@
+"""Order statistics of more numbers than memory holds: exact, in two passes over them.
+
+The bits of float32 numbers, read as integers, are in the order of the numbers (of negative ones
+turned round). A first pass counts the numbers by their upper 16 bits; a second one counts those in
+the bin that holds the wanted rank by their lower 16 bits, which leaves one number. Counts are whole
+numbers, so that neither the parts nor their order matter.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import torch
+from torch import Tensor
+
+BINS: Final = 1 << 16
+ZERO_BIN: Final = 1 << 15
+"""The upper bin of zero and of the smallest positive numbers."""
+
+_MAGNITUDE: Final = 0x7FFFFFFF
+
+
+def upper_counts(values: Tensor) -> Tensor:
+    """How many of the values fall into each of the ``BINS`` upper bins, int64."""
+    return torch.bincount((_ordered_bits(values) >> 16) + ZERO_BIN, minlength=BINS)
+
+
+def lower_counts(values: Tensor, upper: int) -> Tensor:
+    """How many of the values in the upper bin ``upper`` fall into each lower one, int64."""
+    bits = _ordered_bits(values)
+    inside = bits[(bits >> 16) + ZERO_BIN == upper]
+    return torch.bincount(inside & (BINS - 1), minlength=BINS)
+
+
+def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
+    """The bin that holds the ``rank``-th smallest, from 1, and its rank within the bin."""
+    reached = counts.cumsum(0)
+    place = int(torch.searchsorted(reached, rank))
+    return place, rank - int(reached[place] - counts[place])
+
+
+def number_of(upper: int, lower: int) -> float:
+    """The float32 number in these bins."""
+    bits = ((upper - ZERO_BIN) << 16) | lower
+    turned = bits ^ _MAGNITUDE if bits < 0 else bits
+    return float(struct.unpack("<f", struct.pack("<i", turned))[0])
+
+
+def _ordered_bits(values: Tensor) -> Tensor:
+    """Integers in the order of the values, int32, flat; wider values are rounded to float32."""
+    bits = values.to(torch.float32).contiguous().reshape(-1).view(torch.int32)
+    return bits ^ ((bits >> 31) & _MAGNITUDE)

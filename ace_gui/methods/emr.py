@@ -1,0 +1,105 @@
+"""EMR-Merging: elect a unified task vector, and leave each expert a mask and a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import combination, finished, task_vector
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.modules import Mask, Masks
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmrParameters:
+    """Parameters of EMR-Merging. ``rescaling``: what each expert's scale matches."""
+
+    rescaling: str = parameter(
+        "tensors",
+        label="Rescaling",
+        help=(
+            "What an expert's scale matches. tensors: the mean magnitude of its change, every "
+            "tensor counting alike, as in the published code; entries: the same with every entry "
+            "counting alike, as in the paper; least squares: the scale that comes nearest to the "
+            "expert's weights, which need not be the best at its task. The merged weights are the "
+            "same."
+        ),
+        choices=("tensors", "entries", "least squares"),
+    )
+
+
+def emr(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: EmrParameters,  # noqa: ARG001 — one signature for every method
+    **_: Unpack[Context],
+) -> Merged:
+    """The unified task vector: the elected sign, the largest agreeing magnitude; float32.
+
+    Entry by entry, any shape. Where Σ w_t ΔW_t is 0 the sign is negative. Reads every expert twice.
+    Raises MethodError where a task vector is not finite.
+    """
+    return finished(unified(WeightedExperts(deltas, weights), weights))
+
+
+def unified(experts: WeightedExperts, weights: Sequence[float]) -> Tensor:
+    """γ ⊙ max_t |w_t ΔW_t| over the experts with the sign γ of Σ w_t ΔW_t; float64."""
+    total = combination(experts, weights, range(len(experts)))
+    sign = torch.where(total > 0, 1.0, -1.0).to(torch.float64)
+    largest = torch.zeros_like(total)
+    for t, weight in enumerate(weights):
+        largest = torch.maximum(largest, experts.delta(t).to(torch.float64) * weight * sign)
+    return largest.mul_(sign)
+
+
+def masks(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: EmrParameters, entries: int
+) -> Iterator[Mask]:
+    """M_t = 1 where w_t ΔW_t has the sign of the unified task vector.
+
+    Reads every expert three times. Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    vector = unified(experts, weights)
+    count = max(1, entries) if parameters.rescaling == "tensors" else 1
+    for t, weight in enumerate(weights):
+        own = task_vector(experts, t).to(torch.float64) * weight
+        chosen = own * vector > 0
+        shared = torch.where(chosen, vector, 0)
+        if parameters.rescaling == "least squares":
+            sums = float((own * shared).sum()), float(shared.square().sum())
+        else:
+            sums = float(own.abs().sum()) / count, float(shared.abs().sum()) / count
+        yield Mask(chosen=chosen, own=sums[0], shared=sums[1])
+
+
+def scale(parameters: EmrParameters, own: float, shared: float) -> float:  # noqa: ARG001
+    """λ_t, the ratio of the two sums; 1 for an expert that takes nothing."""
+    return own / shared if shared > 0 else 1.0
+
+
+EMR = MergeMethod(
+    name="emr",
+    title="EMR-Merging",
+    summary=(
+        "Merges into one task vector of elected signs and largest magnitudes, and leaves a mask "
+        "and a scale from which each expert's model can be made again."
+    ),
+    formula=(
+        "W = W₀ + τ,  τ = γ ⊙ max{|wₜ ΔWₜ| : sgn(wₜ ΔWₜ) = γ},  γ = sgn(Σₜ wₜ ΔWₜ)\n"
+        "expert t: W₀ + λₜ Mₜ ⊙ τ,  Mₜ = 1{wₜ ΔWₜ ⊙ τ > 0},  λₜ = Σ|wₜ ΔWₜ| / Σ|Mₜ ⊙ τ|"
+    ),
+    citation=(
+        "C. Huang, P. Ye, T. Chen, T. He, X. Yue, W. Ouyang, EMR-Merging: Tuning-Free "
+        "High-Performance Model Merging, NeurIPS 2024, arXiv:2405.17461"
+    ),
+    parameters=EmrParameters,
+    merge=emr,
+    kind=Kind.ENTRY,
+    modules=Masks(of=masks, scale=scale),
+)

@@ -1,0 +1,217 @@
+"""KnOTS: bring low-rank experts into one basis of outputs, and merge their coordinates there.
+
+T experts, O outputs, I inputs, K directions. With [ΔW_1 … ΔW_T] = U S [V_1ᵀ … V_Tᵀ], the
+coordinates of expert t are C_t = S V_tᵀ = Uᵀ ΔW_t, so that only U is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.blocks import add_gram_, mirror_
+from ace_gui.linalg.leading import NOTHING
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.census import census, finished
+from ace_gui.methods.dare import density_parameter, dropped
+from ace_gui.methods.draws import required
+from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.survey import Findings, RankSurvey, Stage, required_findings
+from ace_gui.methods.trimming import (
+    THRESHOLD,
+    above,
+    least_rank,
+    trim_parameter,
+    trimmed,
+)
+
+CITATION: Final = (
+    "G. Stoica, P. Ramesh, B. Ecsedi, L. Choshen, J. Hoffman, Model merging with SVD to tie the "
+    "Knots, ICLR 2025, arXiv:2410.19735"
+)
+FORMULA: Final = (
+    "W = W₀ + λ · U · merged(C₁ … C_T),  [ΔW₁ … ΔW_T] = U S Vᵀ,  Cₜ = Uᵀ ΔWₜ\n"
+    "over the directions with S > 10⁻⁶ of the largest"
+)
+
+
+def _scaling(default: float) -> float:
+    scaling: float = parameter(
+        default,
+        label="Scaling λ",
+        help=(
+            "Factor on the merged matrix; the paper searches it. Biases are averaged; the "
+            "published code appends them to the matrices."
+        ),
+        low=-10.0,
+        high=10.0,
+    )
+    return scaling
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnotsTiesParameters:
+    """Parameters of KnOTS with TIES: those of TIES, on the coordinates."""
+
+    density: float = parameter(
+        0.2,
+        label="Density",
+        help=(
+            "Share of the coordinates kept of each expert, the largest by magnitude. Directions "
+            "count from 1e-6 of a layer's strongest on; the published code cuts at 1e-5 absolute."
+        ),
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    )
+    trim: str = trim_parameter()
+    scaling: float = _scaling(0.6)
+    combine: str = combine_parameter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnotsDareTiesParameters:
+    """Parameters of KnOTS with DARE-TIES: those of DARE with TIES, on the coordinates."""
+
+    density: float = density_parameter(0.9)
+    scaling: float = _scaling(0.7)
+    combine: str = combine_parameter()
+
+
+def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Tensor:
+    """U (O × K), leading first: an orthonormal basis of the columns of these float64 matrices.
+
+    Eigenvectors of Σ ΔW_t ΔW_tᵀ; directions whose singular value does not exceed ``NOTHING`` of
+    the largest are left out. Reads every expert once.
+    """
+    first_OI = matrix(experts[0])
+    gram_OO = first_OI.new_zeros(len(first_OI), len(first_OI))
+    del first_OI
+    for t in experts:
+        add_gram_(gram_OO, matrix(t).T)
+    squares_O, vectors_OO = torch.linalg.eigh(mirror_(gram_OO))
+    kept = int((squares_O > NOTHING**2 * squares_O[-1]).sum())
+    basis_OK: Tensor = vectors_OO.flip(1)[:, :kept]
+    return basis_OK
+
+
+def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
+    """The smallest coordinate kept of each expert over the whole model, where chosen there."""
+    if parameters.trim == "tensor" or parameters.density == 1:
+        return None
+    stage = Stage(
+        names=(THRESHOLD,),
+        values=_coordinates,
+        ranks=lambda n: (least_rank(parameters.density, n),),
+    )
+    return RankSurvey(experts, stage, whole=True)
+
+
+def _coordinates(deltas: Sequence[Tensor], _: Findings) -> Iterator[Tensor]:
+    """|C_t|, expert by expert; the signs depend on those of the singular vectors."""
+    experts = WeightedExperts(deltas, [1.0] * len(deltas))
+    kept = census(experts, [1.0] * len(deltas)).kept
+    basis_OK = common_basis(experts.matrix, kept) if kept else None
+    for t in range(len(deltas)):
+        if basis_OK is None:
+            yield deltas[t].new_zeros(0)
+        else:
+            yield (basis_OK.T @ experts.matrix(t)).abs_()
+
+
+def knots_ties(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: KnotsTiesParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """λ U · TIES(C_1 … C_T) of task vectors O × I, float32; weights count as in TIES.
+
+    Experts without a change are left out. Reads every expert three times. Raises MethodError for
+    tensors that are no matrices or not finite, and without findings where it needs them.
+    """
+    WeightedExperts(deltas, weights)  # refuses what does not fit together
+    thresholds = None
+    if survey(parameters, len(deltas)) is not None:
+        thresholds = required_findings(context.get("findings"), len(deltas))[THRESHOLD]
+
+    def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
+        if thresholds is None:
+            return trimmed(coordinates_KI, parameters.density)
+        return above(coordinates_KI, thresholds[t])
+
+    return _elected(deltas, weights, sparse, parameters.combine, parameters.scaling)
+
+
+def knots_dare_ties(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: KnotsDareTiesParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """λ U · TIES of the coordinates of which DARE dropped a part, without trimming; float32.
+
+    Otherwise as ``knots_ties``. Raises MethodError also without a place.
+    """
+    WeightedExperts(deltas, weights)  # refuses what does not fit together
+    here = required(context.get("place"), len(deltas))
+
+    def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
+        return dropped(coordinates_KI, parameters.density, here, t)
+
+    return _elected(deltas, weights, sparse, parameters.combine, parameters.scaling)
+
+
+def _elected(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    sparse: Callable[[Tensor, int], Tensor],
+    combine: str,
+    scaling: float,
+) -> Merged:
+    experts = WeightedExperts(deltas, weights)
+    plain = WeightedExperts(deltas, [1.0] * len(weights))
+    plain.matrix(0)  # refuses what is no matrix
+    found = census(plain, [1.0] * len(weights))
+    merged_OI = torch.zeros_like(experts.matrix(0))
+    if found.kept and merged_OI.numel():
+        basis_OK = common_basis(plain.matrix, found.kept)
+        election = Election(merged_OI[: basis_OK.shape[1]])
+        for t in found.kept:
+            election.add(sparse(basis_OK.T @ plain.matrix(t), t), weights[t])
+        merged_OI = basis_OK @ election.result(combine)
+    return finished(merged_OI, scaling, found.diagnostics())
+
+
+KNOTS_TIES = MergeMethod(
+    name="knots_ties",
+    title="KnOTS with TIES",
+    summary=(
+        "For LoRA experts: expresses all changes of a layer in one common basis, and merges their "
+        "coordinates there as TIES does."
+    ),
+    formula=FORMULA + "\nmerged: as TIES-Merging",
+    citation=CITATION,
+    parameters=KnotsTiesParameters,
+    merge=knots_ties,
+    survey=survey,
+)
+
+KNOTS_DARE_TIES = MergeMethod(
+    name="knots_dare_ties",
+    title="KnOTS with DARE-TIES",
+    summary=(
+        "For LoRA experts: expresses all changes of a layer in one common basis, drops a random "
+        "part of their coordinates, and merges the rest by sign election."
+    ),
+    formula=FORMULA + "\nmerged: as DARE with TIES, without trimming",
+    citation=CITATION,
+    parameters=KnotsDareTiesParameters,
+    merge=knots_dare_ties,
+    seeded=True,
+)

@@ -1,0 +1,72 @@
+"""What some methods leave for each expert beside the merged weights. O outputs, I inputs.
+
+With it, the model of one task can be made again: more exact than the merged model, and far smaller
+than the expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.leading import Triplets
+
+Parameters = TypeVar("Parameters")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mask:
+    """For one expert and one part: the entries it takes from the merged model, bool.
+
+    ``own``, ``shared``: what the part adds to the sums from which the expert's scale follows.
+    """
+
+    chosen: Tensor
+    own: float = 0.0
+    shared: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks(Generic[Parameters]):
+    """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model.
+
+    ``of``: one mask an expert, from the task vectors of a part, the weights, the parameters and
+    the number of entries of the whole tensor. ``scale``: one number an expert for the whole model,
+    from the parameters and the sums of ``own`` and ``shared``.
+    """
+
+    of: Callable[[Sequence[Tensor], Sequence[float], Parameters, int], Iterator[Mask]]
+    scale: Callable[[Parameters, float, float], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors(Generic[Parameters]):
+    """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere.
+
+    ``of``: at most ``rank(O, I, T)`` triplets an expert, from the task vectors of a matrix and the
+    weights. T counts the experts that have the matrix.
+    """
+
+    of: Callable[[Sequence[Tensor], Sequence[float]], Iterator[Triplets]]
+    rank: Callable[[int, int, int], int]
+
+
+Modules = Masks[Parameters] | Factors[Parameters]
+
+
+def packed(mask: Tensor) -> Tensor:
+    """Eight entries of a flat bool mask a byte, uint8, the first in the lowest bit."""
+    bits = torch.zeros(-(-mask.numel() // 8) * 8, dtype=torch.uint8)
+    bits[: mask.numel()] = mask.reshape(-1)
+    places = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
+    return (bits.reshape(-1, 8) * places).sum(dim=1, dtype=torch.uint8)
+
+
+def unpacked(bits: Tensor, entries: int) -> Tensor:
+    """The flat bool mask of so many entries."""
+    places = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
+    return (bits[:, None] & places).ne(0).reshape(-1)[:entries]

@@ -1,0 +1,207 @@
+"""What some methods must know of the whole model before they merge its first tensor.
+
+A survey reads the experts' task vectors once or more, pass by pass, part by part, and keeps a
+bounded amount: sums and counts, never the numbers. T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.selection import (
+    BINS,
+    ZERO_BIN,
+    bin_of_rank,
+    lower_counts,
+    number_of,
+    upper_counts,
+)
+
+Findings = Mapping[str, tuple[float, ...]]
+"""What a survey found: by name, one number an expert."""
+
+
+class Survey(Protocol):
+    """A statistic of the whole model in the making.
+
+    For every pass: ``measure`` every part of every tensor, ``add`` what comes of it, then
+    ``finish_pass``. ``whole``: needs matrices whole and oriented; else flat parts of any tensor do.
+    """
+
+    @property
+    def whole(self) -> bool:
+        """Whether it must see tensors whole."""
+        ...
+
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+        """What a part contributes. Changes nothing, so that threads may share the survey.
+
+        ``experts``: indices of those that have the tensor; ``deltas``: theirs, unweighted.
+        """
+        ...
+
+    def add(self, measured: Tensor) -> None:
+        """Count a part's contribution in; parts come in the plan's order."""
+        ...
+
+    def finish_pass(self) -> bool:
+        """Every part was added; says whether another pass is needed."""
+        ...
+
+    @property
+    def findings(self) -> Findings:
+        """The result, after the last pass."""
+        ...
+
+
+def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
+    """The findings of some of the experts, in their order."""
+    return {name: tuple(values[t] for t in experts) for name, values in findings.items()}
+
+
+def required_findings(findings: Findings | None, experts: int) -> Findings:
+    """The findings. Raises MethodError where there are none, or of another number of experts."""
+    if findings is None:
+        raise MethodError("This method needs a survey of the whole model; run one first.")
+    if any(len(values) != experts for values in findings.values()):
+        raise MethodError(f"The survey of the whole model is not one of these {experts} experts.")
+    return findings
+
+
+def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Findings | None:
+    """Carry out a survey in memory. ``tensors``: of each tensor, one task vector an expert."""
+    if survey is None:
+        return None
+    unfinished = True
+    while unfinished:
+        for deltas in tensors:
+            survey.add(survey.measure(range(len(deltas)), deltas))
+        unfinished = survey.finish_pass()
+    return survey.findings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Order statistics of one kind of value.
+
+    ``names``: of the findings, one a rank. ``values``: from the task vectors of a part and what was
+    found so far of their experts, the values of one expert after another. ``ranks``: from the
+    number of an expert's values to the wanted ranks, from 1 for the smallest.
+    """
+
+    names: tuple[str, ...]
+    values: Callable[[Sequence[Tensor], Findings], Iterator[Tensor]]
+    ranks: Callable[[int], tuple[int, ...]]
+
+
+class RankSurvey:
+    """Exact order statistics of every expert, stage after stage, in two passes each.
+
+    Values are compared in float32. An expert without values finds 0.
+    """
+
+    def __init__(self, experts: int, *stages: Stage, whole: bool = False) -> None:
+        self._experts = experts
+        self._stages = stages
+        self._whole = whole
+        self._found: dict[str, tuple[float, ...]] = {}
+        self._stage = 0
+        self._bins: list[list[tuple[int, int]]] | None = None
+        self._counts = self._zeros()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it must see tensors whole."""
+        return self._whole
+
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+        """Counts of the values by bin, T × ranks × bins; in a first pass one for all ranks."""
+        measured = self._zeros()
+        stage, found = self._stages[self._stage], findings_of(self._found, experts)
+        for t, values in zip(experts, stage.values(deltas, found), strict=True):
+            if self._bins is None:
+                measured[t, 0] = upper_counts(values)
+                continue
+            for j, (upper, _) in enumerate(self._bins[t]):
+                measured[t, j] = lower_counts(values, upper)
+        return measured
+
+    def add(self, measured: Tensor) -> None:
+        """Add counts."""
+        self._counts += measured
+
+    def finish_pass(self) -> bool:
+        """Choose the bins of the second pass, or the numbers, and go to the next stage."""
+        stage = self._stages[self._stage]
+        if self._bins is None:
+            self._bins = [_bins(own[0], stage.ranks) for own in self._counts]
+        else:
+            for j, name in enumerate(stage.names):
+                pairs = zip(self._counts, self._bins, strict=True)
+                self._found[name] = tuple(_number(own[j], *bins[j]) for own, bins in pairs)
+            self._stage, self._bins = self._stage + 1, None
+        if self._stage == len(self._stages):
+            return False
+        self._counts = self._zeros()
+        return True
+
+    @property
+    def findings(self) -> Findings:
+        """The order statistics by name."""
+        return self._found
+
+    def _zeros(self) -> Tensor:
+        ranks = 1 if self._bins is None else len(self._stages[self._stage].names)
+        return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
+
+
+def _bins(counts: Tensor, ranks: Callable[[int], tuple[int, ...]]) -> list[tuple[int, int]]:
+    """For each rank the upper bin that holds it, and its rank in there."""
+    total = int(counts.sum())
+    return [bin_of_rank(counts, rank) if total else (ZERO_BIN, 1) for rank in ranks(max(1, total))]
+
+
+def _number(counts: Tensor, upper: int, rank: int) -> float:
+    """The number of that rank among those of an upper bin; 0 where there are none."""
+    return number_of(upper, bin_of_rank(counts, rank)[0]) if bool(counts.any()) else 0.0
+
+
+def magnitudes(deltas: Sequence[Tensor], _: Findings) -> Iterator[Tensor]:
+    """|ΔW_t|, expert by expert."""
+    return (deltas[place].abs() for place in range(len(deltas)))
+
+
+class NormSurvey:
+    """‖ΔW_t‖_F over the whole model, in one pass, under the name "norm"."""
+
+    whole = False
+
+    def __init__(self, experts: int) -> None:
+        self._squares = torch.zeros(experts, dtype=torch.float64)
+
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+        """Squared norms of a part, one an expert."""
+        measured = torch.zeros_like(self._squares)
+        for place, t in enumerate(experts):
+            measured[t] = energy(deltas[place])
+        return measured
+
+    def add(self, measured: Tensor) -> None:
+        """Add squared norms."""
+        self._squares += measured
+
+    def finish_pass(self) -> bool:
+        """One pass is all."""
+        return False
+
+    @property
+    def findings(self) -> Findings:
+        """The norms."""
+        return {"norm": tuple(self._squares.sqrt().tolist())}

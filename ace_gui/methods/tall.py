@@ -1,0 +1,95 @@
+"""TALL masks: which entries of the summed task vectors each expert relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import combination, finished, task_vector
+from ace_gui.methods.consensus import mask_threshold_parameter, relies
+from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.modules import Mask, Masks
+
+
+@dataclass(frozen=True, kw_only=True)
+class TallParameters:
+    """Parameters of TALL masks. ``mask_threshold``: λ of the masks. ``scaling``: α, not 0."""
+
+    mask_threshold: float = mask_threshold_parameter()
+    scaling: float = parameter(
+        0.3,
+        label="Scaling α",
+        help=(
+            "Factor on the sum of the task vectors in the merged model, which alone is task "
+            "arithmetic. The experts' models do not depend on it, but for rounding: 1 and a "
+            "float32 output keep them sharpest. 0 would lose them and is refused."
+        ),
+        low=-10.0,
+        high=10.0,
+        presets=(("merged model", 0.3), ("experts' models", 1.0)),
+    )
+
+
+def tall_masks(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: TallParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
+
+    Raises MethodError where a task vector is not finite, and for α = 0.
+    """
+    if parameters.scaling == 0:
+        raise MethodError("With a scaling of 0 nothing is left to mask; choose another.")
+    experts = WeightedExperts(deltas, weights)
+    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
+
+
+def masks(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: TallParameters,
+    entries: int,  # noqa: ARG001 — one signature for every mask
+) -> Iterator[Mask]:
+    """m_t = 1 where expert t relies on the sum. Reads every expert twice.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total = combination(experts, weights, range(len(experts)))
+    for t, weight in enumerate(weights):
+        own = task_vector(experts, t)
+        yield Mask(chosen=relies(own, weight, total, parameters.mask_threshold))
+
+
+def scale(parameters: TallParameters, own: float, shared: float) -> float:  # noqa: ARG001
+    """1 / α, which gives the sum of the task vectors back."""
+    return 1 / parameters.scaling
+
+
+TALL_MASKS = MergeMethod(
+    name="tall_masks",
+    title="TALL masks",
+    summary=(
+        "Adds the experts' changes, and leaves a mask of the entries on which each expert relies, "
+        "from which its model can be made again."
+    ),
+    formula=(
+        "W = W₀ + α τ,  τ = Σₜ wₜ ΔWₜ\n"
+        "expert t: W₀ + mₜ ⊙ τ,  mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|},  entry by entry"
+    ),
+    citation=(
+        "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
+        "Information for Improved Model Merging and Compression, ICML 2024, arXiv:2405.07813"
+    ),
+    parameters=TallParameters,
+    merge=tall_masks,
+    kind=Kind.ENTRY,
+    modules=Masks(of=masks, scale=scale),
+)

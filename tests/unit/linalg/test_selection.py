@@ -1,0 +1,47 @@
+"""Order statistics from counts, against sorting."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ace_gui.linalg.selection import BINS, bin_of_rank, lower_counts, number_of, upper_counts
+
+numbers = st.floats(width=32, allow_nan=False)
+lists = st.lists(numbers, min_size=1, max_size=40)
+
+
+def select(parts: list[torch.Tensor], rank: int) -> float:
+    upper, within = bin_of_rank(sum(upper_counts(part) for part in parts), rank)
+    counts = sum(lower_counts(part, upper) for part in parts)
+    lower, _ = bin_of_rank(counts, within)
+    return number_of(upper, lower)
+
+
+@given(st.lists(lists, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=150, derandomize=True)
+def test_every_rank_is_that_of_the_sorted_numbers(parts: list[list[float]]) -> None:
+    tensors = [torch.tensor(part, dtype=torch.float32) for part in parts]
+    ordered = np.sort(np.concatenate([tensor.numpy() for tensor in tensors]))
+    for rank in {1, len(ordered) // 2 + 1, len(ordered)}:
+        assert select(tensors, rank) == ordered[rank - 1]
+
+
+def test_numbers_that_differ_in_their_last_bit_are_told_apart() -> None:
+    one = np.float32(1.0)
+    values = np.array([np.nextafter(one, 2, dtype=np.float32), one, -one], dtype=np.float32)
+    found = [select([torch.from_numpy(values)], rank) for rank in (1, 2, 3)]
+    np.testing.assert_array_equal(found, np.sort(values))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 4), (2, 3, 2)])
+def test_counts_are_of_all_entries_whatever_the_shape(shape: tuple[int, ...]) -> None:
+    counts = upper_counts(torch.ones(shape))
+    assert counts.shape == (BINS,)
+    assert int(counts.sum()) == torch.ones(shape).numel()
+
+
+def test_a_transposed_matrix_counts_as_the_matrix() -> None:
+    matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(upper_counts(matrix.T), upper_counts(matrix))
