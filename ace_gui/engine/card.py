@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from ace_gui.engine.events import LayerReport, Regime
 from ace_gui.engine.store import Manifest
 from ace_gui.methods import get_method
 from ace_gui.recipe.files import dump_recipe
+from ace_gui.recipe.values import NonFinite, Vocabulary, model_name
 
 
 def model_card(
@@ -33,6 +35,7 @@ def model_card(
         _method_lines(manifest),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
         _head_lines(heads, manifest, complete_heads),
+        _task_lines(manifest),
         _file_lines(hashes),
         _recipe_lines(manifest),
     )
@@ -59,7 +62,7 @@ def _about_lines(title: str, manifest: Manifest, dtype: str | None) -> list[str]
         f"{len(recipe.models)} experts merged into one model with **{method.title}** by ACE "
         f"workbench {manifest.program}.",
         "",
-        f"- Base model: {_plain(recipe.base_model.name)}",
+        f"- Base model: {_plain(model_name(recipe.base_model))}",
         *(f"- Expert: {_plain(name)}" for name in recipe.expert_names),
         f"- Number format: {dtype or 'as the base'}",
     ]
@@ -110,6 +113,14 @@ def _parameter_lines(manifest: Manifest) -> list[str]:
 def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
     counts = Counter(row.disposition for row in manifest.rows)
     lines = [f"- {count} {disposition.value}" for disposition, count in counts.items()]
+    own = sum(row.override is not None for row in manifest.rows)
+    if own:
+        lines.append(f"- {own} by an override of the recipe, as `overrides` below says")
+    several = {row.tensor for row in manifest.rows if row.part is not None}
+    if several:
+        lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
+    if manifest.recipe.vocabulary is Vocabulary.TOKENS:
+        lines.append("- rows of the vocabulary were matched by token; the tokens are the base's")
     regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
     if regimes:
         lines.append(
@@ -119,7 +130,23 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     noted = sum(bool(report.notes or report.warnings) for report in reports.values())
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
-    return lines
+    return lines + _non_finite_lines(manifest, reports)
+
+
+def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
+    """Tensors that are not what the method would have made of all experts."""
+    found = [report for report in reports.values() if report.non_finite]
+    if not found:
+        return []
+    kept = manifest.recipe.non_finite is NonFinite.KEEP_BASE
+    what = "the base's tensor was kept" if kept else "these experts were left out"
+    return [
+        f"- {len(found)} with NaN or Inf in an expert, where {what}:",
+        *(
+            f"  - {_plain(report.name)}: {', '.join(map(_plain, report.non_finite))}"
+            for report in found
+        ),
+    ]
 
 
 def _head_lines(
@@ -144,6 +171,31 @@ def _head_lines(
         ),
         "",
         *(_whole_lines if complete else _loading_lines)(first, model_class),
+    ]
+
+
+def _task_lines(manifest: Manifest) -> list[str]:
+    """How to make the experts' models again, where the method left what that takes."""
+    if get_method(manifest.recipe.merge_method).modules is None:
+        return []
+    name = manifest.recipe.expert_names[0]
+    return [
+        "## Models of single tasks",
+        "",
+        "`modules.safetensors` holds what the method leaves for each expert. Together with the "
+        "merged weights and the base model it gives a model for that expert's task. As a folder:",
+        "",
+        "```sh",
+        f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",
+        "```",
+        "",
+        "As a state dict:",
+        "",
+        "```python",
+        "from ace_gui.engine.tasks import reconstruct",
+        "",
+        f"state = dict(reconstruct(MERGED_FOLDER, {json.dumps(name)}, base=BASE_FOLDER))",
+        "```",
     ]
 
 

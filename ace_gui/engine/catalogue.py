@@ -1,12 +1,22 @@
-"""What the engine offers, as plain values: methods, scopes, devices."""
+"""What the engine offers, as plain values: methods, scopes, devices, models it can find."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+import psutil
 import torch
 
 from ace_gui.architecture.scopes import SCOPES
+from ace_gui.checkpoints.hub_cache import cache_folder, cached_models
 from ace_gui.engine.devices import available_devices
-from ace_gui.engine.events import EngineReady, FieldInfo, MethodInfo
+from ace_gui.engine.events import (
+    CachedModelInfo,
+    CachedModelsFound,
+    EngineReady,
+    FieldInfo,
+    MethodInfo,
+)
 from ace_gui.methods import METHODS, parameter_fields
 
 
@@ -17,7 +27,14 @@ def engine_ready() -> EngineReady:
         devices=available_devices(),
         scopes=tuple((scope.name, scope.description) for scope in SCOPES.values()),
         threads=torch.get_num_threads(),
+        memory_bytes=psutil.virtual_memory().total,
     )
+
+
+def cached_models_found() -> CachedModelsFound:
+    """The models in the local Hugging Face cache."""
+    models = tuple(CachedModelInfo(**asdict(model)) for model in cached_models())
+    return CachedModelsFound(folder=cache_folder(), models=models)
 
 
 def method_info(name: str) -> MethodInfo:
@@ -29,6 +46,7 @@ def method_info(name: str) -> MethodInfo:
         summary=method.summary,
         formula=method.formula,
         citation=method.citation,
+        seeded=method.seeded,
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
             for item in parameter_fields(method)

@@ -17,6 +17,13 @@ class Verdict(StrEnum):
     ERROR = "error"
 
 
+DISK: Final = "Disk"
+MEMORY: Final = "Memory"
+"""Titles of the checks that ask for room."""
+
+_ROOMY: Final = 1.25
+"""Times what is needed from which room is not tight."""
+
 WORST_FIRST: Final = (Verdict.ERROR, Verdict.WARNING, Verdict.NOTE, Verdict.OK)
 EVERYTHING: Final = "all models"
 """The subject of a check that has nothing to say of any one model."""
@@ -42,6 +49,12 @@ class Check:
         return self.verdict in (Verdict.WARNING, Verdict.ERROR)
 
     @property
+    def line(self) -> str:
+        """The sentence after what it is about, for a list without columns."""
+        about = self.title if self.subject == EVERYTHING else f"{self.title}, {self.subject}"
+        return f"{about}: {self.sentence}"
+
+    @property
     def key(self) -> tuple[str, str, Verdict]:
         """What it was accepted as: figures in its sentence may change meanwhile."""
         return self.subject, self.title, self.verdict
@@ -50,6 +63,40 @@ class Check:
 def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Errors, warnings, notes, then what is fine; else in the order given."""
     return tuple(sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict)))
+
+
+def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
+    """The checks, with those of the same titles as ``others`` replaced by them; worst first."""
+    titles = {check.title for check in others}
+    return worst_first((*(check for check in checks if check.title not in titles), *others))
+
+
+def disk_check(needed: int, free: int, advice: str) -> Check:
+    """Whether the merged model has room on its disk; sizes in bytes."""
+    return _room(DISK, f"About {_size(needed)} for the merged model", needed, free, "free", advice)
+
+
+def memory_check(peak: int, tensor: str, free: int, *, limited: bool = False) -> Check:
+    """Whether the largest tensor has room in memory; ``limited``: the person set ``free``."""
+    what = f"About {_size(peak)} for the largest tensor, `{tensor}`"
+    how, way_out = ("allowed", "Allow more") if limited else ("free", "Close other programs")
+    return _room(MEMORY, what, peak, free, how, f"{way_out}, or keep that tensor from the base.")
+
+
+def _room(title: str, what: str, needed: int, free: int, how: str, advice: str) -> Check:
+    sentence = f"{what}; {_size(free)} {how}."
+    verdict = Verdict.OK
+    if needed > free:
+        verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
+    elif _ROOMY * needed > free:
+        verdict, sentence = Verdict.WARNING, f"{sentence} That is tight. {advice}"
+    return Check(subject=EVERYTHING, title=title, verdict=verdict, sentence=sentence)
+
+
+def _size(count: int) -> str:
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def count_of(checks: Iterable[Check]) -> str:

@@ -24,6 +24,8 @@ from ace_gui.engine.parts import checksum
 from ace_gui.engine.plan import Disposition
 from ace_gui.engine.store import Manifest
 from ace_gui.engine.verification import verify_shards
+from ace_gui.engine.vocabulary_rows import differs, vocabulary_tensors
+from ace_gui.recipe.values import Vocabulary
 
 _Sources = Mapping[str, tuple[Checkpoint, str]]
 """Tensor of a complete model → the checkpoint it is read from, and its name there."""
@@ -42,7 +44,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
     owners = {
         t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }
-    models = [_sources(experts[t], merged, manifest) for t in sorted(owners)]
+    models = [_sources(experts[t], base, merged, manifest) for t in sorted(owners)]
     total = sum(found.tensors[own].nbytes for model in models for found, own in model.values())
     done = 0
     for t, sources in zip(sorted(owners), models, strict=True):
@@ -59,14 +61,21 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 
 
-def _sources(expert: OpenedModel, merged: Checkpoint, manifest: Manifest) -> _Sources:
-    """Where each tensor of an expert comes from; tied ones that the loader ties are left out."""
-    own_heads = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
+def _sources(
+    expert: OpenedModel, base: OpenedModel, merged: Checkpoint, manifest: Manifest
+) -> _Sources:
+    """Where each tensor of an expert comes from; tied ones that the loader ties are left out.
+
+    Its tokenizer goes with it, and so do its embeddings where the merged ones have other rows.
+    """
+    own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
+    if manifest.recipe.vocabulary is not Vocabulary.POSITION and differs(base, expert):
+        own_tensors |= set(vocabulary_tensors(base))
     answers = {own: name for name, own in expert.own_names.items()}
     sources: dict[str, tuple[Checkpoint, str]] = {}
     for own in expert.checkpoint.tensors:
         name = answers.get(own)
-        if name is not None and name not in own_heads:
+        if name is not None and name not in own_tensors:
             sources[own] = (merged, name)
         elif expert.architecture.traits[own].tied_to is None:
             sources[own] = (expert.checkpoint, own)

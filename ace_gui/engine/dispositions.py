@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ace_gui.architecture.scopes import decide
+from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import is_float, listing, plain
+from ace_gui.engine.matrix_parts import split_row
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.vocabularies import token_of
+from ace_gui.engine.vocabulary_rows import vocabulary_tensors
 from ace_gui.errors import MismatchError
 from ace_gui.methods.base import Kind, MergeMethod
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Vocabulary
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})
@@ -31,16 +35,35 @@ def plan_rows(
     base: OpenedModel,
     experts: Sequence[OpenedModel],
     method: MergeMethod[object],
-    scope: str,
+    recipe: Recipe,
 ) -> tuple[PlanRow, ...]:
     """A row for every tensor of the base, then for every tensor that only experts have.
 
-    Raises MismatchError where an expert lacks tensors of the base's blocks, has other shapes, or
-    has tensors of blocks that the base lacks.
+    A tensor that holds several matrices has a row for each: always where they are the experts of a
+    Mixture of Experts, and for fused projections where the recipe says so. Raises MismatchError
+    where an expert lacks tensors of the base's blocks, has other shapes, or has tensors of blocks
+    that the base lacks.
     """
     _refuse_missing(base, experts)
-    rows = [_base_row(name, base, experts, method, scope) for name in base.checkpoint.tensors]
+    kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
+    rows: list[PlanRow] = []
+    for name in base.checkpoint.tensors:
+        row = _base_row(name, base, experts, method, recipe.scope, kept)
+        traits = base.architecture.traits[name]
+        if _takes_matrices(row, recipe.scope):
+            rows += split_row(row, traits, split_fused=recipe.split_fused)
+        else:
+            rows.append(row)
     return tuple(rows) + _extra_rows(experts)
+
+
+def _takes_matrices(row: PlanRow, scope: str) -> bool:
+    """Whether the matrices in a tensor are looked at one by one, whatever the method.
+
+    The authors' scripts average a stack of matrices as it is.
+    """
+    averaged = row.disposition is Disposition.AVERAGED and scope == DEFAULT
+    return averaged or row.disposition is Disposition.MERGED
 
 
 def _base_row(
@@ -49,11 +72,37 @@ def _base_row(
     experts: Sequence[OpenedModel],
     method: MergeMethod[object],
     scope: str,
+    kept: Collection[str],
 ) -> PlanRow:
-    info = base.checkpoint.tensors[name]
-    traits = base.architecture.traits[name]
-    owners = tuple(t for t, expert in enumerate(experts) if expert.has(name))
-    row = PlanRow(
+    row, traits = _undecided(name, base, experts), base.architecture.traits[name]
+    if traits.role == Role.BUFFER or not is_float(row.dtype):
+        what = "buffer" if traits.role == Role.BUFFER else "not floating point"
+        return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
+    if traits.role == Role.HEAD and row.experts:
+        reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
+        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
+    if not row.experts:
+        return replace(row, reason="no expert has this tensor: kept from the base")
+    if name in kept:
+        reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
+        return replace(row, experts=(), reason=reason)
+    if row.tied_to is not None:
+        source = _base_row(row.tied_to, base, experts, method, scope, kept)
+        return replace(
+            row,
+            disposition=source.disposition,
+            transposed=source.transposed,
+            experts=source.experts,
+            reason=f"tied to {row.tied_to}: merged as that is",
+        )
+    _refuse_shapes(name, base, experts, row.experts)
+    return combined(row, traits, method, scope, len(experts))
+
+
+def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
+    """The row of a tensor of the base before anything is known of what becomes of it."""
+    info, traits = base.checkpoint.tensors[name], base.architecture.traits[name]
+    return PlanRow(
         name=name,
         role=traits.role.value,
         shape=info.shape,
@@ -62,34 +111,19 @@ def _base_row(
         reason="",
         block=traits.block,
         tied_to=traits.tied_to if traits.tied_to in base.checkpoint.tensors else None,
-        experts=owners,
+        experts=tuple(t for t, expert in enumerate(experts) if expert.has(name)),
     )
-    if traits.role == Role.BUFFER or not is_float(info.dtype):
-        what = "buffer" if traits.role == Role.BUFFER else "not floating point"
-        return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
-    if traits.role == Role.HEAD and owners:
-        reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
-        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
-    if not owners:
-        return replace(row, reason="no expert has this tensor: kept from the base")
-    if row.tied_to is not None:
-        source = _base_row(row.tied_to, base, experts, method, scope)
-        return replace(
-            row,
-            disposition=source.disposition,
-            transposed=source.transposed,
-            experts=source.experts,
-            reason=f"tied to {row.tied_to}: merged as that is",
-        )
-    _refuse_shapes(name, base, experts, owners)
-    return _combined(row, traits, method, scope, len(experts))
 
 
-def _combined(
+def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
-    """The row of a tensor that takes part in the merge."""
+    """The row of a tensor that takes part in the merge by ``method``."""
     some = f" (in {len(row.experts)} of {total} experts)" if len(row.experts) < total else ""
+    found = len(row.experts)
+    if found < method.least or (method.most is not None and found > method.most):
+        reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
+        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
     decision = decide(scope, row.name, len(row.shape))
     if decision is not None:
         disposition = {
@@ -195,9 +229,10 @@ def _refuse_shapes(
     shape, role = base.shape(name), base.architecture.traits[name].role
     for t in owners:
         expert, theirs = experts[t], experts[t].shape(name)
-        if theirs == shape:
+        same_width = len(theirs) == len(shape) and theirs[1:] == shape[1:]
+        if theirs == shape or (name in expert.token_rows and same_width):
             continue
-        if role in VOCABULARIES and len(theirs) == len(shape) and theirs[1:] == shape[1:]:
+        if role in VOCABULARIES and same_width:
             sentence = _other_rows(name, base, expert)
         else:
             sentence = (
@@ -215,13 +250,15 @@ def _refuse_shapes(
 def _other_rows(name: str, base: OpenedModel, expert: OpenedModel) -> str:
     """What to say of a vocabulary with more or fewer rows than the base's."""
     rows, theirs = base.shape(name)[0], expert.shape(name)[0]
+    tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
     longer = expert if theirs > rows else base
     token = token_of(longer.checkpoint, min(rows, theirs))
     first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
     return (
         f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
-        f"{abs(theirs - rows)} tokens {'more' if theirs > rows else 'fewer'}{plain(first)}. Bring "
-        "both to one vocabulary with transformers' resize_token_embeddings, or leave it out."
+        f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. Choose "
+        "under Vocabulary (`vocabulary` in a recipe) to have rows matched by token (tokens), or "
+        "the base's kept (base)."
     )
 
 

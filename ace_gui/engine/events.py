@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ace_gui.engine.jobs import Variant
 from ace_gui.engine.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
@@ -41,7 +42,7 @@ class FieldInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """One merge method, as a chooser shows it."""
+    """One merge method, as a chooser shows it. ``seeded``: it draws random numbers."""
 
     name: str
     title: str
@@ -49,6 +50,7 @@ class MethodInfo:
     formula: str
     citation: str
     fields: tuple[FieldInfo, ...]
+    seeded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,25 @@ class EngineReady:
     devices: tuple[DeviceInfo, ...]
     scopes: tuple[tuple[str, str], ...]  # name, what it does
     threads: int
+    memory_bytes: int = 0  # of the machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModelInfo:
+    """One revision of a model in the local Hugging Face cache; ``bytes`` of all its files."""
+
+    name: str
+    revision: str
+    folder: Path
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModelsFound:
+    """The models in the local Hugging Face cache, which is ``folder``."""
+
+    folder: Path
+    models: tuple[CachedModelInfo, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +141,7 @@ class LayerReport:
 
     The figures are those of ``Diagnostics``, None where the method has none. ``notes``: departures
     from the published procedure that were taken here; ``warnings``: what may be wrong with the
-    result, and what one can do. A sentence each.
+    result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or Inf here.
     """
 
     name: str
@@ -134,6 +155,16 @@ class LayerReport:
     delta_norm: float | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    non_finite: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassProgress:
+    """Before or after the merge itself, ``done`` of ``total`` tensors of a pass over the model."""
+
+    title: str
+    done: int
+    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +226,8 @@ class LayerDistribution:
     """Histograms of the entries of one tensor's ΔW by expert, over common bins.
 
     ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert, entries beyond the
-    edges in ``outside``. ``means`` and ``deviations``: of all the entries.
+    edges in ``outside``. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0 for a
+    Gaussian, NaN without change): of all the entries.
     """
 
     name: str
@@ -204,6 +236,7 @@ class LayerDistribution:
     outside: Mapping[str, int]
     means: Mapping[str, float]
     deviations: Mapping[str, float]
+    excess: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +244,9 @@ class LayerDifference:
     """One tensor in two finished merges of the same base.
 
     ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
-    ``cosine``: of the two changes. ``first``, ``second``: singular values of the changes, largest
-    first; None where they were not asked for, or for no matrix.
+    ``cosine``: of the two changes, NaN where one merge left the tensor alone. ``first``,
+    ``second``: singular values of the changes, largest first; None where they were not asked for,
+    or for no matrix.
     """
 
     name: str
@@ -222,6 +256,22 @@ class LayerDifference:
     cosine: float
     first: NDArray[np.float64] | None = None
     second: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportProgress:
+    """``done`` of ``total`` tensors are looked at for the report."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """The report is written."""
+
+    file: Path
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +314,63 @@ class SampleAccuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompareProgress:
+    """The merge at ``place`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
+
+    title: str
+    place: int
+    of: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodCompared:
+    """One merge of several: what came of it, or the ``error`` that kept it from being made.
+
+    ``place``: among those compared, from 0. ``seconds`` of planning and merging; ``peak_bytes`` of
+    the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
+    merged or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F, ``distances`` ‖Δ − ΔW_t‖_F by that (1
+    is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
+    and ``noted``: tensors with a warning or a departure from the published procedure; ``refined``:
+    heterogeneous ones. ``accuracies``: by task, only of the sample. ``reports``: a tensor each.
+    """
+
+    title: str
+    variant: Variant
+    place: int
+    error: str = ""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    norm: float = 0.0
+    expert_norms: Mapping[str, float] = field(default_factory=dict)
+    distances: Mapping[str, float] = field(default_factory=dict)
+    cosines: Mapping[str, float] = field(default_factory=dict)
+    warned: int = 0
+    noted: int = 0
+    refined: int = 0
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    reports: tuple[LayerReport, ...] = ()
+
+    @property
+    def relative_norm(self) -> float:
+        """‖Δ‖ by the experts' mean ‖ΔW_t‖; 0 where nothing is known."""
+        norms = [norm for norm in self.expert_norms.values() if norm > 0]
+        return self.norm * len(norms) / sum(norms) if norms else 0.0
+
+    @property
+    def mean_distance(self) -> float | None:
+        """Unweighted mean over the experts."""
+        return sum(self.distances.values()) / len(self.distances) if self.distances else None
+
+    @property
+    def mean_accuracy(self) -> float | None:
+        """Unweighted mean over the tasks."""
+        return sum(self.accuracies.values()) / len(self.accuracies) if self.accuracies else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobDone:
     """The job ended well; nothing more will come of it."""
 
@@ -282,19 +389,25 @@ class JobCancelled:
 
 Event = (
     EngineReady
+    | CachedModelsFound
     | PlanReady
     | LayerAnalysed
     | MergeStarted
+    | PassProgress
     | TensorFinished
     | MergeFinished
     | LayerSpectrum
     | LayerSubspaces
     | LayerDistribution
     | LayerDifference
+    | ReportProgress
+    | Reported
     | ExportProgress
     | ConversionProgress
     | Exported
     | SampleAccuracy
+    | CompareProgress
+    | MethodCompared
     | JobDone
     | JobFailed
     | JobCancelled

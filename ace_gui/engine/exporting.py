@@ -13,27 +13,30 @@ from ace_gui.checkpoints import (
     ShardedWriter,
     TensorReader,
     check_output_folder,
-    discard,
-    new_stage,
     open_checkpoint,
     plan_shards,
     promote,
+    staged,
     torch_dtype,
 )
+from ace_gui.checkpoints.output import writing
 from ace_gui.engine import store as stores
 from ace_gui.engine.card import model_card
 from ace_gui.engine.complete import complete_models, set_config_dtype
 from ace_gui.engine.events import Exported, ExportProgress
 from ace_gui.engine.merging import HEADS
+from ace_gui.engine.modules import MODULES
 from ace_gui.engine.parts import checksum
 from ace_gui.engine.planning import output_dtype
 from ace_gui.engine.store import MODEL, planned_shards, read_finished, reports
 from ace_gui.engine.tensor_merge import rounded
-from ace_gui.engine.verification import verify_shards
+from ace_gui.engine.verification import sha256, verify_shards
+from ace_gui.errors import OutputError
 from ace_gui.recipe.files import dump_recipe
 
 CARD = "README.md"
 RECIPE = "merge_recipe.yaml"
+_WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
 def export(
@@ -53,38 +56,37 @@ def export(
     manifest = read_finished(store)
     folder = check_output_folder(folder, manifest.input_folders)
     wanted = dtype or manifest.recipe.out_dtype
-    dtypes = {row.name: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
-    stage = new_stage(folder)
-    try:
+    dtypes = {row.tensor: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
+    with staged(folder) as stage:
         checkpoint = open_checkpoint(store / MODEL)
         shards = plan_shards(_outputs(checkpoint, dtypes), shard_bytes)
         checksums: dict[str, int] = {}
         yield from _convert(checkpoint, stage, shards, dtypes, checksums)
         _copy_companions(store / MODEL, stage)
+        _verify_modules(store / MODEL, stage)
         hashes = verify_shards(stage, shards, checksums)
         if complete_heads:
             yield from complete_models(stage, manifest, shard_bytes)
         _finish(stage, folder, store, wanted, hashes, complete_heads)
         promote(stage, folder)
-    finally:
-        discard(stage)
     yield exported(folder)
 
 
 def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Exported:
     """Turn a store that was made in the output's own dtype into the output, without copying.
 
-    ``complete_heads`` as for ``export``.
+    ``complete_heads`` as for ``export``. Raises as it does, and leaves a store that can be resumed.
     """
     manifest = read_finished(store)
     shards, checksums = planned_shards(manifest), stores.checksums(store)
-    hashes = verify_shards(store / MODEL, shards, checksums)
-    if complete_heads:
-        for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
-            pass
-    _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
-    promote(store / MODEL, folder)
-    stores.discard(store)
+    with writing(store):
+        hashes = verify_shards(store / MODEL, shards, checksums)
+        if complete_heads:
+            for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
+                pass
+        _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
+        promote(store / MODEL, folder)
+        stores.discard(store)
     return exported(folder)
 
 
@@ -98,6 +100,8 @@ def _finish(
 ) -> None:
     """Add what stands beside the tensors: config, card and recipe."""
     manifest = read_finished(store)
+    if (stage / MODULES).exists():
+        hashes = {**hashes, MODULES: sha256(stage / MODULES)}
     set_config_dtype(stage / "config.json", dtype)
     card = model_card(
         folder.name,
@@ -150,11 +154,24 @@ def _outputs(checkpoint: Checkpoint, dtypes: Mapping[str, str]) -> list[OutputTe
 
 def _copy_companions(model: Path, stage: Path) -> None:
     """Heads and side files, byte for byte."""
-    for path in model.iterdir():
+    for path in sorted(model.rglob("*")):
+        target = stage / path.relative_to(model)
+        weights = path.name.startswith("model") and path.name.endswith(_WEIGHTS)
         if path.is_dir():
-            shutil.copytree(path, stage / path.name)
-        elif not path.name.startswith("model") or path.suffix not in {".safetensors", ".json"}:
-            shutil.copyfile(path, stage / path.name)
+            target.mkdir()
+        elif path.parent != model or not weights:
+            shutil.copyfile(path, target)
+
+
+def _verify_modules(model: Path, stage: Path) -> None:
+    """The copy is what was read back when it was written. Raises OutputError."""
+    copy = stage / MODULES
+    if copy.exists() and sha256(copy) != sha256(model / MODULES):
+        raise OutputError(
+            f"{MODULES} was read back and is not what was written. Check the disk, then export "
+            "again.",
+            path=copy,
+        )
 
 
 def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:

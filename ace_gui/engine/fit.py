@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ace_gui.engine.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.plan import PlanRow
 
 LARGE_CHANGE: Final = 0.5
 """‖ΔW‖/‖W₀‖ over a model that no fine-tune reaches; unrelated models of one size have about √2."""
@@ -41,6 +42,14 @@ def relative_changes(
                 changed[name] += energy / weights[name] ** 2
                 base[name] += layer.base_energy
     return {name: _ratio(changed[name], base[name]) for name in weights if name in base}
+
+
+def equally_weighted(
+    layers: Mapping[str, LayerStatistics], rows: Iterable[PlanRow], weights: Sequence[float]
+) -> list[LayerStatistics]:
+    """The layers in which the experts have the recipe's weights, one an expert."""
+    own = {row.name for row in rows if row.override and row.override.weights != tuple(weights)}
+    return [layer for name, layer in layers.items() if name not in own]
 
 
 def fit_checks(

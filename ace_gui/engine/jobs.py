@@ -28,6 +28,11 @@ class LoadRecipeJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CachedModelsJob:
+    """List the local Hugging Face cache, without the network. Yields CachedModelsFound."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvertJob:
     """Convert a PyTorch pickle, with the person's consent. Yields ConversionProgress.
 
@@ -90,12 +95,25 @@ class DistributionJob:
 class DifferenceJob:
     """Two finished merges of one base, tensor by tensor. Yields LayerDifference a tensor.
 
-    ``row`` None: every tensor, without spectra; else that one, with spectra if it is a matrix.
+    ``row`` None: every tensor that either changed, without spectra; else that one, with spectra if
+    it is a matrix.
     """
 
     first: Path
     second: Path
     row: PlanRow | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportJob:
+    """Write what a finished merge did as one HTML file. Yields ReportProgress, then Reported.
+
+    ``store``: of the finished merge. A ``file`` that exists is replaced.
+    """
+
+    store: Path
+    file: Path
+    device: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +132,27 @@ class ExportJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One merge of several that are compared; ``store`` is a folder of its own."""
+
+    recipe: Recipe
+    store: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareJob:
+    """Merge several recipes one after another and measure each.
+
+    Yields CompareProgress while it works, and MethodCompared a variant, also where one fails.
+    ``memory_bytes``: as of a MergeJob.
+    """
+
+    variants: tuple[Variant, ...]
+    device: str = "auto"
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampleAccuracyJob:
     """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
 
@@ -121,6 +160,7 @@ class SampleAccuracyJob:
 Job = (
     PlanJob
     | LoadRecipeJob
+    | CachedModelsJob
     | ConvertJob
     | AnalyseJob
     | MergeJob
@@ -128,6 +168,8 @@ Job = (
     | SubspacesJob
     | DistributionJob
     | DifferenceJob
+    | ReportJob
     | ExportJob
     | SampleAccuracyJob
+    | CompareJob
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import zip_longest
 from math import prod
 from pathlib import Path
 
@@ -17,20 +17,23 @@ from ace_gui.checkpoints import (
     OutputTensor,
     ShardedWriter,
     copy_side_files,
-    is_float,
     plan_shards,
     torch_dtype,
 )
-from ace_gui.engine.budget import measured_peak_bytes, require_memory
+from ace_gui.checkpoints.output import writing
+from ace_gui.engine.budget import matrices_at_once, measured_peak_bytes, require_memory
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.gpu_room import GpuRoom, merged_with_room
+from ace_gui.engine.modules import write_modules
+from ace_gui.engine.non_finite import require_finite_heads
 from ace_gui.engine.parts import ordered
 from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import Prepared, output_dtype
+from ace_gui.engine.planning import Prepared, output_dtype, require_experts, store_dtype
 from ace_gui.engine.store import InputFile, Manifest, MergeStore
+from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import Piece, TensorMerge, rounded
-from ace_gui.errors import RecipeError
 
 SHARD_BYTES = 5_000_000_000
 GPU_AHEAD = 4
@@ -55,28 +58,16 @@ def merge(
 
     Raises WorkbenchError of every kind that reading, merging and writing can raise.
     """
-    if not prepared.experts:
-        raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
+    require_experts(prepared)
     require_memory(prepared.plan.rows, prepared.method, memory_bytes)
     started = time.monotonic()
     where = resolve_device(device)
     manifest = make_manifest(prepared, where, as_output=as_output)
-    opened = MergeStore.resume if resume else MergeStore.create
-    rows = [row for row in prepared.plan.rows if row.in_base]
     readers = Readers(prepared)
-    with opened(store_folder, manifest) as store:
-        yield MergeStarted(
-            total=len(rows),
-            done=len(store.done),
-            bytes_total=sum(_bytes(row, manifest) for row in rows),
-            peak_bytes=prepared.plan.peak_bytes,
-        )
-        yield from _merge_rows(rows, prepared, readers, store, where)
-        readers.check_unchanged()
-        store.remove_companions()
-        _write_heads(prepared, readers, store.model / HEADS)
-        copy_side_files(prepared.base.checkpoint.side_files, store.model)
-        store.complete()
+    require_finite_heads(prepared, readers)
+    opened = MergeStore.resume if resume else MergeStore.create
+    with writing(store_folder), opened(store_folder, manifest) as store:
+        yield from _fill(store, prepared, readers, where, memory_bytes)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
@@ -85,11 +76,38 @@ def merge(
     )
 
 
+def _fill(
+    store: MergeStore,
+    prepared: Prepared,
+    readers: Readers,
+    device: torch.device,
+    memory_bytes: int | None,
+) -> Iterator[Event]:
+    """Merge what the store lacks, and put beside it what belongs to a model."""
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    yield from surveyed(prepared, readers, store=store.folder)
+    yield MergeStarted(
+        total=len(rows),
+        done=store.rows_done,
+        bytes_total=sum(_bytes(row, store.manifest) for row in rows),
+        peak_bytes=prepared.plan.peak_bytes,
+    )
+    at_once = GPU_AHEAD
+    if device.type == "cpu":
+        at_once = matrices_at_once(prepared.plan.rows, prepared.method, memory_bytes)
+    yield from _merge_rows(rows, prepared, readers, store, device, at_once)
+    readers.check_unchanged()
+    _write_heads(prepared, readers, store.model / HEADS)
+    copy_side_files(prepared.base.checkpoint.side_files, store.model)
+    yield from write_modules(prepared, readers, store.model)
+    store.complete()
+
+
 def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) -> Manifest:
     """What the store binds: the recipe, the inputs as they are now, the layout, the versions."""
     plan = prepared.plan
     dtypes = {
-        row.name: output_dtype(row, plan.recipe.out_dtype) if as_output else _wide(row)
+        row.tensor: output_dtype(row, plan.recipe.out_dtype) if as_output else store_dtype(row)
         for row in plan.rows
         if row.in_base
     }
@@ -123,34 +141,34 @@ def _merge_rows(
     readers: Readers,
     store: MergeStore,
     device: torch.device,
+    at_once: int,
 ) -> Iterator[TensorFinished]:
     # One thread of torch's own in each: teams of threads within threads only wait for another.
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-        yield from _merge_each(rows, prepared, readers, store, device, pool)
+        begun = partial(_begun, prepared=prepared, readers=readers, device=device)
+        yield from _merge_each(rows, begun, store, pool, at_once)
 
 
 def _merge_each(
     rows: list[PlanRow],
-    prepared: Prepared,
-    readers: Readers,
+    begun: Callable[[list[PlanRow]], Iterator[tuple[PlanRow, TensorMerge]]],
     store: MergeStore,
-    device: torch.device,
     pool: ThreadPoolExecutor,
+    at_once: int,
 ) -> Iterator[TensorFinished]:
-    bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.name in store.done)
-    waiting = [row for row in rows if row.name not in store.done]
-    works = _begun(waiting, prepared, readers, device)
+    bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
+    waiting = [row for row in rows if row.tensor not in store.done]
     started = time.monotonic()
-    for row, work, pieces in under_way(works, pool, 1 if device.type == "cpu" else GPU_AHEAD):
-        dtype = torch_dtype(store.manifest.dtypes[row.name])
+    for row, work, pieces in under_way(begun(waiting), pool, at_once):
+        dtype = torch_dtype(store.manifest.dtypes[row.tensor])
         for piece in pieces:
-            store.write(row.name, piece.start, rounded(piece.values, dtype, row.name))
-        store.log(work.report)
+            store.write(row, piece.start, rounded(piece.values, dtype, row.name))
+        store.log(row, work.report)
         bytes_done += _bytes(row, store.manifest)
         yield TensorFinished(
             report=work.report,
-            done=len(store.done),
+            done=store.rows_done,
             total=len(rows),
             bytes_done=bytes_done,
             seconds=time.monotonic() - started,
@@ -162,8 +180,8 @@ def _begun(
     rows: list[PlanRow], prepared: Prepared, readers: Readers, device: torch.device
 ) -> Iterator[tuple[PlanRow, TensorMerge]]:
     """Every row with its work, its successor's tensors already on their way from the disk."""
-    for place, row in enumerate(rows):
-        for following in rows[place + 1 : place + 2]:
+    for row, following in zip_longest(rows, rows[1:]):
+        if following is not None and following.tensor != row.tensor:
             readers.will_read(following)
         yield row, TensorMerge(row, prepared, readers, device)
 
@@ -173,9 +191,11 @@ def under_way(
 ) -> Iterator[tuple[PlanRow, TensorMerge, Iterable[Piece]]]:
     """Every row with its pieces, in order; with ``ahead`` over 1 that many matrices at a time.
 
-    One matrix keeps the processor busy; a small one leaves most of a GPU idle, so that there
-    several are merged side by side, each on a stream of its own.
+    A small matrix leaves most of a GPU idle, and lets the threads of a processor wait for each
+    other, so that several are merged side by side: on a GPU each on a stream of its own, as long as
+    there is room, on the processor each by its share of the threads.
     """
+    room = GpuRoom(ahead)
 
     def begin(
         item: tuple[PlanRow, TensorMerge],
@@ -183,20 +203,14 @@ def under_way(
         row, work = item
         if ahead == 1 or not work.is_whole:
             return row, work, work.pieces(pool)
-        with _own_stream(work.device):
-            return row, work, list(work.pieces(pool))
+        return row, work, merged_with_room(work, pool, room)
 
     if ahead == 1:
         yield from map(begin, works)
         return
-    with ThreadPoolExecutor(ahead) as side_by_side:
+    share = partial(torch.set_num_threads, max(1, torch.get_num_threads() // ahead))
+    with ThreadPoolExecutor(ahead, initializer=share) as side_by_side:
         yield from ordered(side_by_side, begin, works, ahead=ahead)
-
-
-def _own_stream(device: torch.device) -> AbstractContextManager[object]:
-    if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
@@ -222,12 +236,5 @@ def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
             writer.finish()
 
 
-def _wide(row: PlanRow) -> str:
-    """The dtype in a store that will be exported later: wide enough to round only once."""
-    if row.disposition == Disposition.COPIED or not is_float(row.dtype) or row.dtype == "F64":
-        return row.dtype
-    return "F32"
-
-
 def _bytes(row: PlanRow, manifest: Manifest) -> int:
-    return prod(row.shape) * FORMATS[manifest.dtypes[row.name]].bits // 8
+    return prod(row.shape) * FORMATS[manifest.dtypes[row.tensor]].bits // 8

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import platformdirs
+from numpy.typing import NDArray
 
-from ace_gui.architecture.describe import describe
 from ace_gui.architecture.names import match_names
+from ace_gui.architecture.remembered import remembered
 from ace_gui.architecture.traits import Architecture
 from ace_gui.checkpoints import (
     Checkpoint,
@@ -23,6 +25,7 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.plan import ExpertSummary
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import model_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,9 @@ class OpenedModel:
     """A model of the recipe.
 
     ``own_names``: the base's name of a tensor → its name in this model's files. ``extra``: names
-    in this model's files that answer to no tensor of the base.
+    in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
+    of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
+    negative where there is none.
     """
 
     name: str
@@ -38,6 +43,7 @@ class OpenedModel:
     architecture: Architecture
     own_names: Mapping[str, str]
     extra: tuple[str, ...] = ()
+    token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def has(self, base_name: str) -> bool:
         """Whether this model has the tensor that the base calls ``base_name``."""
@@ -65,7 +71,7 @@ def open_base(path: Path) -> OpenedModel:
     """Open the base model: every tensor answers to its own name."""
     checkpoint = _open(path)
     return OpenedModel(
-        name=path.name.removesuffix(".safetensors"),
+        name=model_name(path),
         checkpoint=checkpoint,
         architecture=_describe(checkpoint),
         own_names={name: name for name in checkpoint.tensors},
@@ -142,9 +148,9 @@ def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
 
 
 def _describe(checkpoint: Checkpoint) -> Architecture:
-    return describe(
-        checkpoint.config, {name: info.shape for name, info in checkpoint.tensors.items()}
-    )
+    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    folder = platformdirs.user_cache_path("ace-workbench") / "architectures"
+    return remembered(checkpoint.config, shapes, folder)
 
 
 def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:

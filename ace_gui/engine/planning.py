@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import psutil
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, Checkpoint, is_float, reader_of
-from ace_gui.engine.budget import free_disk_bytes, peak_bytes
+from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, is_float, reader_of
+from ace_gui.engine.budget import free_disk_bytes, largest_tensor, peak_bytes
 from ace_gui.engine.dispositions import plan_rows
 from ace_gui.engine.opening import OpenedModel, open_models
+from ace_gui.engine.overrides import check_overrides, method_of, overridden
+from ace_gui.engine.parameters import completed
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 from ace_gui.engine.preflight import preflight
+from ace_gui.engine.vocabulary_rows import matched_by_token
 from ace_gui.errors import FileChangedError, RecipeError
-from ace_gui.methods import checked_parameters, family_epsilon, get_method
+from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import ParameterValue
 
 COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 """What reads every expert's tensor."""
@@ -29,13 +31,38 @@ COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A plan, and the opened models and method that carry it out."""
+    """A plan, and the opened models and method that carry it out.
+
+    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``findings``: what is
+    known so far of the whole model, by method and parameters; ``surveying`` adds to it.
+    """
 
     plan: Plan
     base: OpenedModel
     experts: tuple[OpenedModel, ...]
     method: MergeMethod[Any]
     parameters: Any
+    findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
+
+    def method_of(self, row: PlanRow) -> MergeMethod[Any]:
+        """The method that merges a row: the recipe's, or that of its override."""
+        return method_of(row, self.method)
+
+    def parameters_of(self, row: PlanRow) -> Any:
+        """The parameters of ``method_of(row)`` for this row."""
+        if row.override is None:
+            return self.parameters
+        return checked_parameters(self.method_of(row), row.override.parameters)
+
+    def weights_of(self, row: PlanRow) -> tuple[float, ...]:
+        """One weight for each expert that has the row, in the order of ``row.experts``."""
+        weights = row.override.weights if row.override else self.plan.recipe.weights
+        return tuple(weights[t] for t in row.experts)
+
+    def findings_of(self, row: PlanRow) -> Findings | None:
+        """What the method of a row asked to know, for the row's experts; None if unknown."""
+        found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
+        return None if found is None else findings_of(found, row.experts)
 
     def is_current(self) -> bool:
         """Whether every file is still the one that was opened."""
@@ -52,17 +79,12 @@ def prepare(recipe: Recipe) -> Prepared:
 
     Raises RecipeError, CheckpointError, ArchitectureError or MismatchError.
     """
-    _check_names(recipe)
-    if recipe.scope not in SCOPES:
-        raise RecipeError(
-            f"{recipe.scope!r} is not a known scope; known: {', '.join(SCOPES)}.", key="scope"
-        )
-    method = get_method(recipe.merge_method)
-    checked_parameters(method, recipe.parameters)
+    method = _checked_method(recipe)
     base, experts = open_models(recipe)
-    values, notes = _resolve(recipe, method, base)
+    experts = matched_by_token(base, experts, recipe.vocabulary)
+    values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
-    rows = plan_rows(base, experts, method, recipe.scope)
+    rows, unused = overridden(plan_rows(base, experts, method, recipe), recipe, base)
     to_write, peak = bytes_to_write(rows, recipe.out_dtype), peak_bytes(rows, method)
     plan = Plan(
         recipe=recipe,
@@ -72,21 +94,38 @@ def prepare(recipe: Recipe) -> Prepared:
         parameters=dataclasses.asdict(parameters),
         parameter_notes=notes,
         heterogeneity=method.heterogeneity,
-        warnings=_warnings(base, rows),
-        bytes_to_read=_bytes_to_read(rows, base.checkpoint, experts),
+        warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
+        bytes_to_read=_bytes_to_read(rows, experts),
         bytes_to_write=to_write,
         peak_bytes=peak,
+        largest_tensor=largest_tensor(rows, method),
         checks=preflight(
             base,
             experts,
             rows,
-            bytes_to_write=to_write,
+            vocabulary=recipe.vocabulary,
+            store_bytes=_store_bytes(rows),
             peak_bytes=peak,
+            largest_tensor=largest_tensor(rows, method),
             free_disk=free_disk_bytes(),
             free_memory=psutil.virtual_memory().available,
         ),
     )
     return Prepared(plan=plan, base=base, experts=experts, method=method, parameters=parameters)
+
+
+def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
+    """The recipe's method, once all that can be wrong with a recipe by itself is not."""
+    _check_names(recipe)
+    if recipe.scope not in SCOPES:
+        raise RecipeError(
+            f"{recipe.scope!r} is not a known scope; known: {', '.join(SCOPES)}.", key="scope"
+        )
+    method = get_method(recipe.merge_method)
+    checked_parameters(method, recipe.parameters)
+    check_overrides(recipe)
+    _refuse_too_many(recipe, method)
+    return method
 
 
 def output_dtype(row: PlanRow, out_dtype: str | None) -> str:
@@ -105,32 +144,28 @@ def bytes_to_write(rows: tuple[PlanRow, ...], out_dtype: str | None) -> int:
     )
 
 
-def _bytes_to_read(
-    rows: tuple[PlanRow, ...], base: Checkpoint, experts: tuple[OpenedModel, ...]
-) -> int:
+def store_dtype(row: PlanRow) -> str:
+    """The dtype tag in a store that will be exported later: wide enough to round only once."""
+    if row.disposition == Disposition.COPIED or not is_float(row.dtype) or row.dtype == "F64":
+        return row.dtype
+    return "F32"
+
+
+def _store_bytes(rows: tuple[PlanRow, ...]) -> int:
+    return sum(prod(row.shape) * FORMATS[store_dtype(row)].bits // 8 for row in rows if row.in_base)
+
+
+def _bytes_to_read(rows: tuple[PlanRow, ...], experts: tuple[OpenedModel, ...]) -> int:
     total = 0
     for row in rows:
         if row.in_base:
-            total += base.tensors[row.name].nbytes
+            total += prod(row.shape) * FORMATS[row.dtype].bits // 8
         if row.disposition in COMBINED:
             for t in row.experts:
-                own = experts[t].own_names[row.tied_to or row.name]
-                total += experts[t].checkpoint.tensors[own].nbytes
+                own = experts[t].own_names[row.tied_to or row.tensor]
+                dtype = experts[t].checkpoint.tensors[own].dtype
+                total += prod(row.shape) * FORMATS[dtype].bits // 8
     return total
-
-
-def _resolve(
-    recipe: Recipe, method: MergeMethod[Any], base: OpenedModel
-) -> tuple[Mapping[str, ParameterValue], Mapping[str, str]]:
-    """The recipe's parameters, with epsilon by family where the recipe leaves it open."""
-    if method.name != "ace" or "epsilon" in recipe.parameters:
-        return recipe.parameters, {}
-    config = base.checkpoint.config or {}
-    hidden = config.get("hidden_size")
-    epsilon, note = family_epsilon(
-        base.architecture.family, hidden if isinstance(hidden, int) else None
-    )
-    return {**recipe.parameters, "epsilon": epsilon}, {"epsilon": note}
 
 
 def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
@@ -144,6 +179,38 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
     if dropped:
         warnings.append(f"{len(dropped)} tensors are dropped; the layers table says why.")
     return tuple(dict.fromkeys(warnings))
+
+
+def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...]:
+    found = len(recipe.models)
+    return (too_few(method, found),) if 0 < found < method.least else ()
+
+
+def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
+    """Too few may yet become more; a merge refuses these."""
+    if method.most is not None and len(recipe.models) > method.most:
+        raise RecipeError(
+            f"{method.title} merges {method.most} experts, but there are {len(recipe.models)}; "
+            "leave some out, or choose another method, such as karcher.",
+            key="models",
+        )
+
+
+def require_experts(prepared: Prepared) -> None:
+    """Raises RecipeError where there are too few experts for the method."""
+    found, method = len(prepared.experts), prepared.method
+    if not found:
+        raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
+    if found < method.least:
+        raise RecipeError(too_few(method, found), key="models")
+
+
+def too_few(method: MergeMethod[Any], found: int) -> str:
+    """What to say of too few experts."""
+    return (
+        f"{method.title} merges {'' if method.least == method.most else 'at least '}"
+        f"{method.least} experts, but there is only {found}; add more, or choose another method."
+    )
 
 
 def _check_names(recipe: Recipe) -> None:

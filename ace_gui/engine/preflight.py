@@ -7,16 +7,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import ExpandedCheckpoint, is_float, listing, plain
 from ace_gui.engine import likeness, vocabularies
-from ace_gui.engine.checks import EVERYTHING, Check, Verdict, worst_first
+from ace_gui.engine.budget import free_bytes
+from ace_gui.engine.checks import (
+    EVERYTHING,
+    Check,
+    Verdict,
+    disk_check,
+    memory_check,
+    replaced,
+    worst_first,
+)
 from ace_gui.engine.drift import drift
 from ace_gui.engine.opening import OpenedModel
-from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.vocabulary_rows import match
 from ace_gui.errors import CheckpointError
+from ace_gui.recipe.values import Vocabulary
 
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD, Role.BUFFER})
 _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
@@ -27,21 +40,23 @@ _ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2
 _NOISY: Final = 2.0**-9
 """Rounding that is as large as the change that a fine-tune makes."""
 
-_ROOMY: Final = 1.25
-"""Times what is needed from which room is not tight."""
-
 
 def preflight(
     base: OpenedModel,
     experts: Sequence[OpenedModel],
     rows: Sequence[PlanRow],
     *,
-    bytes_to_write: int,
+    vocabulary: Vocabulary = Vocabulary.POSITION,
+    store_bytes: int,
     peak_bytes: int,
+    largest_tensor: str,
     free_disk: int,
     free_memory: int,
 ) -> tuple[Check, ...]:
-    """Every check, worst first; ``rows`` are the plan's. Sizes in bytes."""
+    """Every check, worst first; ``rows`` are the plan's.
+
+    Sizes in bytes; ``store_bytes``: of the merged model where it waits for its export.
+    """
     checks = _of_base(base)
     if experts:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
@@ -50,17 +65,37 @@ def preflight(
         checks.append(_fine("Quantisation", "No model is quantised."))
         checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
         checks.append(_heads(rows, experts))
-        checks += _together("Vocabulary", _vocabulary, base, experts, _tokens_agree(base))
+        find = partial(_vocabulary, vocabulary)
+        checks += _together("Vocabulary", find, base, experts, _tokens_agree(base))
         checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
         checks += _likeness(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
-    checks.append(_room("Disk", "the merged model", bytes_to_write, free_disk, _DISK_ADVICE))
-    checks.append(_room("Memory", "the largest tensor", peak_bytes, free_memory, _MEMORY_ADVICE))
+    checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
+    checks.append(memory_check(peak_bytes, largest_tensor, free_memory))
     return worst_first(checks)
 
 
+def output_checks(
+    plan: Plan, target: Path, *, memory_bytes: int | None, complete_heads: bool, resumes: bool
+) -> tuple[Check, ...]:
+    """The plan's checks for a merge straight into the folder ``target``, worst first.
+
+    ``memory_bytes``: what the merge may use, None: what is free. ``complete_heads``: with a whole
+    model for each expert's own head. ``resumes``: the merged model has its room already.
+    """
+    checks = plan.checks
+    if memory_bytes is not None:
+        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+        checks = replaced(checks, limit)
+    owners = {
+        t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
+    }
+    models = int(not resumes) + (len(owners) if complete_heads else 0)
+    advice = "Free some space there, or choose an output folder on another disk."
+    return replaced(checks, disk_check(models * plan.bytes_to_write, free_bytes(target), advice))
+
+
 _DISK_ADVICE: Final = "Free some space; the export needs as much again in its own folder."
-_MEMORY_ADVICE: Final = "Close other programs, or keep the largest tensor from the base."
 _Finding = tuple[Verdict, str, Sequence[str]] | None
 _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 
@@ -243,7 +278,7 @@ def _tokens_agree(base: OpenedModel) -> str:
     return "No model has a tokenizer: there is nothing to compare."
 
 
-def _vocabulary(base: OpenedModel, expert: OpenedModel) -> _Finding:
+def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _Finding:
     theirs = vocabularies.tokenizer_files(base.checkpoint)
     ours = vocabularies.tokenizer_files(expert.checkpoint)
     if not theirs or not ours:
@@ -262,10 +297,29 @@ def _vocabulary(base: OpenedModel, expert: OpenedModel) -> _Finding:
         return None
     sentence = (
         f"{found.tokens} of {max(found.size, found.base_size)} token ids mean something else than "
-        f"in the base: {plain(found.examples[0])}. The output has the base's tokenizer; the rows "
-        "of these ids are combined all the same."
+        f"in the base: {plain(found.examples[0])}. "
     )
-    return Verdict.WARNING, sentence, found.examples
+    verdict, outcome = _rows_outcome(choice, base, expert)
+    return verdict, sentence + outcome, found.examples
+
+
+def _rows_outcome(
+    choice: Vocabulary, base: OpenedModel, expert: OpenedModel
+) -> tuple[Verdict, str]:
+    """What becomes of the rows of two vocabularies that differ."""
+    if choice is Vocabulary.BASE:
+        return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
+    found = match(base, expert) if choice is Vocabulary.TOKENS else None
+    if found is not None:
+        return Verdict.NOTE, (
+            f"Rows are matched by token: {found.moved} stand elsewhere here, {found.lacking} of "
+            f"the base's tokens are missing here and count as unchanged, and {found.extra} tokens "
+            "that only this expert has are left out."
+        )
+    return Verdict.WARNING, (
+        "The output has the base's tokenizer; the rows of these ids are combined all the same. "
+        "Under Vocabulary you can have them matched by token, or keep the base's."
+    )
 
 
 def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
@@ -298,7 +352,8 @@ def _likeness(
     base: OpenedModel, experts: Sequence[OpenedModel], rows: Sequence[PlanRow]
 ) -> list[Check]:
     """Copies among the models, by a few blocks of each."""
-    names = [row.name for row in rows if row.in_base and row.disposition in _COMBINED]
+    combined = (row for row in rows if row.in_base and row.disposition in _COMBINED)
+    names = list(dict.fromkeys(row.tensor for row in combined))
     seen: dict[str, str] = {}
     checks = []
     for model in (base, *experts):
@@ -326,18 +381,3 @@ def _likeness(
 def _files(_base: OpenedModel, expert: OpenedModel) -> _Finding:
     remarks = expert.summary.warnings
     return (Verdict.NOTE, remarks[0], remarks) if remarks else None
-
-
-def _room(title: str, what: str, needed: int, free: int, advice: str) -> Check:
-    """Whether there is room for ``needed`` bytes where ``free`` are free."""
-    sentence = f"About {_size(needed)} for {what}; {_size(free)} free."
-    verdict = Verdict.OK
-    if needed > free:
-        verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
-    elif _ROOMY * needed > free:
-        verdict, sentence = Verdict.WARNING, f"{sentence} That is tight. {advice}"
-    return Check(subject=EVERYTHING, title=title, verdict=verdict, sentence=sentence)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Final
 
 import torch
 
 from ace_gui.checkpoints import converting
 from ace_gui.engine import process
 from ace_gui.engine.analysis import analyse
-from ace_gui.engine.catalogue import engine_ready
+from ace_gui.engine.catalogue import cached_models_found, engine_ready
+from ace_gui.engine.comparison import compare
 from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.difference import difference
+from ace_gui.engine.distribution import distribution
 from ace_gui.engine.events import (
     ConversionProgress,
     Event,
@@ -25,39 +30,57 @@ from ace_gui.engine.events import (
 )
 from ace_gui.engine.exporting import export
 from ace_gui.engine.inspection import spectrum
+from ace_gui.engine.inspection_cache import InspectionCache, cache_folder
 from ace_gui.engine.jobs import (
     AnalyseJob,
+    CachedModelsJob,
+    CompareJob,
     ConvertJob,
+    DifferenceJob,
+    DistributionJob,
     ExportJob,
     Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
+    ReportJob,
     SampleAccuracyJob,
     SpectrumJob,
+    SubspacesJob,
 )
 from ace_gui.engine.merging import merge
 from ace_gui.engine.opening import conversions_folder
+from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.sample import sample_accuracies
+from ace_gui.engine.store import read_finished, reports
+from ace_gui.engine.subspaces import subspaces
+from ace_gui.engine.turns import Turns
 from ace_gui.errors import EngineError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.files import load_recipe
 
+PLANS_KEPT: Final = 2
+"""The recipe that is loaded, and one that is tried out beside it."""
+
 
 class Runner:
-    """Turns jobs into events. Remembers the last plan: most jobs follow upon it."""
+    """Turns jobs into events. Remembers the last plans: most jobs follow upon one of them."""
 
     def __init__(self) -> None:
-        self._last: Prepared | None = None
+        self._recent: list[Prepared] = []
+        self._cache = InspectionCache(cache_folder())
 
-    def run(self, job: Job) -> Iterator[Event]:
-        """Carry out a job, a step at a time. Raises WorkbenchError."""
+    def run(self, job: Job) -> Iterator[Event | None]:
+        """Carry out a job, a step at a time; None: a step without news. Raises WorkbenchError."""
         match job:
             case PlanJob(recipe=recipe):
-                yield PlanReady(plan=self._prepared(recipe).plan)
+                yield PlanReady(plan=self._planned(recipe))
             case LoadRecipeJob(paths=paths):
-                yield PlanReady(plan=self._prepared(recipe_of(paths)).plan)
+                yield PlanReady(plan=self._planned(recipe_of(paths)))
+            case CachedModelsJob():
+                yield cached_models_found()
             case ConvertJob(path=path):
                 for done, total in converting(path, conversions_folder()):
                     yield ConversionProgress(done=done, total=total)
@@ -74,8 +97,19 @@ class Runner:
                     memory_bytes=job.memory_bytes,
                 )
             case SpectrumJob():
-                device = resolve_device(job.device)
-                yield spectrum(self._prepared(job.recipe), job.row, device)
+                prepared, device = self._prepared(job.recipe), resolve_device(job.device)
+                row = row_of(prepared.plan, job.row.name)  # another scope may orient it otherwise
+                yield from spectrum(prepared, row, device, self._cache)
+            case SubspacesJob():
+                prepared, device = self._prepared(job.recipe), resolve_device(job.device)
+                row = row_of(prepared.plan, job.row.name)
+                yield from subspaces(prepared, row, device, self._cache)
+            case DistributionJob():
+                yield from distribution(self._prepared(job.recipe), job.row, self._cache)
+            case DifferenceJob():
+                yield from difference(job.first, job.second, job.row)
+            case ReportJob():
+                yield from self._report(job)
             case ExportJob():
                 yield from export(
                     job.store,
@@ -84,14 +118,40 @@ class Runner:
                     shard_bytes=job.shard_bytes,
                     complete_heads=job.complete_heads,
                 )
+            case CompareJob():
+                yield from compare(job)
             case SampleAccuracyJob():
                 yield from sample_accuracies()
 
+    def _planned(self, recipe: Recipe) -> Plan:
+        """A plan of its own for everyone who asks: there may be more room by now."""
+        return self._prepare(recipe).plan
+
+    def _report(self, job: ReportJob) -> Iterator[Event | None]:
+        manifest = read_finished(job.store)
+        prepared = self._prepared(manifest.recipe)
+        require_inputs(prepared, manifest)
+        device = resolve_device(job.device)
+        yield from report(prepared, job.file, device, self._cache, reports(job.store))
+
     def _prepared(self, recipe: Recipe) -> Prepared:
-        last = self._last
-        if last is None or last.plan.recipe != recipe or not last.is_current():
-            self._last = last = prepare(recipe)
-        return last
+        for known in self._recent:
+            if known.plan.recipe == recipe and known.is_current():
+                return known
+        return self._prepare(recipe)
+
+    def _prepare(self, recipe: Recipe) -> Prepared:
+        others = [known for known in self._recent if known.plan.recipe != recipe]
+        self._recent = [prepare(recipe), *others][:PLANS_KEPT]
+        return self._recent[0]
+
+
+def row_of(plan: Plan, name: str) -> PlanRow:
+    """A tensor's row in a plan. Raises EngineError where the plan has none."""
+    for row in plan.rows:
+        if row.name == name:
+            return row
+    raise EngineError(f"The plan has no tensor `{name}`; open the models again.", tensor=name)
 
 
 def recipe_of(paths: tuple[Path, ...]) -> Recipe:
@@ -102,8 +162,8 @@ def recipe_of(paths: tuple[Path, ...]) -> Recipe:
     return Recipe(base_model=base, models=tuple(ModelEntry(model=path) for path in experts))
 
 
-def safe_steps(job: Job, runner: Runner) -> Iterator[Event]:
-    """A job's events, ended by JobDone or JobFailed; nothing is raised."""
+def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
+    """A job's steps, ended by JobDone or JobFailed; nothing is raised."""
     try:
         yield from runner.run(job)
     except WorkbenchError as error:
@@ -123,19 +183,22 @@ def serve(pipe: Connection) -> None:
     """Answer the owner until it says quit or goes away."""
     runner = Runner()
     pipe.send((0, engine_ready()))
-    active: dict[int, Iterator[Event]] = {}
+    active: dict[int, Iterator[Event | None]] = {}
+    turns = Turns()
     while True:
         try:
             while not active or pipe.poll():
                 if not _obey(pipe, active, runner):
                     return
-            number = max(active)  # the newest: a quick look goes before a long merge
+            number, started = turns.next(active), time.monotonic()
+            jobs = tuple(active)
             _step(pipe, number, active)
+            turns.took(number, time.monotonic() - started, jobs)
         except (EOFError, OSError):  # the owner is gone
             return
 
 
-def _obey(pipe: Connection, active: dict[int, Iterator[Event]], runner: Runner) -> bool:
+def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
     """Take one message; False ends the process."""
     match pipe.recv():
         case process.Submit(number=number, job=job):
@@ -152,8 +215,9 @@ def _obey(pipe: Connection, active: dict[int, Iterator[Event]], runner: Runner) 
     return True
 
 
-def _step(pipe: Connection, number: int, active: dict[int, Iterator[Event]]) -> None:
+def _step(pipe: Connection, number: int, active: dict[int, Iterator[Event | None]]) -> None:
     event = next(active[number])
-    pipe.send((number, event))
+    if event is not None:
+        pipe.send((number, event))
     if isinstance(event, JobDone | JobFailed):
         del active[number]

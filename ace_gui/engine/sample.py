@@ -51,6 +51,14 @@ def sample_recipe() -> Recipe:
     return load_recipe(resource_path("sample/sample.yaml"))
 
 
+def is_sample(recipe: Recipe) -> bool:
+    """Whether the recipe merges experts of the sample, so that its tasks can be asked about."""
+    sample = sample_recipe()
+    known = {entry.model for entry in sample.models}
+    same = recipe.base_model == sample.base_model
+    return same and all(entry.model in known for entry in recipe.models)
+
+
 def sample_tasks() -> tuple[SampleTask, ...]:
     """The sample's tasks with their held-out data."""
     folder = resource_path("sample")

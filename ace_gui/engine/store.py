@@ -5,6 +5,7 @@
     STORE/
       manifest.json     what this merge is: recipe, inputs, versions, layout
       journal.jsonl     one line a finished tensor, with its checksum and report
+      survey.json       what methods that ask for it know of the whole model
       model/            the merged model as it will be exported, heads and side files included
       complete          written last: every tensor is here
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
@@ -37,9 +39,10 @@ from ace_gui.checkpoints import (
     open_checkpoint,
     plan_shards,
 )
-from ace_gui.checkpoints.output import output_error
+from ace_gui.checkpoints.output import output_error, sync
 from ace_gui.engine.events import LayerReport
 from ace_gui.engine.jobs import STORE_COMPLETE
+from ace_gui.engine.matrix_parts import Assembly
 from ace_gui.engine.parts import checksum, parts_of
 from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
@@ -47,7 +50,9 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
 MANIFEST = "manifest.json"
+NEW_MANIFEST = f"{MANIFEST}.new"
 JOURNAL = "journal.jsonl"
+SURVEY = "survey.json"
 MODEL = "model"
 
 
@@ -100,7 +105,11 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 class MergeStore:
-    """An open store. Use ``create``, ``resume`` or ``finished``, and close it."""
+    """An open store. Use ``create``, ``resume`` or ``finished``, and close it.
+
+    ``done``: reports of finished tensors, one a row, by tensor. ``rows_done``: how many rows of the
+    plan are merged, those of an unfinished tensor included.
+    """
 
     def __init__(
         self,
@@ -108,7 +117,7 @@ class MergeStore:
         manifest: Manifest,
         writer: ShardedWriter,
         journal: IO[str],
-        done: dict[str, LayerReport],
+        done: dict[str, tuple[LayerReport, ...]],
     ) -> None:
         self.folder = folder
         self.manifest = manifest
@@ -116,6 +125,9 @@ class MergeStore:
         self._writer = writer
         self._journal = journal
         self._checksum = 0
+        self._assembly = Assembly()
+        self._reports: list[LayerReport] = []
+        self.rows_done = sum(map(len, done.values()))
 
     @property
     def model(self) -> Path:
@@ -133,8 +145,11 @@ class MergeStore:
         try:
             model.mkdir(parents=True)
             writer = ShardedWriter(model, planned_shards(manifest))
-            (folder / MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
-            journal = (folder / JOURNAL).open("x", encoding="utf-8")
+            (folder / JOURNAL).touch()
+            # Last and in one step: with a manifest there is a store that can be resumed.
+            (folder / NEW_MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
+            (folder / NEW_MANIFEST).replace(folder / MANIFEST)
+            journal = (folder / JOURNAL).open("a", encoding="utf-8")
         except OSError as error:
             raise output_error(folder, error) from None
         return cls(folder, manifest, writer, journal, {})
@@ -156,40 +171,47 @@ class MergeStore:
             )
         shards = planned_shards(manifest)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
-        verified = _verified(folder, shards)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
+        _remove_companions(folder / MODEL, shards)
+        verified = _verified(folder, shards)
         _rewrite_journal(folder, verified)
         writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
-        done = {name: report for name, (report, _) in verified.items()}
+        done = {name: found for name, (found, _) in verified.items()}
         return cls(folder, manifest, writer, journal, done)
 
-    def write(self, name: str, start: int, piece: Tensor) -> None:
-        """Put some elements of a tensor in their place; pieces come in order."""
-        self._writer.write_part(name, start, piece)
+    def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
+        """Put some elements of a row in their place in its tensor; pieces come in order.
+
+        A matrix that lies between others in the tensor waits in memory until these are there too.
+        """
+        if row.part is not None:
+            complete = self._assembly.add(row.part, piece)
+            if complete is None:
+                return
+            start, piece = row.part.start, complete
+        self._writer.write_part(row.tensor, start, piece)
         self._checksum = checksum(piece, self._checksum if start else 0)
 
-    def log(self, report: LayerReport) -> None:
-        """Every piece of the tensor is written: put it into the journal."""
-        self._writer.mark_written(report.name)
-        self._journal.write(_line(report, self._checksum))
+    def log(self, row: PlanRow, report: LayerReport) -> None:
+        """Every piece of the row is written: put its tensor into the journal, once complete."""
+        self._reports.append(report)
+        self.rows_done += 1
+        if not row.ends_tensor:
+            return
+        self._writer.mark_written(row.tensor)
+        self.done[row.tensor] = tuple(self._reports)
+        self._journal.write(_line(row.tensor, self.done[row.tensor], self._checksum))
         self._journal.flush()
-        self.done[report.name] = report
-
-    def remove_companions(self) -> None:
-        """Remove what stands beside the tensors, where an earlier run died while writing it."""
-        shards = {shard.file_name for shard in planned_shards(self.manifest)}
-        for item in self.model.iterdir():
-            if item.is_dir():
-                shutil.rmtree(item)
-            elif item.name not in shards:
-                item.unlink()
+        self._reports.clear()
 
     def complete(self) -> None:
-        """Flush everything and say so; the last thing that happens to a store."""
+        """Make everything durable and say so; the last thing that happens to a store."""
         self._writer.finish()
         self._journal.flush()
+        sync(self.folder / JOURNAL)
         (self.folder / STORE_COMPLETE).touch()
+        sync(self.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -200,8 +222,8 @@ class MergeStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.close()
-        self._journal.close()
+        with closing(self._journal):
+            self._writer.close()
 
 
 def read_finished(folder: Path) -> Manifest:
@@ -212,8 +234,8 @@ def read_finished(folder: Path) -> Manifest:
 
 
 def reports(folder: Path) -> dict[str, LayerReport]:
-    """What the journal of a store says of every finished tensor."""
-    return {name: report for name, (report, _) in _journal(folder).items()}
+    """What the journal of a store says of every finished row, by the row's name."""
+    return {report.name: report for found, _ in _journal(folder).values() for report in found}
 
 
 def checksums(folder: Path) -> dict[str, int]:
@@ -228,7 +250,8 @@ def discard(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    known = {MANIFEST, JOURNAL, f"{JOURNAL}.new", MODEL, STORE_COMPLETE}
+    files = {name for file in (MANIFEST, JOURNAL, SURVEY) for name in (file, f"{file}.new")}
+    known = {*files, MODEL, STORE_COMPLETE}
     foreign = [item.name for item in folder.iterdir() if item.name not in known]
     if foreign or folder.is_symlink():
         raise OutputError(
@@ -241,12 +264,22 @@ def discard(folder: Path) -> None:
 
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     """The files of the store's model, and what is where in them."""
-    shapes = {row.name: row.shape for row in manifest.rows if row.in_base}
+    shapes = {row.tensor: row.tensor_shape for row in manifest.rows if row.in_base}
     tensors = [
         OutputTensor(name=name, dtype=dtype, shape=shapes[name])
         for name, dtype in manifest.dtypes.items()
     ]
     return plan_shards(tensors, manifest.shard_bytes)
+
+
+def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
+    """Remove what stands beside the tensors: an earlier run may have died while writing it."""
+    files = {shard.file_name for shard in shards}
+    for item in model.iterdir():
+        if item.is_dir():
+            shutil.rmtree(item)
+        elif item.name not in files:
+            item.unlink()
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -260,15 +293,19 @@ def _read_manifest(folder: Path) -> Manifest:
         ) from error
 
 
-def _journal(folder: Path) -> dict[str, tuple[LayerReport, int]]:
+_Entry = tuple[tuple[LayerReport, ...], int]
+"""What the journal says of a tensor: a report for each of its rows, and its checksum."""
+
+
+def _journal(folder: Path) -> dict[str, _Entry]:
     """Finished tensors; a last line that was cut off is not one."""
     found = {}
-    report = TypeAdapter(LayerReport)
+    reports = TypeAdapter(tuple[LayerReport, ...])
     for line in (folder / JOURNAL).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
-            found[entry["report"]["name"]] = (
-                report.validate_python(entry["report"]),
+            found[entry["tensor"]] = (
+                reports.validate_python(entry["reports"]),
                 int(entry["checksum"]),
             )
         except (ValueError, KeyError, TypeError):
@@ -276,7 +313,7 @@ def _journal(folder: Path) -> dict[str, tuple[LayerReport, int]]:
     return found
 
 
-def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, tuple[LayerReport, int]]:
+def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
     """The journal's tensors whose bytes are on disk as they were journalled."""
     journalled = _journal(folder)
     verified = {}
@@ -289,15 +326,17 @@ def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, tuple[LayerRep
     return verified
 
 
-def _rewrite_journal(folder: Path, entries: Mapping[str, tuple[LayerReport, int]]) -> None:
+def _rewrite_journal(folder: Path, entries: Mapping[str, _Entry]) -> None:
     """Drop what was not verified, and a last line that was cut off, in one step."""
     fresh = folder / f"{JOURNAL}.new"
-    fresh.write_text("".join(_line(*entry) for entry in entries.values()), encoding="utf-8")
+    lines = (_line(name, *entry) for name, entry in entries.items())
+    fresh.write_text("".join(lines), encoding="utf-8")
     fresh.replace(folder / JOURNAL)
 
 
-def _line(report: LayerReport, checksum: int) -> str:
-    return json.dumps({"checksum": checksum, "report": asdict(report)}) + "\n"
+def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
+    reports = [asdict(report) for report in found]
+    return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
 
 
 def _checksum_on_disk(reader: TensorReader, tensor: OutputTensor) -> int:

@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import overload
 
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import ExpandedReader, reader_of, require_finite
+from ace_gui.checkpoints import (
+    ExpandedReader,
+    is_finite,
+    non_finite_error,
+    non_finite_values,
+    reader_of,
+)
+from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.opening import OpenedModel
-from ace_gui.engine.parts import Part
+from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import COMBINED, Prepared
+from ace_gui.engine.vocabulary_rows import runs
+from ace_gui.errors import NonFiniteError
 
 
 class ModelReader:
     """Reads a model's tensors under the base's names, checked to be finite."""
 
-    def __init__(self, model: OpenedModel) -> None:
+    def __init__(self, model: OpenedModel, base: ModelReader | None = None) -> None:
+        """``base``: what an expert's reader takes the rows of tokens from that it lacks."""
         self.model = model
+        self._base = base
         self.reader = reader_of(model.checkpoint)
 
     def read(self, base_name: str, part: Part | None = None) -> Tensor:
@@ -32,9 +44,51 @@ class ModelReader:
         Raises NonFiniteError, CheckpointError, FileChangedError or ResourceError.
         """
         own = self.model.own_names[base_name]
-        tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
-        require_finite(tensor, own, self.model.name, self.model.checkpoint.path)
+        if base_name in self.model.token_rows:
+            tensor = self._read_by_token(base_name, part)
+        else:
+            tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
+        if not is_finite(tensor):
+            raise self._error(own)
         return tensor
+
+    def _read_by_token(self, base_name: str, part: Part | None) -> Tensor:
+        """The rows of the base's tokens, in the base's order; its own of tokens unknown here."""
+        assert self._base is not None
+        rows = self.model.token_rows[base_name]
+        shape = self._base.model.shape(base_name)
+        width, own = math.prod(shape[1:]), self.model.own_names[base_name]
+        start, stop = part or (0, math.prod(shape))
+        first, last = start // width, -(-stop // width)
+        known = self._base.read(base_name, (first * width, last * width))
+        for place, row, count in runs(rows[first:last]):
+            read = self.reader.read_part(own, row * width, (row + count) * width)
+            known = known.to(torch.promote_types(known.dtype, read.dtype))
+            known[place * width : (place + count) * width] = read
+        flat = known[start - first * width : stop - first * width]
+        return flat.reshape(shape) if part is None else flat
+
+    def non_finite(self, base_name: str) -> str:
+        """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])"); empty if nowhere."""
+        return self._non_finite(self.model.own_names[base_name])
+
+    def require_finite(self, name: str) -> None:
+        """Raise NonFiniteError where a tensor, of the base's name or of its own, has NaN or Inf."""
+        own = self.model.own_names.get(name, name)
+        if self._non_finite(own):
+            raise self._error(own)
+
+    def _non_finite(self, own: str) -> str:
+        shape = self.model.checkpoint.tensors[own].shape
+        parts = (self.reader.read_part(own, *part) for part in parts_of(math.prod(shape)))
+        try:
+            return non_finite_values(parts, shape)
+        except NonFiniteError as error:  # of a factor of an adapter
+            return f"NaN or Inf in `{error.tensor}`"
+
+    def _error(self, own: str) -> NonFiniteError:
+        found = self._non_finite(own)
+        return non_finite_error(found, own, self.model.name, self.model.checkpoint.path)
 
     def will_read(self, base_name: str) -> None:
         """Have the system fetch the tensor from the disk already."""
@@ -45,7 +99,7 @@ class ModelReader:
 
         Subtracting the base from the sum again would only add rounding.
         """
-        if not isinstance(self.reader, ExpandedReader):
+        if not isinstance(self.reader, ExpandedReader) or base_name in self.model.token_rows:
             return None
         shape = self.model.shape(base_name)
         own = self.model.own_names[base_name]
@@ -58,11 +112,11 @@ class Readers:
 
     def __init__(self, prepared: Prepared) -> None:
         self.base = ModelReader(prepared.base)
-        self.experts = tuple(ModelReader(expert) for expert in prepared.experts)
+        self.experts = tuple(ModelReader(expert, self.base) for expert in prepared.experts)
 
     def will_read(self, row: PlanRow) -> None:
         """Have the system fetch a row's tensors from the disk while another is being merged."""
-        self.base.will_read(row.name)
+        self.base.will_read(row.tensor)
         if row.disposition in COMBINED:
             for t in row.experts:
                 self.experts[t].will_read(answering_name(row, self.experts[t].model))
@@ -89,7 +143,7 @@ class TaskVectors(Sequence[Tensor]):
         self._part = part
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
-        stored = readers.base.read(row.name, part)
+        stored = of_row(row, part, partial(readers.base.read, row.tensor))
         # Integers never come here; everything narrower than float32 is widened exactly.
         self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
         self.base = self._oriented(stored)
@@ -106,10 +160,11 @@ class TaskVectors(Sequence[Tensor]):
             return [self[t] for t in range(*index.indices(len(self)))]
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
-        change = expert.change(name, self._part)
+        change = of_row(self._row, self._part, partial(expert.change, name))
         if change is not None:
             return self._oriented(change)
-        return self._oriented(expert.read(name, self._part)).sub_(self.base)
+        stored = of_row(self._row, self._part, partial(expert.read, name))
+        return self._oriented(stored).sub_(self.base)
 
     def restored(self, merged: Tensor) -> Tensor:
         """A merged weight back in the orientation in which it is stored, on the CPU."""
@@ -133,6 +188,6 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
 
     Raises KeyError where the expert has neither.
     """
-    if model.has(row.name) or row.tied_to is None:
-        return row.name
+    if model.has(row.tensor) or row.tied_to is None:
+        return row.tensor
     return row.tied_to

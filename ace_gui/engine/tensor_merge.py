@@ -14,17 +14,22 @@ from torch import Tensor
 
 from ace_gui.checkpoints import is_finite
 from ace_gui.engine.events import LayerReport, Regime
+from ace_gui.engine.matrix_parts import of_row
+from ace_gui.engine.non_finite import Settled, settle
 from ace_gui.engine.parts import Part, ordered, parts_of
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.task_vectors import Readers, TaskVectors
-from ace_gui.errors import OutputError
+from ace_gui.errors import NonFiniteError, OutputError
 from ace_gui.methods import get_method
 from ace_gui.methods.base import Diagnostics, Kind, Merged, Place
 
 CPU: Final = torch.device("cpu")
 
 FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
+CROWDED: Final = (
+    "The GPU had no room for this matrix beside others: from it on, fewer are merged at a time."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +46,9 @@ class TensorMerge:
     """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``.
 
     ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
-    because moving it would take longer than doing it. A GPU without room for a matrix hands it to
-    the processor, and the report says so.
+    because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
+    torch.OutOfMemoryError, and can be asked for again once there is some, or after ``fall_back``;
+    the report says so.
     """
 
     def __init__(
@@ -54,25 +60,38 @@ class TensorMerge:
         self.device = device
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
-        self._fell_back = False
+        self._hindrances: tuple[str, ...] = ()
+        self._settled: Settled | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether the tensor is merged in one piece, and not part by part."""
         merged = self._row.disposition == Disposition.MERGED
-        return merged and self._prepared.method.kind is not Kind.ENTRY
+        return merged and self._prepared.method_of(self._row).kind is not Kind.ENTRY
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
 
-        Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
+        on. Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
         """
-        parts = list(parts_of(math.prod(self._row.shape)))
-        if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
+        try:
+            yield from self._pieces(pool)
+            return
+        except NonFiniteError as error:
+            self._settled = settle(error, self._row, self._prepared, self._readers)
+        self._row, self._squared_norm = self._settled.row, 0.0
+        yield from self._pieces(pool)
+
+    def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        elements = math.prod(self._row.shape)
+        # A part of a tensor comes in one piece, as it may have to be fitted in between others.
+        parts = list(parts_of(elements)) if self._row.part is None else [(0, elements)]
+        if not self._is_combined:
             yield from ordered(pool, self._copied, parts)
             return
         if self.is_whole:
-            pieces: Iterable[Piece] = (self._whole(),)
+            pieces: Iterable[Piece] = (self._merged(self.device, None),)
         else:
             pieces = ordered(pool, partial(self._merged, CPU), parts)
         for piece in pieces:
@@ -83,25 +102,36 @@ class TensorMerge:
     @property
     def report(self) -> LayerReport:
         """What was done, once every piece was taken."""
-        if self._row.disposition not in {Disposition.MERGED, Disposition.AVERAGED}:
+        report = self._report()
+        if self._settled is not None:
+            notes = (*self._settled.notes, *report.notes)
+            report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
+        return replace(report, notes=(*report.notes, *self._hindrances))
+
+    def begin_again(self) -> None:
+        """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
+        self._hindrances = (CROWDED,)
+
+    def fall_back(self) -> None:
+        """There is no room on the GPU: merge on the processor."""
+        self.device = CPU
+        self._hindrances = (*self._hindrances, FELL_BACK)
+
+    @property
+    def _is_combined(self) -> bool:
+        """Whether there is something to combine, so that the tensor is not just the base's."""
+        combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
+        return combined and bool(self._row.experts)
+
+    def _report(self) -> LayerReport:
+        if not self._is_combined:
             return LayerReport(name=self._row.name)
         names = tuple(self._readers.experts[t].model.name for t in self._row.experts)
-        report = report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
-        return replace(report, notes=(*report.notes, FELL_BACK)) if self._fell_back else report
+        return report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
 
     def _copied(self, part: Part) -> Piece:
-        return Piece(start=part[0], values=self._readers.base.read(self._row.name, part))
-
-    def _whole(self) -> Piece:
-        if self.device.type == "cpu":
-            return self._merged(CPU, None)
-        try:
-            return self._merged(self.device, None)
-        except torch.OutOfMemoryError:
-            pass  # and out of the handler, whose traceback would keep the tensors alive
-        torch.cuda.empty_cache()
-        self._fell_back = True
-        return self._merged(CPU, None)
+        read = partial(self._readers.base.read, self._row.tensor)
+        return Piece(start=part[0], values=of_row(self._row, part, read))
 
     def _merged(self, device: torch.device, part: Part | None) -> Piece:
         deltas = TaskVectors(self._row, self._readers, device, part)
@@ -120,7 +150,7 @@ def merge_deltas(
     row: PlanRow, prepared: Prepared, deltas: TaskVectors, *, keep_preliminary: bool = False
 ) -> Merged:
     """The merged task vector of one tensor: the recipe's method, or the mean."""
-    weights = tuple(prepared.plan.recipe.weights[t] for t in row.experts)
+    weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         mean: Any = get_method("linear")
         return mean.merge(deltas, weights, mean.parameters())  # type: ignore[no-any-return]
@@ -128,8 +158,14 @@ def merge_deltas(
     place = Place(
         tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed
     )
-    merged: Merged = prepared.method.merge(
-        deltas, weights, prepared.parameters, keep_preliminary=keep_preliminary, place=place
+    parameters = prepared.parameters_of(row)
+    merged: Merged = prepared.method_of(row).merge(
+        deltas,
+        weights,
+        parameters,
+        keep_preliminary=keep_preliminary,
+        place=place,
+        findings=prepared.findings_of(row),
     )
     return merged
 

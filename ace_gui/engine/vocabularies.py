@@ -48,10 +48,15 @@ def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:
     return _compare(tuple(map(_stamp, base)), tuple(map(_stamp, expert)))
 
 
+def tokenizer_stamps(checkpoint: Checkpoint) -> tuple[FileStamp, ...]:
+    """The files of ``tokenizer_files`` as they are now. Raises CheckpointError."""
+    return tuple(map(_stamp, tokenizer_files(checkpoint)))
+
+
 def token_of(checkpoint: Checkpoint, index: int) -> str | None:
     """The token of an id, None where that is not known."""
     try:
-        return _tokens(tuple(map(_stamp, tokenizer_files(checkpoint)))).get(index)
+        return tokens_of(tokenizer_stamps(checkpoint)).get(index)
     except CheckpointError:
         return None
 
@@ -63,7 +68,7 @@ def _stamp(path: Path) -> FileStamp:
 
 @lru_cache(maxsize=256)
 def _compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Difference:
-    theirs, ours = _tokens(base), _tokens(expert)
+    theirs, ours = tokens_of(base), tokens_of(expert)
     differing = sorted(
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
     )
@@ -84,8 +89,8 @@ def _example(index: int, base: Mapping[int, str], expert: Mapping[int, str]) -> 
 
 # One comparison needs two; the base's serves for every expert.
 @lru_cache(maxsize=2)
-def _tokens(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
-    """Token by id."""
+def tokens_of(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
+    """Token by id, from tokenizer files. Raises CheckpointError."""
     tokens: dict[int, str] = {}
     for stamp in files:
         if stamp.path.suffix == ".txt":

@@ -6,7 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.budget import peak_bytes
+from ace_gui.engine import budget
+from ace_gui.engine.budget import matrices_at_once, peak_bytes
 from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import prepare
 from ace_gui.errors import ResourceError
@@ -52,3 +53,19 @@ def test_the_estimate_follows_the_orientation(tmp_path: Path) -> None:
     few = prepare(recipe(tall, 2, (512, 64)))
     many = prepare(recipe(wide, 2, (64, 512)))
     assert peak_bytes(few.plan.rows, few.method) < peak_bytes(many.plan.rows, many.method)
+
+
+def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(recipe(tmp_path, 2, (64, 128)))
+    method, (row,) = prepared.method, prepared.plan.rows
+    rows, one = (row, row, row), peak_bytes((row,), method)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert matrices_at_once((), method, None) == matrices_at_once((row,), method, None) == 1
+    assert matrices_at_once(rows, method, None) == matrices_at_once(rows, method, 2 * one) == 2
+    assert matrices_at_once(rows, method, 2 * one - 1) == 1
+    assert peak_bytes(rows, method) == 2 * one
+    monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * one - 1)
+    assert matrices_at_once(rows, method, None) == 1
+    assert peak_bytes(rows, method) == one

@@ -236,8 +236,9 @@ def test_room(build: Builder, free: int, verdict: Verdict) -> None:
             ready.base,
             ready.experts,
             ready.plan.rows,
-            bytes_to_write=100,
+            store_bytes=100,
             peak_bytes=100,
+            largest_tensor="wte",
             free_disk=disk,
             free_memory=memory,
         )

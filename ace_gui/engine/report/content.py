@@ -1,0 +1,102 @@
+"""What a report is made of, and how its numbers are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from ace_gui.engine.checks import Check
+from ace_gui.engine.events import LayerReport, LayerSpectrum, LayerStatistics, MethodInfo, Regime
+from ace_gui.engine.health import LayerHealth, ModelHealth, layer_health, model_health
+from ace_gui.engine.plan import Disposition, Plan, PlanRow
+
+NONE: Final = "–"
+
+ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
+_ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "attention output"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """Everything that a report says. ``statistics`` and ``reports`` are by the rows' names.
+
+    ``recipe_text``: the recipe as YAML. ``program``: its version. ``created``: when, for people.
+    """
+
+    plan: Plan
+    method: MethodInfo
+    statistics: Mapping[str, LayerStatistics]
+    reports: Mapping[str, LayerReport]
+    spectra: tuple[LayerSpectrum, ...]
+    recipe_text: str
+    program: str
+    created: str
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def merged_rows(self) -> tuple[PlanRow, ...]:
+        """The rows that the method merged, in the model's order."""
+        return tuple(row for row in self.plan.rows if row.disposition == Disposition.MERGED)
+
+    @property
+    def known_rows(self) -> tuple[PlanRow, ...]:
+        """The rows with statistics: every one that is merged or averaged."""
+        return tuple(row for row in self.plan.rows if row.name in self.statistics)
+
+    @cached_property
+    def health(self) -> Mapping[str, LayerHealth]:
+        """The health of every row of which something is known."""
+        return {
+            row.name: layer_health(
+                self.statistics.get(row.name),
+                self.reports.get(row.name),
+                self.plan.parameters if row.override is None else row.override.parameters,
+            )
+            for row in self.known_rows
+        }
+
+    @cached_property
+    def model_health(self) -> ModelHealth:
+        """The health of all of them together."""
+        return model_health(self.health.values())
+
+    def gamma(self, row: PlanRow) -> float | None:
+        """γ of a row."""
+        found = self.statistics.get(row.name)
+        return None if found is None else found.gamma
+
+    def regime(self, row: PlanRow) -> Regime | None:
+        """The regime in which a row was merged."""
+        report = self.reports.get(row.name)
+        return None if report is None else report.regime
+
+
+def role_family(role: str) -> str:
+    """Which of ``ROLE_FAMILIES`` a role ("query", "MLP up") belongs to."""
+    if role in _ATTENTION:
+        return "attention"
+    if role.startswith("MLP"):
+        return "MLP"
+    if "embedding" in role or role == "vocabulary head":
+        return "embedding"
+    return "norm" if role == "norm" else "other"
+
+
+def number(value: float | None) -> str:
+    """Four digits: 0.1234, 1234, 1.234e-5; a dash for none and for NaN."""
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage."""
+    return NONE if value is None or math.isnan(value) else f"{value:.2%}"
+
+
+def size(shape: tuple[int, ...]) -> str:
+    """768 × 3072."""
+    return " × ".join(map(str, shape)) or "1"

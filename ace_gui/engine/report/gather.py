@@ -1,0 +1,189 @@
+"""What a report says, looked at by the engine, and the file in which it says it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import torch
+
+import ace_gui
+from ace_gui.checkpoints.output import output_error
+from ace_gui.engine.analysis import analyse
+from ace_gui.engine.catalogue import method_info
+from ace_gui.engine.checks import WORST_FIRST, worst_first
+from ace_gui.engine.events import (
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    Reported,
+    ReportProgress,
+)
+from ace_gui.engine.fit import equally_weighted, fit_checks
+from ace_gui.engine.health import layer_health
+from ace_gui.engine.inspection import spectrum
+from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import COMBINED, Prepared
+from ace_gui.engine.report.content import Content
+from ace_gui.engine.report.page import page
+from ace_gui.engine.store import Manifest
+from ace_gui.engine.surveying import surveyed
+from ace_gui.engine.task_vectors import Readers
+from ace_gui.engine.tensor_merge import TensorMerge
+from ace_gui.errors import FileChangedError
+from ace_gui.recipe.files import dump_recipe
+
+SPECTRA: Final = 4
+"""Most matrices whose spectra are shown."""
+
+
+def report(
+    prepared: Prepared,
+    file: Path,
+    device: torch.device,
+    cache: InspectionCache,
+    reports: Mapping[str, LayerReport] | None = None,
+) -> Iterator[ReportProgress | Reported | None]:
+    """Write the report of a merge to ``file``, which is replaced if it is there.
+
+    ``reports``: what the merge said of every tensor; None: each is merged now, and the result
+    forgotten. Raises OutputError where the file cannot be written, and whatever reading and merging
+    raise.
+    """
+    rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
+    total = len(rows) * (1 if reports else 2) + SPECTRA
+    statistics: dict[str, LayerStatistics] = {}
+    for item in analyse(prepared):
+        statistics[item.statistics.name] = item.statistics
+        yield ReportProgress(done=len(statistics), total=total)
+    if reports is None:
+        reports = made = {}
+        for each in merge_reports(prepared, rows, device):
+            if each is not None:
+                made[each.name] = each
+            yield ReportProgress(done=len(rows) + len(made), total=total)
+    spectra = []
+    for row in remarkable(prepared, statistics, reports):
+        spectra.append((yield from _last(spectrum(prepared, row, device, cache))))
+        yield ReportProgress(done=total - SPECTRA + len(spectra), total=total)
+    content = content_of(prepared, statistics, reports, spectra)
+    yield ReportProgress(done=total, total=total)
+    yield Reported(file=file, bytes=write_page(file, page(content)))
+
+
+def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
+    """Raise FileChangedError where a model is no longer the one that was merged."""
+    known = {(each.path, each.size, each.mtime_ns) for each in manifest.inputs}
+    for model in (prepared.base, *prepared.experts):
+        for stamp in model.checkpoint.files:
+            if (str(stamp.path), stamp.size, stamp.mtime_ns) not in known:
+                raise FileChangedError(
+                    f"{model.name} changed since this merge; merge again for a report.",
+                    path=stamp.path,
+                )
+
+
+def merge_reports(
+    prepared: Prepared, rows: Sequence[PlanRow], device: torch.device
+) -> Iterator[LayerReport | None]:
+    """What a merge says of every row; the merged tensors themselves are not kept.
+
+    None while a method surveys the whole model first.
+    """
+    readers = Readers(prepared)
+    for _ in surveyed(prepared, readers):
+        yield None
+    one = partial(torch.set_num_threads, 1)
+    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        for row in rows:
+            work = TensorMerge(row, prepared, readers, device)
+            for _ in work.pieces(pool):
+                pass
+            yield work.report
+
+
+def remarkable(
+    prepared: Prepared,
+    statistics: Mapping[str, LayerStatistics],
+    reports: Mapping[str, LayerReport],
+) -> list[PlanRow]:
+    """The merged matrices worth a look, the most remarkable first, at most ``SPECTRA``.
+
+    The most, the medium and the least heterogeneous one (of the largest energies where the method
+    has no γ), and the one in the worst health.
+    """
+
+    def heterogeneity(row: PlanRow) -> float:
+        found = statistics[row.name]
+        return math.fsum(found.energies.values()) if found.gamma is None else found.gamma
+
+    def badness(row: PlanRow) -> tuple[int, int]:
+        health = layer_health(statistics[row.name], reports.get(row.name), prepared.plan.parameters)
+        return -WORST_FIRST.index(health.verdict), len(health.findings)
+
+    rows = [
+        row
+        for row in prepared.plan.rows
+        if row.disposition == Disposition.MERGED
+        and len(row.shape) == 2
+        and statistics[row.name].energies
+    ]
+    if not rows:
+        return []
+    order = sorted(rows, key=heterogeneity, reverse=True)
+    chosen = [order[0], max(rows, key=badness), order[len(order) // 2], order[-1]]
+    return list({row.name: row for row in chosen}.values())[:SPECTRA]
+
+
+def content_of(
+    prepared: Prepared,
+    statistics: Mapping[str, LayerStatistics],
+    reports: Mapping[str, LayerReport],
+    spectra: Sequence[LayerSpectrum],
+) -> Content:
+    """What the page is made of."""
+    recipe = prepared.plan.recipe
+    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
+    checks = (*prepared.plan.checks, *fit_checks(alike, weights))
+    return Content(
+        plan=prepared.plan,
+        method=method_info(recipe.merge_method),
+        statistics=statistics,
+        reports=reports,
+        spectra=tuple(spectra),
+        recipe_text=dump_recipe(recipe, None),
+        program=ace_gui.__version__,
+        created=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        checks=worst_first(checks),
+    )
+
+
+def write_page(file: Path, text: str) -> int:
+    """Write a file whole or not at all; its size in bytes. Raises OutputError or ResourceError."""
+    data = text.encode("utf-8", "backslashreplace")
+    partial_file = file.with_name(f".{file.name}.partial")
+    try:
+        partial_file.write_bytes(data)
+        partial_file.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial_file.unlink(missing_ok=True)
+        raise output_error(file, error) from None
+    return len(data)
+
+
+def _last(steps: Iterator[LayerSpectrum | None]) -> Generator[None, None, LayerSpectrum]:
+    """Pass on the pauses of a look; returns what it found."""
+    for found in steps:
+        if found is not None:
+            return found
+        yield None
+    raise AssertionError("a look ends with what it found")

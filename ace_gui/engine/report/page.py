@@ -1,0 +1,73 @@
+"""The report as one page of HTML, without scripts and without anything to fetch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import jinja2
+
+from ace_gui.engine.checks import Verdict
+from ace_gui.engine.events import Regime
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.report import figures, tables
+from ace_gui.engine.report.content import ROLE_FAMILIES, Content, role_family
+from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
+
+TEMPLATE: Final = "report.html.jinja"
+
+
+def page(content: Content) -> str:
+    """The whole page. Every text is escaped, and what is invisible in it spelt out."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ace_gui.engine.report", ""),
+        autoescape=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(
+        content=content,
+        plan=content.plan,
+        recipe=content.plan.recipe,
+        method=content.method,
+        health=content.model_health,
+        verdicts=list(Verdict),
+        counts=_counts(content),
+        roles=_role_legend(content),
+        experts=[
+            (name, figures.expert_class(index))
+            for index, name in enumerate(content.plan.recipe.expert_names)
+        ],
+        figures=figures,
+        tables=tables,
+    )
+
+
+def _counts(content: Content) -> list[tuple[str, int]]:
+    """What became of how many tensors, and how many of them are of which regime."""
+    rows = [row for row in content.plan.rows if row.in_base]
+    found = Counter(row.disposition for row in rows)
+    counts = [(kind.value, found[kind]) for kind in Disposition if found[kind]]
+    regimes = Counter(content.regime(row) for row in rows)
+    return counts + [(kind.value, regimes[kind]) for kind in Regime if regimes[kind]]
+
+
+def _role_legend(content: Content) -> list[tuple[str, str]]:
+    """Each family of roles that occurs, with its mark."""
+    present = {role_family(row.role) for row in content.merged_rows}
+    return [
+        (
+            family,
+            tag(
+                "svg",
+                symbol(SYMBOLS[place], 8.0, 8.0, f"r{place}", family, size=4.5),
+                viewBox="0 0 16 16",
+                class_="swatch",
+                aria_hidden="true",
+            ),
+        )
+        for place, family in enumerate(ROLE_FAMILIES)
+        if family in present
+    ]

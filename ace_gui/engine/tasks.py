@@ -1,0 +1,245 @@
+"""The model of one task, made again from a merged folder: merged weights, base and modules.
+
+For the output of methods that leave something for each expert (EMR, TALL masks, TSV-Compress);
+``modules`` describes the file. Needs neither the experts nor a window::
+
+    from ace_gui.engine.tasks import reconstruct
+
+    state = dict(reconstruct("path/to/merged", "cola"))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    RECIPE_NAMES,
+    Checkpoint,
+    OutputTensor,
+    ShardedWriter,
+    TensorReader,
+    check_output_folder,
+    copy_side_files,
+    discard,
+    listing,
+    new_stage,
+    open_checkpoint,
+    place,
+    plain,
+    plan_shards,
+    promote,
+    read_header,
+)
+from ace_gui.engine.complete import set_config_dtype
+from ace_gui.engine.merging import HEADS, SHARD_BYTES
+from ace_gui.engine.modules import LAYOUT, MODULES
+from ace_gui.engine.opening import open_base
+from ace_gui.engine.parts import checksum
+from ace_gui.engine.plan import MatrixPart
+from ace_gui.engine.tensor_merge import rounded
+from ace_gui.engine.verification import verify_shards
+from ace_gui.errors import CheckpointError, MismatchError, OutputError
+from ace_gui.methods.modules import unpacked
+from ace_gui.recipe.files import load_recipe
+
+RECIPE: Final = "merge_recipe.yaml"
+_LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
+
+
+def reconstruct(
+    folder: str | os.PathLike[str], expert: str, *, base: str | os.PathLike[str] | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one expert's model, by name, one after another, in the merged model's dtype.
+
+    ``folder``: a merged model with ``modules.safetensors``. ``base``: the base model; None: where
+    the folder's ``merge_recipe.yaml`` says it is. The expert's own head, where it has one, replaces
+    what the merged model has by that name. Tensors that were not masked or factorised are the
+    merged model's. Raises CheckpointError, MismatchError for another base, or OutputError where the
+    folder has no such expert.
+    """
+    return _open(Path(folder), expert, base).tensors()
+
+
+def write_task_model(
+    folder: str | os.PathLike[str],
+    expert: str,
+    out: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write ``reconstruct``'s tensors and the side files as a model folder, whole or not at all.
+
+    ``out`` must not exist or be empty. The config is that of ``heads/EXPERT/`` or of the expert's
+    own folder if it is still there, else the merged model's. Returns the folder. Raises as
+    ``reconstruct`` does, OutputError and ResourceError.
+    """
+    task = _open(Path(folder), expert, base)
+    target = check_output_folder(Path(out), [Path(folder), task.base_folder])
+    stage = new_stage(target)
+    try:
+        shards = plan_shards(list(task.outputs()), SHARD_BYTES)
+        checksums = {}
+        with ShardedWriter(stage, shards) as writer:
+            for name, tensor in task.tensors():
+                writer.write(name, tensor)
+                checksums[name] = checksum(tensor)
+            writer.finish()
+        verify_shards(stage, shards, checksums)
+        copy_side_files(task.side_files(), stage)
+        set_config_dtype(stage / "config.json", RECIPE_NAMES.get(task.merged.dtype or ""))
+        promote(stage, target)
+    finally:
+        discard(stage)
+    return target
+
+
+def experts_of(folder: Path) -> tuple[str, ...]:
+    """The experts whose models a merged folder can make again. Raises CheckpointError."""
+    header = read_header(folder / MODULES)
+    return tuple(dict.fromkeys(info.name.split("/", 1)[0] for info in header.tensors))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """One expert of a merged folder. ``rows``: by stored tensor, the rows that lie in it."""
+
+    folder: Path
+    base_folder: Path
+    expert: str
+    merged: Checkpoint
+    base: Checkpoint
+    modules: Checkpoint
+    head: Checkpoint | None
+    rows: Mapping[str, Mapping[str, MatrixPart]]
+
+    def outputs(self) -> Iterator[OutputTensor]:
+        """Names, dtypes and shapes of ``tensors``."""
+        own = {} if self.head is None else self.head.tensors
+        for name, info in {**self.merged.tensors, **own}.items():
+            yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor, one at a time."""
+        own = {} if self.head is None else self.head.tensors
+        merged, base = TensorReader(self.merged), TensorReader(self.base)
+        modules = TensorReader(self.modules)
+        for name in self.merged.tensors:
+            if name in own:
+                continue
+            tensor = merged.read(name)
+            if name in self.rows:
+                tensor = self._remade(name, tensor, base.read(name), modules)
+            yield name, tensor
+        if self.head is not None:
+            head = TensorReader(self.head)
+            for name in own:
+                yield name, head.read(name)
+
+    def side_files(self) -> tuple[Path, ...]:
+        """The merged model's, and the expert's config where it has one of its own."""
+        files = {file.name: file for file in self.merged.side_files}
+        for config in (self.folder / HEADS / self.expert / "config.json", self._own_config()):
+            if config is not None and config.is_file():
+                files["config.json"] = config
+                break
+        return tuple(path for name, path in files.items() if name != RECIPE)
+
+    def _own_config(self) -> Path | None:
+        recipe = load_recipe(self.folder / RECIPE)
+        for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
+            if name == self.expert:
+                return entry.model / "config.json"
+        return None
+
+    def _remade(self, name: str, merged: Tensor, base: Tensor, modules: TensorReader) -> Tensor:
+        wide = torch.float64 if merged.dtype == torch.float64 else torch.float32
+        result, start = merged.to(wide).reshape(-1).clone(), base.to(wide).reshape(-1)
+        for row, part in self.rows[name].items():
+            mine, original = _elements(result, part), _elements(start, part)
+            mine.copy_(original + self._change(row, mine - original, modules))
+        return rounded(result.reshape(merged.shape), merged.dtype, name)
+
+    def _change(self, row: str, shared: Tensor, modules: TensorReader) -> Tensor:
+        """The expert's task vector on a row, in the shape of ``shared``, the merged one."""
+        prefix = f"{self.expert}/{row}/"
+        if f"{prefix}mask" in self.modules.tensors:
+            chosen = unpacked(modules.read(f"{prefix}mask"), shared.numel())
+            scale = float(modules.read(f"{prefix}scale"))
+            return torch.where(chosen.reshape(shared.shape), shared * scale, 0)
+        u, s, vh = (modules.read(prefix + what).to(shared.dtype) for what in ("u", "s", "vh"))
+        return ((u * s) @ vh).reshape(shared.shape)
+
+
+def _elements(flat: Tensor, part: MatrixPart) -> Tensor:
+    """A view of a row's elements in its stored tensor: repetitions × elements of each."""
+    return flat[part.start : part.stop].view(-1, part.period)[:, part.first : part.last]
+
+
+def _open(folder: Path, expert: str, base: str | os.PathLike[str] | None) -> _Task:
+    if not (folder / MODULES).is_file():
+        raise OutputError(
+            f"{place(folder)}: There is no {MODULES} here. Merge with a method that leaves "
+            "something for each expert: emr, tall_masks or tsv_c.",
+            path=folder,
+        )
+    known = experts_of(folder)
+    if expert not in known:
+        raise OutputError(
+            f"{place(folder)}: There is no expert {plain(expert)!r}; there are {listing(known)}.",
+            path=folder,
+        )
+    merged = open_checkpoint(folder)
+    base_folder = load_recipe(folder / RECIPE).base_model if base is None else Path(base)
+    modules = open_checkpoint(folder / MODULES)
+    head = folder / HEADS / f"{expert}.safetensors"
+    task = _Task(
+        folder=folder,
+        base_folder=base_folder,
+        expert=expert,
+        merged=merged,
+        base=open_base(base_folder).checkpoint,
+        modules=modules,
+        head=open_checkpoint(head) if head.is_file() else None,
+        rows=_rows(folder, expert, modules),
+    )
+    _require_base(task)
+    return task
+
+
+def _rows(folder: Path, expert: str, modules: Checkpoint) -> Mapping[str, Mapping[str, MatrixPart]]:
+    """The rows for which there is something of the expert, by stored tensor."""
+    try:
+        layout = _LAYOUT.validate_python(json.loads(read_header(folder / MODULES).metadata[LAYOUT]))
+    except (KeyError, ValueError, ValidationError) as error:
+        raise CheckpointError(
+            f"{place(folder)}: {MODULES} does not say what it belongs to; merge again.",
+            path=folder,
+            details=str(error),
+        ) from None
+    rows: dict[str, dict[str, MatrixPart]] = {}
+    for name, part in layout.items():
+        if {f"{expert}/{name}/mask", f"{expert}/{name}/u"} & set(modules.tensors):
+            rows.setdefault(part.tensor, {})[name] = part
+    return rows
+
+
+def _require_base(task: _Task) -> None:
+    for name in task.rows:
+        shape, there = task.merged.tensors[name].shape, task.base.tensors.get(name)
+        if there is None or there.shape != shape:
+            raise MismatchError(
+                f"{place(task.base_folder)} is not the base of this merge: `{plain(name)}` "
+                "differs. Name the base model.",
+                path=task.base_folder,
+                tensor=name,
+                shapes={"merged": shape, **({"base": there.shape} if there else {})},
+            )

@@ -1,0 +1,113 @@
+"""Several merges in a row: what is measured, and what becomes of one that fails."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ace_gui.comparing import run, variants
+from ace_gui.engine.comparison import by_method, by_value, compare, compared_record, title_of
+from ace_gui.engine.events import CompareProgress, MethodCompared
+from ace_gui.engine.jobs import CompareJob, Variant
+from ace_gui.engine.store import MODEL
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from tests.helpers.models import Family, roberta_family
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def recipe(family: Family) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    return Recipe(base_model=family.base, models=entries, parameters={"tau": 0.4})
+
+
+def test_figures_are_those_of_the_merged_weights(
+    recipe: Recipe, family: Family, tmp_path: Path
+) -> None:
+    wanted = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
+    job = CompareJob(variants=(Variant(recipe=wanted, store=tmp_path / "store"),), device="cpu")
+    (row,) = [event for event in compare(job) if isinstance(event, MethodCompared)]
+    merged = load_file(tmp_path / "store" / MODEL / "model.safetensors")
+    base = load_file(family.base / "model.safetensors")
+    expert = load_file(family.experts["task1"] / "model.safetensors")
+    shared = [name for name in base if name.startswith("roberta.")]
+
+    def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.cat([(tensors[n].double() - base[n].double()).flatten() for n in shared])
+
+    delta, change = flat(merged), flat(expert)
+    assert row.norm == pytest.approx(float(delta.norm()), rel=1e-5)
+    assert row.expert_norms["task1"] == pytest.approx(float(change.norm()), rel=1e-5)
+    distance = float((delta - change).norm() / change.norm())
+    assert row.distances["task1"] == pytest.approx(distance, rel=1e-5)
+    cosine = float(delta @ change / delta.norm() / change.norm())
+    assert row.cosines["task1"] == pytest.approx(cosine, rel=1e-4)
+    assert row.accuracies == {}
+    assert {report.name for report in row.reports} == base.keys()
+    assert row.seconds > 0
+    assert row.peak_bytes > 0
+
+
+def test_one_expert_is_where_its_merge_is(recipe: Recipe) -> None:
+    alone = replace(recipe, models=recipe.models[:1], merge_method="linear", parameters={})
+    (row,) = run([alone], "cpu")
+    assert row.distances["task0"] == pytest.approx(0, abs=1e-5)
+    assert row.cosines["task0"] == pytest.approx(1, abs=1e-6)
+    assert row.relative_norm == pytest.approx(1, abs=1e-5)
+
+
+def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    made = by_method(recipe, ["slerp", "linear"])
+    jobs = tuple(Variant(recipe=r, store=tmp_path / r.merge_method) for r in made)
+    events = list(compare(CompareJob(variants=jobs, device="cpu")))
+    first, second = (event for event in events if isinstance(event, MethodCompared))
+    assert "2 experts" in first.error
+    assert compared_record(first)["relative_norm"] == 0.0
+    assert second.error == ""
+    places = {event.place for event in events if isinstance(event, CompareProgress)}
+    assert places == {0, 1}
+
+
+def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe) -> None:
+    ruled = replace(recipe, overrides=(Override(role="query", disposition="base"),))
+    own, other = by_method(ruled, ["ace", "ties", "ace"])
+    assert own == ruled
+    assert (other.merge_method, other.parameters, other.overrides) == ("ties", {}, ())
+
+
+def test_titles_tell_values_apart(recipe: Recipe) -> None:
+    first, second = by_value(recipe, "tau", [0.1, 0.3])
+    assert title_of(first) == "ACE-Merging, tau 0.1"
+    assert title_of(second) == "ACE-Merging"
+
+
+def test_what_the_command_line_says(recipe: Recipe) -> None:
+    assert [r.merge_method for r in variants(recipe, "ties, linear", "")] == ["ties", "linear"]
+    found = variants(recipe, "ties", "density=0.1,5e-1")
+    assert [r.parameters for r in found] == [{"density": 0.1}, {"density": 0.5}]
+    (word,) = variants(recipe, "ties", "trim=tensor")
+    assert word.parameters == {"trim": "tensor"}
+
+
+@pytest.mark.parametrize(
+    ("methods", "parameter", "words"),
+    [
+        ("tise", "", "ties"),
+        ("ties,linear", "density=0.1", "at most one method"),
+        ("ties", "density", "name=value"),
+        ("ties", "density=2", "density"),
+        ("ties", "colour=2", "no parameter"),
+    ],
+)
+def test_nonsense_is_refused(recipe: Recipe, methods: str, parameter: str, words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        variants(recipe, methods, parameter)

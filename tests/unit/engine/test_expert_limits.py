@@ -1,0 +1,75 @@
+"""Methods that merge two experts say so before a tensor is read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.engine.merging import merge
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import RecipeError
+from ace_gui.methods import METHODS
+from ace_gui.recipe import ModelEntry, Override, Recipe
+
+LIMITED = ["slerp", "nuslerp"]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    paths = []
+    for index in range(4):
+        paths.append(tmp_path / f"model{index}.safetensors")
+        tensors = {"a.weight": torch.full((4, 6), float(index)), "a.bias": torch.ones(4) * index}
+        if index == 3:
+            del tensors["a.bias"]
+        save_file(tensors, paths[-1])
+    return paths
+
+
+def recipe_of(models: list[Path], method: str, **options: object) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in models[1:])
+    return Recipe(base_model=models[0], models=entries, merge_method=method, **options)
+
+
+def test_the_limits_are_declared() -> None:
+    found = {
+        name: (m.least, m.most) for name, m in METHODS.items() if (m.least, m.most) != (1, None)
+    }
+    assert found == dict.fromkeys(LIMITED, (2, 2))
+
+
+@pytest.mark.parametrize("method", LIMITED)
+def test_too_many_are_refused_in_the_plan(method: str, models: list[Path]) -> None:
+    with pytest.raises(RecipeError, match="merges 2 experts, but there are 3") as caught:
+        prepare(recipe_of(models, method))
+    assert caught.value.key == "models"
+
+
+@pytest.mark.parametrize("method", LIMITED)
+def test_too_few_are_told_in_the_plan_and_not_merged(
+    method: str, models: list[Path], tmp_path: Path
+) -> None:
+    prepared = prepare(recipe_of(models[:2], method))
+    assert any("merges 2 experts, but there is only 1" in told for told in prepared.plan.warnings)
+    with pytest.raises(RecipeError, match="add more, or choose another method"):
+        next(merge(prepared, tmp_path / "store", device="cpu"))
+    assert not (tmp_path / "store").exists()
+    alone = prepare(recipe_of(models[:1], method)).plan.warnings
+    assert not any("merges 2 experts" in told for told in alone)
+
+
+def test_a_tensor_that_only_one_of_two_has_is_averaged(models: list[Path]) -> None:
+    rows = {row.name: row for row in prepare(recipe_of(models[1:], "slerp")).plan.rows}
+    assert rows["a.weight"].disposition is Disposition.MERGED
+    assert rows["a.bias"].disposition is Disposition.AVERAGED
+    assert "cannot merge 1 of 2 experts" in rows["a.bias"].reason
+
+
+def test_an_override_by_a_method_for_two_averages_three(models: list[Path]) -> None:
+    rule = Override(pattern="a.weight", merge_method="slerp")
+    rows = {
+        row.name: row for row in prepare(recipe_of(models, "linear", overrides=(rule,))).plan.rows
+    }
+    assert rows["a.weight"].disposition is Disposition.AVERAGED

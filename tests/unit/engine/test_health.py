@@ -1,0 +1,149 @@
+"""The health of a layer: what is worth a sentence, and what is not."""
+
+import dataclasses
+
+import pytest
+
+from ace_gui.engine.checks import Verdict
+from ace_gui.engine.events import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.health import (
+    WORST_SHOWN,
+    layer_health,
+    model_health,
+    near_pole,
+    norm_ratio,
+)
+from ace_gui.linalg.heterogeneity import heterogeneity
+from ace_gui.methods.ace_notes import LARGEST_RIDGE_MASS, regime
+
+PARAMETERS = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, "scaling": 1.0}
+
+
+def statistics(*energies: float) -> LayerStatistics:
+    found = heterogeneity(energies)
+    names = [f"e{t}" for t in range(len(energies))]
+    return LayerStatistics(
+        name="layer",
+        energies=dict(zip(names, energies, strict=True)),
+        gamma=found.gamma,
+        mean_log_energy=found.mean_log_energy,
+        left_out=tuple(names[t] for t in found.left_out),
+    )
+
+
+def report(**figures: object) -> LayerReport:
+    fine: dict[str, object] = {
+        "gamma": 0.5,
+        "regime": Regime.HETEROGENEOUS,
+        "ridge_mass": 1e-4,
+        "condition": 1e4,
+        "refinement_cosine": 0.6,
+        "refinement_ratio": 0.8,
+        "energies": {"a": 4.0, "b": 4.0},
+        "delta_norm": 2.0,
+    }
+    return LayerReport(name="layer", **{**fine, **figures})
+
+
+def titles(found: LayerStatistics | None, told: LayerReport | None = None, **changes: float):
+    health = layer_health(found, told, {**PARAMETERS, **changes})
+    return {finding.title: finding.verdict for finding in health.findings}
+
+
+def test_an_ordinary_layer_is_fine_before_and_after() -> None:
+    ordinary = statistics(20.0, 30.0, 25.0)
+    assert titles(ordinary) == {}
+    assert layer_health(ordinary, report(), PARAMETERS).verdict is Verdict.OK
+
+
+def test_a_gamma_that_only_the_pole_lifts_is_marked() -> None:
+    near = statistics(0.9, 1.1, 1.3)
+    assert near.gamma is not None
+    assert near.gamma > 0.3
+    assert near_pole(near, 0.3)
+    assert titles(near)["γ near its pole"] is Verdict.WARNING
+    real = statistics(100.0, 1e-2, 1e4)
+    assert not near_pole(real, 0.3)
+    assert not near_pole(statistics(20.0, 21.0), 0.3)
+
+
+@pytest.mark.parametrize("energies", [(0.9, 1.1, 1.3), (2.0, 2.2), (0.01, 5.0), (9.0, 0.2, 1.0)])
+def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]) -> None:
+    found = heterogeneity(energies)
+    warned = regime(found, 0.3, ridge_mass=0.0) if (found.gamma or 0) > 0.3 else []
+    assert near_pole(statistics(*energies), 0.3) == bool(warned)
+
+
+def test_experts_without_change_are_named() -> None:
+    health = layer_health(statistics(1.0, 0.0, 2.0), None, PARAMETERS)
+    (finding,) = [each for each in health.findings if each.title == "Left out"]
+    assert finding.verdict is Verdict.NOTE
+    assert "e1" in finding.sentence
+    assert "the other 2" in finding.sentence
+    alone = layer_health(statistics(0.0, 3.0), None, PARAMETERS).findings[0].sentence
+    assert "one expert left" in alone
+
+
+def test_the_prior_is_noted_where_energies_are_small_and_unequal() -> None:
+    assert titles(statistics(1e-1, 1e-4, 1e-7))["Prior"] is Verdict.NOTE
+    assert "Prior" not in titles(statistics(1e-3, 1.1e-3, 1.2e-3)), "homogeneous"
+    assert "Prior" not in titles(statistics(100.0, 1e-2, 1e4)), "large"
+
+
+def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
+    unequal = statistics(1e-1, 1e-4, 1e-7)
+    assert titles(unequal)["Ridge mass"] is Verdict.WARNING, "ε / E of the third is 100"
+    assert "Ridge mass" not in titles(unequal, epsilon=1e-9)
+    assert titles(unequal, report(ridge_mass=0.2))["Ridge mass"] is Verdict.NOTE
+    assert "Ridge mass" not in titles(unequal, report(ridge_mass=0.05))
+    told = report(ridge_mass=LARGEST_RIDGE_MASS + 1, warnings=("The ridge mass is large.",))
+    assert titles(unequal, told) == {"Method": Verdict.WARNING, "Prior": Verdict.NOTE}
+
+
+def test_what_the_merge_says_is_passed_on_worst_first() -> None:
+    told = report(notes=("One expert was left out.",), warnings=("Look out.",))
+    health = layer_health(None, told, PARAMETERS)
+    assert [each.sentence for each in health.findings] == ["Look out.", "One expert was left out."]
+    assert health.verdict is Verdict.WARNING
+    assert health.tooltip.splitlines() == ["Look out.", "One expert was left out."]
+
+
+def test_norms_out_of_the_ordinary_are_named() -> None:
+    assert norm_ratio(report(delta_norm=3.0, energies={"a": 1.0, "b": 4.0})) == pytest.approx(2.0)
+    assert norm_ratio(report(delta_norm=None)) is None
+    assert norm_ratio(report(energies={"a": 0.0})) is None
+    assert titles(None, report(delta_norm=40.0))["Norm"] is Verdict.WARNING
+    assert titles(None, report(delta_norm=0.01))["Norm"] is Verdict.NOTE
+    many = {f"e{t}": 4.0 for t in range(16)}
+    assert titles(None, report(delta_norm=40.0, energies=many)) == {}, "many experts add up"
+    assert titles(None, report(refinement_ratio=11.0))["Refinement"] is Verdict.WARNING
+
+
+def test_a_method_without_gamma_has_no_threshold_to_exceed() -> None:
+    plain = LayerStatistics(name="layer", energies={"a": 1e-9, "b": 1.0})
+    assert layer_health(plain, None, {}).findings == ()
+
+
+def test_something_must_be_known() -> None:
+    with pytest.raises(ValueError, match="Neither"):
+        layer_health(None, None, PARAMETERS)
+
+
+def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
+    fine = layer_health(None, report(), PARAMETERS)
+    noted = layer_health(None, report(notes=("A departure.",)), PARAMETERS)
+    bad = layer_health(
+        None,
+        dataclasses.replace(report(warnings=("Bad.",), ridge_mass=3.0), name="bad"),
+        PARAMETERS,
+    )
+    whole = model_health([fine, noted, bad, *[noted] * WORST_SHOWN])
+    assert whole.verdict is Verdict.WARNING
+    assert whole.counts == {Verdict.OK: 1, Verdict.NOTE: WORST_SHOWN + 1, Verdict.WARNING: 1}
+    assert whole.worst[0].name == "bad"
+    assert len(whole.worst) == WORST_SHOWN
+    largest = next(each for each in whole.extremes if "ridge mass" in each.title)
+    assert (largest.name, largest.value) == ("bad", 3.0)
+    assert "1 tensor with a warning" in whole.sentence
+    assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
+    assert model_health([]).verdict is Verdict.OK

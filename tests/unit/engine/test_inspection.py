@@ -1,0 +1,315 @@
+"""Spectra, subspaces and distributions of a layer, against NumPy in float64."""
+
+import dataclasses
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine.analysis import analyse
+from ace_gui.engine.distribution import BINS, Moments, bin_edges, distribution
+from ace_gui.engine.events import JobDone, LayerDistribution, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.inspection import spectrum
+from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.jobs import DistributionJob, SpectrumJob, SubspacesJob
+from ace_gui.engine.parts import PART_ELEMENTS
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.runner import Runner, safe_steps
+from ace_gui.engine.subspaces import alignment, overlap, subspaces
+from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.recipe.values import NonFinite
+from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.inspected import (
+    deltas_of,
+    leading_vectors,
+    recipe_of,
+    row_named,
+    singular_values,
+)
+from tests.helpers.models import Family, gpt2_family, roberta_family
+
+CPU = torch.device("cpu")
+UP = "layer.1.intermediate.dense.weight"
+ACE = {"epsilon": 1e-3, "tau": 0.0}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
+
+
+@pytest.fixture(scope="module")
+def prepared(family: Family) -> Prepared:
+    return prepare(recipe_of(family, parameters=ACE))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> InspectionCache:
+    return InspectionCache(tmp_path / "cache")
+
+
+def answer(steps: Iterator[object]) -> object:
+    """The one thing that a look says, at its end."""
+    *pauses, last = steps
+    assert all(pause is None for pause in pauses)
+    return last
+
+
+def look(prepared: Prepared, ending: str, cache: InspectionCache) -> LayerSpectrum:
+    found = answer(spectrum(prepared, row_named(prepared, ending), CPU, cache))
+    assert isinstance(found, LayerSpectrum)
+    return found
+
+
+def test_spectra_are_those_of_the_experts_and_of_the_oracle(
+    prepared: Prepared, cache: InspectionCache
+) -> None:
+    row = row_named(prepared, UP)
+    found = look(prepared, UP, cache)
+    deltas = deltas_of(prepared, row)
+    assert list(found.experts) == list(deltas)
+    for name, delta in deltas.items():
+        np.testing.assert_allclose(found.experts[name], singular_values(delta), rtol=1e-5)
+    oracle = ace_oracle(np.stack(list(deltas.values())), **ACE)
+    assert found.preliminary is not None
+    largest = found.merged[0]
+    for shown, exact in ((found.preliminary, oracle.preliminary), (found.merged, oracle.merged)):
+        np.testing.assert_allclose(shown, singular_values(exact), rtol=1e-4, atol=1e-6 * largest)
+    assert found.report.gamma == pytest.approx(oracle.gamma)
+    assert found.report.delta_norm == pytest.approx(np.linalg.norm(oracle.merged), rel=1e-5)
+
+
+def test_a_transposed_matrix_is_looked_at_as_it_is_merged(
+    tmp_path: Path, cache: InspectionCache
+) -> None:
+    prepared = prepare(recipe_of(gpt2_family(tmp_path / "gpt2", experts=2), parameters=ACE))
+    row = row_named(prepared, "h.0.mlp.c_fc.weight")
+    oracle = ace_oracle(np.stack(list(deltas_of(prepared, row).values())), **ACE)
+    found = look(prepared, row.name, cache)
+    np.testing.assert_allclose(
+        found.merged, singular_values(oracle.merged), rtol=1e-4, atol=1e-6 * found.merged[0]
+    )
+
+
+def test_another_recipe_computes_only_the_merge_again(
+    prepared: Prepared, cache: InspectionCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = look(prepared, UP, cache)
+    computed = []
+    real = torch.linalg.eigvalsh
+    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda m: computed.append(m) or real(m))
+    assert np.array_equal(look(prepared, UP, cache).merged, before.merged)
+    assert not computed, "all of it was remembered"
+    changed = dataclasses.replace(prepared.plan.recipe, parameters={"epsilon": 1.0, "tau": 9.0})
+    after = look(prepare(changed), UP, cache)
+    assert len(computed) == 1, "the merged delta, which was not refined"
+    assert not np.allclose(after.merged, before.merged)
+    assert after.experts.keys() == before.experts.keys()
+
+
+def test_two_looks_at_one_tensor_share_its_merge(
+    prepared: Prepared, cache: InspectionCache, tmp_path: Path
+) -> None:
+    look(prepared, UP, cache)
+    assert cache.latest is not None
+    kept = cache.latest[1]
+    row = row_named(prepared, UP)
+    answer(subspaces(prepared, row, CPU, cache))
+    assert cache.latest[1] is kept
+    fresh = answer(subspaces(prepared, row, CPU, InspectionCache(tmp_path / "other")))
+    shared = answer(subspaces(prepared, row, CPU, cache))
+    assert isinstance(fresh, LayerSubspaces)
+    assert isinstance(shared, LayerSubspaces)
+    assert np.array_equal(shared.alignment, fresh.alignment)
+    look(prepared, "layer.0.intermediate.dense.weight", cache)
+    assert cache.latest[1] is not kept
+
+
+def test_an_expert_that_changes_on_disk_is_looked_at_again(
+    tmp_path: Path, cache: InspectionCache
+) -> None:
+    family = roberta_family(tmp_path / "models", experts=2)
+    before = look(prepare(recipe_of(family)), UP, cache)
+    file = family.experts["task0"] / "model.safetensors"
+    tensors = {name: 1.5 * tensor for name, tensor in load_file(file).items()}
+    save_file(tensors, file, {"format": "pt"})
+    os.utime(file, ns=(1, 1))
+    after = look(prepare(recipe_of(family)), UP, cache)
+    assert not np.allclose(after.experts["task0"], before.experts["task0"])
+    assert np.array_equal(after.experts["task1"], before.experts["task1"])
+
+
+def test_a_look_pauses_after_every_expert_and_can_be_left(
+    prepared: Prepared, cache: InspectionCache
+) -> None:
+    row = row_named(prepared, UP)
+    for steps in (spectrum(prepared, row, CPU, cache), subspaces(prepared, row, CPU, cache)):
+        assert next(steps) is None
+        steps.close()  # type: ignore[attr-defined]
+    assert sum(each is None for each in subspaces(prepared, row, CPU, cache)) >= len(row.experts)
+
+
+def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache) -> None:
+    row = row_named(prepared, "layer.1.intermediate.dense.bias")
+    with pytest.raises(MethodError, match="choose a matrix"):
+        answer(spectrum(prepared, row, CPU, cache))
+    with pytest.raises(MethodError, match="choose another tensor"):
+        answer(distribution(prepared, dataclasses.replace(row, experts=()), cache))
+
+
+def test_subspaces_align_and_overlap_as_numpy_says(
+    prepared: Prepared, cache: InspectionCache
+) -> None:
+    row = row_named(prepared, UP)
+    found = answer(subspaces(prepared, row, CPU, cache))
+    assert isinstance(found, LayerSubspaces)
+    deltas = deltas_of(prepared, row)
+    assert found.rank == 2, "5 % of 32, rounded up"
+    for a, first in enumerate(deltas.values()):
+        for b, second in enumerate(deltas.values()):
+            left, _ = leading_vectors(first, 2)
+            right, _ = leading_vectors(second, 2)
+            expected = np.linalg.norm(left.T @ right) ** 2 / 2
+            assert found.overlap[a, b] == pytest.approx(expected, abs=1e-6)
+    oracle = ace_oracle(np.stack(list(deltas.values())), **ACE)
+    before, after = (leading_vectors(m, 3) for m in (oracle.preliminary, oracle.merged))
+    assert found.alignment is not None
+    assert found.alignment_right is not None
+    for shown, side in ((found.alignment, 0), (found.alignment_right, 1)):
+        expected = np.abs((before[side] * after[side]).sum(axis=0))
+        np.testing.assert_allclose(shown[:3], expected, atol=1e-4)
+    again = answer(subspaces(prepared, row, CPU, cache))
+    assert isinstance(again, LayerSubspaces)
+    assert np.array_equal(again.overlap, found.overlap)
+    assert np.array_equal(again.alignment, found.alignment)
+
+
+def test_a_method_without_a_preliminary_solution_has_no_alignment(
+    family: Family, cache: InspectionCache
+) -> None:
+    prepared = prepare(recipe_of(family, merge_method="linear"))
+    found = answer(subspaces(prepared, row_named(prepared, UP), CPU, cache))
+    assert isinstance(found, LayerSubspaces)
+    assert found.alignment is None
+    assert found.overlap.shape == (3, 3)
+    assert look(prepared, UP, cache).preliminary is None
+
+
+def test_overlap_counts_the_directions_that_all_have() -> None:
+    eye = torch.eye(6, dtype=torch.float64)
+    found, rank = overlap([eye[:, :3], eye[:, 1:3], eye[:, :0]])
+    assert rank == 2
+    assert found[:2, :2].tolist() == [[1.0, 0.5], [0.5, 1.0]]
+    assert np.isnan(found[2]).all()
+    assert np.isnan(found[:, 2]).all()
+
+
+def test_a_matrix_is_aligned_with_itself_up_to_sign() -> None:
+    matrix = torch.randn(9, 14, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    left, right = alignment(matrix, -2 * matrix)
+    np.testing.assert_allclose(left, np.ones(9))
+    np.testing.assert_allclose(right, np.ones(9))
+
+
+def test_distributions_are_numpys_histograms(prepared: Prepared, cache: InspectionCache) -> None:
+    row = row_named(prepared, UP)
+    found = answer(distribution(prepared, row, cache))
+    assert isinstance(found, LayerDistribution)
+    np.testing.assert_array_equal(found.edges, -found.edges[::-1])
+    assert len(found.edges) == BINS + 1
+    for name, delta in deltas_of(prepared, row).items():
+        counts, _ = np.histogram(delta, found.edges)
+        assert np.abs(found.counts[name] - counts).sum() <= 2, "an entry on an edge at most"
+        assert found.counts[name].sum() + found.outside[name] == delta.size
+        assert found.means[name] == pytest.approx(delta.mean(), abs=1e-9)
+        assert found.deviations[name] == pytest.approx(delta.std())
+    largest = max(np.abs(delta).max() for delta in deltas_of(prepared, row).values())
+    assert found.edges[-1] == pytest.approx(largest), "less than five deviations"
+    again = answer(distribution(prepared, row, cache))
+    assert isinstance(again, LayerDistribution)
+    assert all(np.array_equal(again.counts[name], found.counts[name]) for name in found.counts)
+    assert again.outside == found.outside
+
+
+def test_large_tensors_are_counted_in_parts(tmp_path: Path, cache: InspectionCache) -> None:
+    rows = PART_ELEMENTS // 1024 + 3
+    generator = torch.Generator().manual_seed(0)
+    base = {"layer.0.dense.weight": torch.randn(rows, 1024, generator=generator)}
+    tuned = {name: 1.01 * value for name, value in base.items()}
+    family = Family(base=tmp_path / "base", experts={"a": tmp_path / "a"})
+    for folder, tensors in ((family.base, base), (family.experts["a"], tuned)):
+        folder.mkdir()
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    prepared = prepare(recipe_of(family))
+    (row,) = prepared.plan.rows
+    steps = list(distribution(prepared, row, cache))
+    assert steps.count(None) == 4, "two passes over two parts"
+    found = steps[-1]
+    assert isinstance(found, LayerDistribution)
+    delta = deltas_of(prepared, row)["a"]
+    assert found.deviations["a"] == pytest.approx(delta.std())
+    assert found.outside["a"] == (np.abs(delta) > found.edges[-1]).sum()
+    (statistics,) = [item.statistics for item in analyse(prepared)]
+    assert statistics.energies["a"] == pytest.approx((delta**2).sum())
+
+
+def test_bins_reach_to_the_largest_entry_if_that_is_near() -> None:
+    flat, still = Moments(), Moments()
+    flat.add(np.array([-1.0, 1.0, 0.5]))
+    still.add(np.zeros(3))
+    assert bin_edges([flat, still])[-1] == 1.0
+    assert bin_edges([still])[-1] > 0
+
+
+def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared) -> None:
+    merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
+    found = {item.statistics.name: item.statistics for item in analyse(prepared)}
+    for row in merged:
+        flat = np.stack([delta.ravel() for delta in deltas_of(prepared, row).values()])
+        norms = np.linalg.norm(flat, axis=1)
+        expected = flat @ flat.T / np.outer(norms, norms)
+        np.testing.assert_allclose(found[row.name].cosines, expected, atol=1e-12)
+        assert list(found[row.name].energies.values()) == pytest.approx(norms**2)
+
+
+def test_the_engine_answers_every_kind_of_look_with_plain_values(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe, row = prepared.plan.recipe, row_named(prepared, UP)
+    runner = Runner()
+    for job, kind in (
+        (SpectrumJob(recipe=recipe, row=row, device="cpu"), LayerSpectrum),
+        (SubspacesJob(recipe=recipe, row=row, device="cpu"), LayerSubspaces),
+        (DistributionJob(recipe=recipe, row=row), LayerDistribution),
+    ):
+        *pauses, found, end = safe_steps(job, runner)
+        assert all(pause is None for pause in pauses)
+        assert isinstance(end, JobDone)
+        assert isinstance(found, kind)
+        assert pickle.loads(pickle.dumps(found)).name == row.name
+    assert list(tmp_path.rglob("*.npz"))
+
+
+def test_an_expert_with_nan_is_left_out_of_a_look_as_of_a_merge(
+    tmp_path: Path, cache: InspectionCache
+) -> None:
+    family = roberta_family(tmp_path / "models", experts=3)
+    file = family.experts["task1"] / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith(UP))
+    tensors[name][0, 0] = float("nan")
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(NonFiniteError):
+        look(prepare(recipe_of(family)), UP, cache)
+    skipping = prepare(recipe_of(family, non_finite=NonFinite.SKIP_EXPERT))
+    assert list(look(skipping, UP, cache).experts) == ["task0", "task2"]
+    keeping = prepare(recipe_of(family, non_finite=NonFinite.KEEP_BASE))
+    with pytest.raises(MethodError, match="base's tensor is kept"):
+        look(keeping, UP, cache)

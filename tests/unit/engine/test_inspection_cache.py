@@ -1,0 +1,133 @@
+"""Entries on disk: found again, replaced when broken, removed when old."""
+
+import dataclasses
+import logging
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ace_gui.checkpoints import FileStamp
+from ace_gui.engine.inspection_cache import (
+    InspectionCache,
+    cache_folder,
+    cache_key,
+    text_array,
+    text_of,
+)
+from ace_gui.engine.plan import Disposition, PlanRow
+
+ROW = PlanRow(
+    name="layer.0",
+    role="query",
+    shape=(4, 4),
+    dtype="F32",
+    disposition=Disposition.MERGED,
+    reason="a matrix",
+    experts=(0, 1),
+)
+STAMP = FileStamp(path=Path("/models/a"), size=10, mtime_ns=5, inode=1, device=1)
+
+
+def test_what_was_put_is_found_again(tmp_path: Path) -> None:
+    sigma = np.linspace(3, 0, 7)
+    InspectionCache(tmp_path).put("key", {"sigma": sigma, "told": text_array("ΔW “ok”")})
+    found = InspectionCache(tmp_path).get("key")
+    assert found is not None
+    assert np.array_equal(found["sigma"], sigma)
+    assert text_of(found["told"]) == "ΔW “ok”"
+    assert InspectionCache(tmp_path).get("another") is None
+
+
+@pytest.mark.parametrize("broken", [b"", b"PK\x03\x04 nonsense", pickle.dumps({"sigma": 1})])
+def test_a_broken_entry_counts_as_absent_and_is_replaced(tmp_path: Path, broken: bytes) -> None:
+    (tmp_path / "key.npz").write_bytes(broken)
+    cache = InspectionCache(tmp_path)
+    assert cache.get("key") is None
+    cache.put("key", {"sigma": np.ones(2)})
+    assert cache.get("key") is not None
+
+
+def test_every_cut_of_an_entry_is_noticed(tmp_path: Path) -> None:
+    cache = InspectionCache(tmp_path)
+    cache.put("key", {"sigma": np.arange(5.0)})
+    file = tmp_path / "key.npz"
+    whole = file.read_bytes()
+    for end in range(0, len(whole) - 1, 7):
+        file.write_bytes(whole[:end])
+        assert cache.get("key") is None
+
+
+def test_a_changed_byte_of_the_numbers_is_noticed(tmp_path: Path) -> None:
+    cache = InspectionCache(tmp_path)
+    cache.put("key", {"sigma": np.full(50, 1.5)})
+    file = tmp_path / "key.npz"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert cache.get("key") is None
+
+
+def test_pickled_objects_are_not_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "key.npz", sigma=np.array([print], dtype=object))
+    assert InspectionCache(tmp_path).get("key") is None
+
+
+def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
+    array = {"sigma": np.zeros(1000)}
+    for number in range(6):
+        InspectionCache(tmp_path).put(f"{number}", array)
+        os.utime(tmp_path / f"{number}.npz", ns=(number, number))
+    size = (tmp_path / "0.npz").stat().st_size
+    InspectionCache(tmp_path).get("0")  # used just now
+    InspectionCache(tmp_path, limit_bytes=4 * size).put("new", array)
+    assert {path.stem for path in tmp_path.iterdir()} == {"0", "4", "5", "new"}
+
+
+def test_a_folder_that_cannot_be_written_costs_no_result(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    cache = InspectionCache(tmp_path / "file")
+    with caplog.at_level(logging.INFO):
+        cache.put("key", {"sigma": np.ones(1)})
+    assert "cannot be kept" in caplog.text
+    assert cache.get("key") is None
+
+
+def test_nothing_half_written_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    InspectionCache(tmp_path).put("key", {"sigma": np.ones(1)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_says_everything_that_matters() -> None:
+    key = cache_key("spectrum", ROW, (STAMP,))
+    assert key == cache_key("spectrum", ROW, (STAMP,))
+    others = {
+        cache_key("overlap", ROW, (STAMP,)),
+        cache_key("spectrum", dataclasses.replace(ROW, name="layer.1"), (STAMP,)),
+        cache_key("spectrum", dataclasses.replace(ROW, transposed=True), (STAMP,)),
+        cache_key("spectrum", ROW, (dataclasses.replace(STAMP, size=11),)),
+        cache_key("spectrum", ROW, (dataclasses.replace(STAMP, mtime_ns=6),)),
+        cache_key("spectrum", ROW, (dataclasses.replace(STAMP, path=Path("/models/b")),)),
+        cache_key("spectrum", ROW, (STAMP, STAMP)),
+        cache_key("spectrum", ROW, ()),
+    }
+    assert len(others | {key}) == 9
+    averaged = dataclasses.replace(ROW, disposition=Disposition.AVERAGED, reason="chosen so")
+    assert cache_key("spectrum", averaged, (STAMP,)) == key, "what becomes of it does not matter"
+
+
+def test_entries_are_kept_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder().name == "inspection"

@@ -1,0 +1,213 @@
+"""Rules for some tensors: what they do to the plan, and to the merge."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.engine.analysis import analyse
+from ace_gui.engine.merging import merge
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from tests.helpers.models import Family, gpt2_family, roberta_family
+
+QUERY = "roberta.encoder.layer.{}.attention.self.query.weight"
+VALUE = "roberta.encoder.layer.{}.attention.self.value.weight"
+NORM = "roberta.encoder.layer.0.output.LayerNorm.weight"
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
+
+
+def recipe(family: Family, *overrides: Override, **keys: object) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    made = {"base_model": family.base, "models": entries, "overrides": overrides, **keys}
+    return Recipe(**made)  # type: ignore[arg-type]
+
+
+def rows(family: Family, *overrides: Override, **keys: object) -> dict[str, PlanRow]:
+    return {row.name: row for row in prepare(recipe(family, *overrides, **keys)).plan.rows}
+
+
+def merged(folder: Path, wanted: Recipe) -> dict[str, Tensor]:
+    for _ in merge(prepare(wanted), folder, device="cpu", as_output=True):
+        pass
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_a_role_in_some_blocks_is_merged_by_another_method(roberta: Family) -> None:
+    found = rows(
+        roberta,
+        Override(role="value", blocks="1-", merge_method="ties", parameters={"density": 0.1}),
+    )
+    override = found[VALUE.format(1)].override
+    assert override is not None
+    assert (override.method, override.parameters["density"]) == ("ties", 0.1)
+    assert found[VALUE.format(1)].reason.startswith("overridden: TIES")
+    assert [name for name, row in found.items() if row.override] == [VALUE.format(1)]
+
+
+def test_a_pattern_and_a_list_of_names(roberta: Family) -> None:
+    found = rows(
+        roberta,
+        Override(pattern="*.layer.?.attention.self.q*.weight", disposition="average"),
+        Override(tensors=(QUERY.format(0),), disposition="base"),
+    )
+    assert found[QUERY.format(0)].disposition is Disposition.BASE
+    assert found[QUERY.format(1)].disposition is Disposition.AVERAGED
+    assert found[VALUE.format(1)].override is None
+
+
+def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family) -> None:
+    found = rows(
+        roberta,
+        Override(role="query", disposition="base"),
+        Override(blocks="0", merge_method="ties", parameters={"density": 0.4}),
+        Override(tensors=(QUERY.format(0),), merge_method="ace", parameters={"tau": 0.5}),
+        parameters={"k_frac": 0.2},
+    )
+    first, second = found[QUERY.format(0)], found[QUERY.format(1)]
+    assert first.override is not None
+    assert first.disposition is Disposition.MERGED
+    assert first.override.rules == (0, 1, 2)
+    assert first.override.method == "ace"
+    assert (first.override.parameters["tau"], first.override.parameters["k_frac"]) == (0.5, 0.2)
+    assert second.disposition is Disposition.BASE
+
+
+def test_parameters_alone_are_of_the_recipes_method(roberta: Family) -> None:
+    found = rows(
+        roberta,
+        Override(role="query", merge_method="ties"),
+        Override(blocks="0-1", parameters={"tau": 0.9}),
+    )
+    assert found[QUERY.format(0)].override.method == "ties"  # type: ignore[union-attr]
+    value = found[VALUE.format(0)].override
+    assert value is not None
+    assert (value.method, value.parameters["tau"]) == ("ace", 0.9)
+    assert found[NORM].override is None  # averaged either way
+
+
+def test_a_method_treats_each_tensor_as_it_always_does(roberta: Family) -> None:
+    found = rows(roberta, Override(blocks="0", merge_method="task_arithmetic"))
+    assert found[NORM].disposition is Disposition.MERGED
+    found = rows(roberta, Override(blocks="0", merge_method="ace"), merge_method="ties")
+    assert found[NORM].disposition is Disposition.AVERAGED
+    assert found[QUERY.format(0)].override.method == "ace"  # type: ignore[union-attr]
+
+
+def test_merging_what_is_averaged_by_default_needs_two_dimensions(roberta: Family) -> None:
+    table = "roberta.embeddings.word_embeddings.weight"
+    found = rows(roberta, Override(tensors=(table, NORM), disposition="merge"))
+    assert found[table].disposition is Disposition.MERGED
+    assert found[NORM].disposition is Disposition.AVERAGED
+
+
+def test_tied_tensors_follow_their_source(gpt2: Family, tmp_path: Path) -> None:
+    changed = Override(role="embedding", disposition="base")
+    tensors = merged(tmp_path / "store", recipe(gpt2, changed))
+    base = load_file(gpt2.base / "model.safetensors")
+    assert torch.equal(tensors["transformer.wte.weight"], base["transformer.wte.weight"])
+
+
+def test_heads_and_buffers_are_no_rules_business(roberta: Family) -> None:
+    found = rows(roberta, Override(pattern="*", disposition="average"))
+    plain = rows(roberta)
+    for name, row in plain.items():
+        if row.disposition in {Disposition.PER_EXPERT, Disposition.COPIED, Disposition.DROPPED}:
+            assert found[name] == row
+
+
+def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(
+    roberta: Family, tmp_path: Path
+) -> None:
+    rule = Override(
+        role="value", merge_method="ties", parameters={"density": 0.3, "trim": "tensor"}
+    )
+    mixed = merged(tmp_path / "mixed", recipe(roberta, rule))
+    ace = merged(tmp_path / "ace", recipe(roberta))
+    ties = merged(
+        tmp_path / "ties",
+        recipe(roberta, merge_method="ties", parameters={"density": 0.3, "trim": "tensor"}),
+    )
+    for name, tensor in mixed.items():
+        source = ties if name in {VALUE.format(0), VALUE.format(1)} else ace
+        assert torch.equal(tensor, source[name]), name
+
+
+def test_weights_of_some_tensors(roberta: Family, tmp_path: Path) -> None:
+    only_first = Override(role="query", weights={"task1": 0.0, "task2": 0.0})
+    wanted = recipe(roberta, only_first, merge_method="linear")
+    tensors = merged(tmp_path / "store", wanted)
+    expert = load_file(roberta.experts["task0"] / "model.safetensors")
+    assert torch.allclose(tensors[QUERY.format(0)], expert[QUERY.format(0)], atol=1e-6)
+    assert not torch.allclose(tensors[VALUE.format(0)], expert[VALUE.format(0)], atol=1e-4)
+
+
+def test_gamma_is_known_where_the_rows_own_method_has_one(roberta: Family) -> None:
+    wanted = recipe(roberta, Override(role="query", merge_method="ace"), merge_method="ties")
+    found = [event.statistics for event in analyse(prepare(wanted))]
+    gammas = {statistics.name: statistics.gamma for statistics in found}
+    assert {name for name, gamma in gammas.items() if gamma is not None} == {
+        QUERY.format(0),
+        QUERY.format(1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "words"),
+    [
+        (Override(role="valeu", disposition="base"), "overrides[0].role", "'value'"),
+        (Override(blocks="0", merge_method="tie"), "overrides[0].merge_method", "'ties'"),
+        (
+            Override(blocks="0", merge_method="ties", parameters={"tau": 1.0}),
+            "overrides[0].parameters.tau",
+            "ties has no parameter",
+        ),
+        (Override(blocks="0", parameters={"tau": "x"}), "overrides[0].parameters.tau", "tau"),
+        (Override(blocks="0", weights={"nobody": 1.0}), "overrides[0].weights", "task0, task1"),
+    ],
+)
+def test_what_no_model_can_have_is_refused(
+    roberta: Family, rule: Override, key: str, words: str
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        prepare(recipe(roberta, rule))
+    assert caught.value.key == key
+    assert words in caught.value.sentence
+
+
+def test_a_rule_without_effect_is_a_warning(roberta: Family) -> None:
+    plan = prepare(
+        recipe(
+            roberta,
+            Override(blocks="7", disposition="base"),
+            Override(role="query", disposition="base"),
+            Override(role="norm", parameters={"tau": 0.9}),
+        )
+    ).plan
+    told = [warning for warning in plan.warnings if "overrides[" in warning]
+    assert [warning.split()[0] for warning in told] == ["overrides[0]", "overrides[2]"]
+
+
+def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path: Path) -> None:
+    rule = Override(role="query", disposition="base")
+    tensors = merged(tmp_path / "store", recipe(gpt2, rule, split_fused=True))
+    plain = merged(tmp_path / "plain", recipe(gpt2, split_fused=True))
+    base = load_file(gpt2.base / "model.safetensors")
+    name = "transformer.h.0.attn.c_attn.weight"
+    third = base[name].shape[1] // 3
+    assert torch.equal(tensors[name][:, :third], base[name][:, :third])
+    assert torch.equal(tensors[name][:, third:], plain[name][:, third:])
+    assert not torch.equal(plain[name][:, :third], base[name][:, :third])

@@ -1,0 +1,358 @@
+"""The report: its numbers are the oracle's, its page is safe, whole and complete."""
+
+import math
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from ace_gui.cli import app
+from ace_gui.engine.events import Event, Reported, ReportProgress
+from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.jobs import MergeJob, ReportJob
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.report.content import number
+from ace_gui.engine.report.gather import report
+from ace_gui.engine.report.svg import Axis, label, power, tag
+from ace_gui.engine.runner import Runner
+from ace_gui.errors import FileChangedError, OutputError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import NonFinite
+from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.inspected import deltas_of, recipe_of, row_named, singular_values
+from tests.helpers.models import Family, roberta_family
+from tests.helpers.pages import Page
+
+CPU = torch.device("cpu")
+ACE = {"epsilon": 1e-3, "tau": 0.02}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
+
+
+@pytest.fixture(scope="module")
+def prepared(family: Family) -> Prepared:
+    return prepare(recipe_of(family, parameters=ACE))
+
+
+@pytest.fixture(scope="module")
+def text(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(prepared, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def written(prepared: Prepared, folder: Path) -> str:
+    file = folder / "report.html"
+    for _ in report(prepared, file, CPU, InspectionCache(folder / "cache")):
+        pass
+    return file.read_text(encoding="utf-8")
+
+
+def svgs(text: str) -> Iterator[ElementTree.Element]:
+    for found in re.findall(r"<figure>(<svg.*?</svg>)", text, re.DOTALL):
+        yield ElementTree.fromstring(found)
+
+
+def agree(shown: str, exact: float, tolerance: float = 0.0) -> bool:
+    """Whether a printed number is the exact one to the digits it has, and within a tolerance."""
+    mantissa, _, exponent = shown.partition("e")
+    digits = len(mantissa.partition(".")[2])
+    unit = 10.0 ** (int(exponent or 0) - digits)
+    return abs(float(shown) - exact) <= 0.5 * unit + 1e-9 * abs(exact) + tolerance
+
+
+def test_the_figures_of_every_tensor_are_the_oracles(prepared: Prepared, text: str) -> None:
+    table = Page(text).table("All tensors")
+    gammas, norms = table.column("γ"), table.column("‖ΔW‖")
+    ratios, regimes = table.column("by experts' mean"), table.column("regime")
+    merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
+    assert len(table.rows) == sum(row.in_base for row in prepared.plan.rows)
+    for row in merged:
+        deltas = list(deltas_of(prepared, row).values())
+        oracle = ace_oracle(np.stack(deltas), **ACE)
+        norm = float(np.linalg.norm(oracle.merged))
+        mean = np.mean([np.linalg.norm(delta) for delta in deltas])
+        assert agree(gammas[row.name], oracle.gamma)
+        assert agree(norms[row.name], norm, 1e-5 * norm)
+        assert agree(ratios[row.name], norm / mean, 1e-5 * norm / mean)
+        assert regimes[row.name] == ("heterogeneous" if oracle.heterogeneous else "homogeneous")
+
+
+def test_energies_and_cosines_are_those_of_the_files(prepared: Prepared, text: str) -> None:
+    page = Page(text)
+    energies = page.table("Energies")
+    squares = np.zeros(3)
+    products = np.zeros((3, 3))
+    for row in prepared.plan.rows:
+        if row.disposition not in {Disposition.MERGED, Disposition.AVERAGED} or not row.in_base:
+            continue
+        deltas = deltas_of(prepared, row)
+        for name, delta in deltas.items():
+            shown = energies.column(name)[row.name]
+            assert agree(shown, float((delta**2).sum()))
+        if len(deltas) == 3:
+            flat = np.stack([delta.ravel() for delta in deltas.values()])
+            products += flat @ flat.T
+            squares += (flat**2).sum(axis=1)
+    cosines = products / np.sqrt(np.outer(squares, squares))
+    shown = page.table("Cosines")
+    for a, line in enumerate(shown.rows):
+        for b, cell in enumerate(line[1:]):
+            assert float(cell.replace("−", "-")) == pytest.approx(cosines[a, b], abs=0.0051)
+
+
+def test_the_figures_of_the_spectra_are_those_of_the_matrices(
+    prepared: Prepared, text: str
+) -> None:
+    page = Page(text)
+    shown = re.findall(r"<h3>(.*?)</h3>", text)
+    tables = [table for table in page.tables if table.caption == "Figures of the spectra"]
+    assert 2 <= len(shown) == len(tables) <= 4
+    gammas = page.table("All tensors").column("γ")
+    assert gammas[shown[0]] == max(
+        gammas.values(), key=lambda gamma: float(gamma.replace("–", "0"))
+    )
+    for name, table in zip(shown, tables, strict=True):
+        for expert, delta in deltas_of(prepared, row_named(prepared, name)).items():
+            sigma = singular_values(delta)
+            assert agree(table.column("‖ΔW‖")[expert], np.linalg.norm(delta), 1e-6)
+            assert agree(table.column("nuclear norm")[expert], sigma.sum(), 1e-5)
+            assert agree(
+                table.column("stable rank")[expert], (sigma**2).sum() / sigma[0] ** 2, 1e-4
+            )
+            top = 100 * (sigma[:2] ** 2).sum() / (sigma**2).sum()
+            assert float(table.column("energy in top 5 %")[expert].rstrip("%")) == pytest.approx(
+                top, abs=0.006
+            )
+        assert "merged" in table.column("σ₁")
+
+
+def test_the_page_needs_nothing_and_runs_nothing(text: str) -> None:
+    page = Page(text)
+    names = {name for name, _ in page.elements}
+    assert not names & {"script", "img", "link", "iframe", "object", "embed", "base", "form"}
+    for _, attributes in page.elements:
+        assert not [key for key in attributes if key.startswith("on") or key in {"src", "action"}]
+        assert attributes.get("href", "#").startswith("#")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert (
+        "meta",
+        {
+            "http-equiv": "Content-Security-Policy",
+            "content": "default-src 'none'; style-src 'unsafe-inline'",
+        },
+    ) in page.elements
+    anchors = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    links = {attributes["href"][1:] for name, attributes in page.elements if name == "a"}
+    assert links <= anchors
+
+
+def test_every_plot_is_named_described_and_tabulated(text: str) -> None:
+    pictures = list(svgs(text))
+    assert len(pictures) >= 5
+    for picture in pictures:
+        children = {child.tag.rpartition("}")[2]: child.text for child in picture}
+        assert picture.get("role") == "img"
+        assert children["title"]
+        assert children["desc"]
+        numbers = [float(n) for n in re.findall(r"-?\d+\.?\d*", picture.get("viewBox") or "")]
+        assert numbers[2:] == [900.0, pytest.approx(numbers[3])]
+    tables = [table.caption for table in Page(text).tables]
+    for wanted in ("γ by role", "Energies", "Cosines", "Figures of the spectra", "All tensors"):
+        assert any(caption.startswith(wanted) for caption in tables), wanted
+    headings = [attributes.get("scope") for name, attributes in Page(text).elements if name == "th"]
+    assert set(headings) == {"col", "row"}
+
+
+def test_marks_lie_where_the_numbers_say(prepared: Prepared, text: str) -> None:
+    gamma_plot = next(svgs(text))
+    marks = [
+        (mark[0].text or "", (mark.get("class") or "").split()[1], mark.get("d") or "")
+        for mark in gamma_plot
+        if mark.tag.endswith("path")
+    ]
+    merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
+    assert [said.split(":")[0] for said, _, _ in marks] == [row.name for row in merged]
+    circles = [(said, shape) for said, kind, shape in marks if kind == "circle"]
+    gammas = np.array([float(said.split("γ = ")[1].split(" ")[0]) for said, _ in circles])
+    heights = np.array([float(shape.split()[1].partition("a")[0]) for _, shape in circles])
+    every = [float(said.split("γ = ")[1].split(" ")[0]) for said, _, _ in marks]
+    scale = np.log(gammas) if max(every) > 50 * min(every) else gammas
+    line = np.polynomial.Polynomial.fit(scale, heights, 1)
+    assert len(circles) > 4
+    assert np.abs(line(scale) - heights).max() < 0.5, "pixels"
+    assert line.convert().coef[1] < 0, "upwards"
+
+
+HOSTILE = (
+    "layer.0.<script>alert(1)</script>.weight",
+    'layer.1."onmouseover=alert(1) x=".weight',
+    "layer.2.</title></svg><img src=x onerror=alert(1)>.weight",
+    "layer.3.\u202egnp.{{ 7*7 }}&lt;.weight",
+)
+
+
+def test_names_from_files_stay_text(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = {name: torch.randn(8, 8, generator=generator) for name in HOSTILE}
+    folders = [tmp_path / "<b onclick=alert(1)>base", tmp_path / "a", tmp_path / "b"]
+    for place, folder in enumerate(folders):
+        folder.mkdir()
+        tensors = {name: (1 + 0.1 * place) * value for name, value in base.items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    family = Family(base=folders[0], experts={"a": folders[1], "b": folders[2]})
+    hostile = written(prepare(recipe_of(family)), tmp_path)
+    page = Page(hostile)
+    assert not {"script", "img", "b"} & {name for name, _ in page.elements}
+    for _, attributes in page.elements:
+        assert not [key for key in attributes if key.startswith("on")]
+    assert "\u202e" not in hostile
+    assert "{{ 7*7 }}&lt;" in page.text, "as it is in the file"
+    assert "<script>alert(1)</script>" in page.text
+    assert len(list(svgs(hostile))) >= 3
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+@settings(deadline=None, max_examples=100, derandomize=True)
+def test_an_element_holds_any_text(inside: str, attribute: str) -> None:
+    made = tag("text", inside, aria_label=attribute)
+    (element, attributes), *others = Page(made).elements
+    assert element == "text"
+    assert not others
+    assert list(attributes) == ["aria-label"]
+
+
+@pytest.mark.parametrize("method", ["linear", "iso_c", "ties"])
+def test_other_methods_have_a_report_too(family: Family, tmp_path: Path, method: str) -> None:
+    page = Page(written(prepare(recipe_of(family, merge_method=method)), tmp_path))
+    assert "knows no heterogeneity" in page.text
+    assert page.table("All tensors").column("‖ΔW‖")
+
+
+def test_a_merge_of_vectors_alone_has_a_report(tmp_path: Path) -> None:
+    for place, name in enumerate(("base", "a", "b")):
+        (tmp_path / name).mkdir()
+        tensors = {"norm.weight": torch.arange(4.0) + place, "count": torch.tensor([1])}
+        save_file(tensors, tmp_path / name / "model.safetensors", {"format": "pt"})
+    experts = {name: tmp_path / name for name in ("a", "b")}
+    text = written(prepare(recipe_of(Family(base=tmp_path / "base", experts=experts))), tmp_path)
+    assert "No matrix is merged" in text
+    assert not list(svgs(text))
+
+
+def test_tensors_that_are_kept_for_their_nan_are_in_the_report(tmp_path: Path) -> None:
+    family = roberta_family(tmp_path / "models", experts=2)
+    file = family.experts["task0"] / "model.safetensors"
+    tensors = load_file(file)
+    for name, tensor in tensors.items():
+        if name.endswith("dense.weight"):
+            tensor[0, 0] = float("nan")
+    save_file(tensors, file, {"format": "pt"})
+    page = Page(written(prepare(recipe_of(family, non_finite=NonFinite.KEEP_BASE)), tmp_path))
+    (sentence, *_) = [row[-1] for row in page.table("Findings").rows]
+    assert "The base's tensor is kept" in sentence
+    gammas = page.table("All tensors").column("γ")
+    kept = [name for name in gammas if name.endswith("intermediate.dense.weight")]
+    assert kept
+    assert all(gammas[name] == "–" for name in kept)
+
+
+def run(runner: Runner, job: object) -> list[Event]:
+    return [event for event in runner.run(job) if event is not None]  # type: ignore[arg-type]
+
+
+def test_a_finished_merge_is_reported_as_it_was(tmp_path: Path) -> None:
+    family = roberta_family(tmp_path / "models", experts=2)
+    recipe: Recipe = recipe_of(family, parameters=ACE)
+    runner, store, file = Runner(), tmp_path / "store", tmp_path / "report.html"
+    run(runner, MergeJob(recipe=recipe, store=store, device="cpu"))
+    *progress, last = run(runner, ReportJob(store=store, file=file, device="cpu"))
+    assert isinstance(last, Reported)
+    assert last.bytes == file.stat().st_size
+    assert all(isinstance(event, ReportProgress) for event in progress)
+    done = [event.done for event in progress]  # type: ignore[union-attr]
+    assert done == sorted(done)
+    assert done[-1] == progress[-1].total  # type: ignore[union-attr]
+    ours = Page(file.read_text(encoding="utf-8")).table("All tensors").rows
+    fresh = Page(written(prepare(recipe), tmp_path)).table("All tensors").rows
+    assert ours == fresh, "merged then or now"
+
+    expert = family.experts["task0"] / "model.safetensors"
+    save_file(load_file(expert), expert, {"format": "pt", "again": "yes"})
+    with pytest.raises(FileChangedError, match="task0 changed since this merge"):
+        run(runner, ReportJob(store=store, file=file))
+
+
+def test_a_report_appears_whole_or_not_at_all(prepared: Prepared, tmp_path: Path) -> None:
+    target = tmp_path / "a folder"
+    target.mkdir()
+    with pytest.raises(OutputError):
+        for _ in report(prepared, target, CPU, InspectionCache(tmp_path / "cache")):
+            pass
+    assert {path.name for path in tmp_path.iterdir()} <= {"a folder", "cache"}
+
+
+@pytest.fixture
+def terminal() -> Iterator[CliRunner]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield CliRunner()
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_the_command_writes_it(family: Family, tmp_path: Path, terminal: CliRunner) -> None:
+    recipe, out = tmp_path / "recipe.yaml", tmp_path / "report.html"
+    models = [{"model": str(path)} for path in family.experts.values()]
+    document = {"merge_method": "ace", "base_model": str(family.base), "models": models}
+    recipe.write_text(yaml.safe_dump(document))
+    result = terminal.invoke(app, ["report", str(recipe), "--out", str(out), "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert "report.html" in result.stdout
+    assert "ACE-Merging of 3 experts on base" in Page(out.read_text(encoding="utf-8")).text
+    missing = terminal.invoke(app, ["report", str(tmp_path / "no.yaml"), "--out", str(out)])
+    assert missing.exit_code == 1
+    assert missing.stderr.startswith("Error: ")
+    assert terminal.invoke(app, ["report", str(recipe)]).exit_code == 2
+
+
+def test_numbers_are_written_shortly() -> None:
+    shown = [0.12345, 12345.0, 1.23456e-7, 0.0, -0.5, math.inf]
+    assert [number(value) for value in shown] == [
+        "0.1235",
+        "1.234e4",
+        "1.235e-7",
+        "0",
+        "-0.5",
+        "inf",
+    ]
+    assert number(None) == number(math.nan) == "–"
+    assert [label(value) for value in (0.3, 1e-5, 2e6)] == ["0.3", "1e-5", "2e6"]
+    assert [power(value) for value in (1e-5, 1.0, 2e3)] == ["10⁻⁵", "10⁰", "2·10³"]
+
+
+@given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=8), st.booleans())
+@settings(deadline=None, max_examples=100, derandomize=True)
+def test_an_axis_holds_its_values_and_few_ticks(values: list[float], log: bool) -> None:
+    axis = Axis.over("quantity", values, log=log)
+    assert all(0 <= axis.share(value) <= 1 for value in values)
+    ticks = axis.ticks()
+    assert 1 <= len(ticks) <= 14
+    assert all(-1e-6 <= axis.share(value) <= 1 + 1e-6 for value, _ in ticks)
+    assert len({text for _, text in ticks}) == len(ticks)

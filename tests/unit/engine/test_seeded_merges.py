@@ -1,0 +1,81 @@
+"""Masks drawn at random are the same whatever the files, the order of work, or an interruption."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine.events import TensorFinished
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import prepare
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.checkpoints import same_bits
+
+SEEDED = ["dare_linear", "dare_ties", "della", "knots_dare_ties"]
+SHAPES = {
+    "layers.0.q.weight": (24, 16),
+    "layers.0.q.bias": (24,),
+    "layers.1.q.weight": (24, 16),
+    "layers.1.q.bias": (24,),
+}
+
+
+def save(folder: Path, tensors: dict[str, torch.Tensor], files: int) -> Path:
+    """A model folder whose tensors lie in so many files, the last ones first."""
+    folder.mkdir(parents=True)
+    if files == 1:
+        save_file(tensors, folder / "model.safetensors")
+        return folder
+    places = {
+        name: f"model-{files - index % files:05d}-of-{files:05d}.safetensors"
+        for index, name in enumerate(tensors)
+    }
+    for file in set(places.values()):
+        own = {name: tensors[name] for name, place in places.items() if place == file}
+        save_file(own, folder / file)
+    index = {"metadata": {}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def recipe_of(folder: Path, method: str, files: int = 1, **options: object) -> Recipe:
+    generator = torch.Generator().manual_seed(0)
+    paths = []
+    for index in range(4):
+        tensors = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+        paths.append(save(folder / f"model{index}", tensors, files))
+    models = tuple(ModelEntry(model=path) for path in paths[1:])
+    return Recipe(base_model=paths[0], models=models, merge_method=method, **options)
+
+
+def merged(recipe: Recipe, store: Path, **options: object) -> dict[str, torch.Tensor]:
+    for _ in merge(prepare(recipe), store, device="cpu", **options):
+        pass
+    return load_file(store / "model" / "model.safetensors")
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys() == SHAPES.keys()
+    assert all(same_bits(one[name], other[name]) for name in SHAPES)
+
+
+@pytest.mark.parametrize("method", SEEDED)
+def test_sharding_changes_no_bit(method: str, tmp_path: Path) -> None:
+    one = merged(recipe_of(tmp_path / "one", method), tmp_path / "first")
+    several = merged(recipe_of(tmp_path / "several", method, files=3), tmp_path / "second")
+    assert_same(one, several)
+    other = merged(recipe_of(tmp_path / "other", method, seed=1), tmp_path / "third")
+    name = "layers.0.q.weight"
+    assert not same_bits(one[name], other[name])
+
+
+@pytest.mark.parametrize("method", SEEDED)
+def test_resuming_changes_no_bit(method: str, tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path / "models", method)
+    whole = merged(recipe, tmp_path / "whole")
+    events = merge(prepare(recipe), tmp_path / "stopped", device="cpu")
+    next(event for event in events if isinstance(event, TensorFinished))
+    events.close()
+    assert_same(merged(recipe, tmp_path / "stopped", resume=True), whole)

@@ -1,0 +1,89 @@
+"""The figures of a spectrum, each against its definition on a matrix in float64."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ace_gui.engine.spectral_figures import (
+    condition_number,
+    cumulative_energy,
+    directions_for,
+    effective_rank,
+    leading,
+    numerical_rank,
+    spectral_figures,
+    stable_rank,
+    top_energy,
+)
+
+Array = NDArray[np.float64]
+shapes = st.tuples(st.integers(1, 24), st.integers(1, 24), st.integers(0, 2**31))
+
+
+def matrix(m: int, n: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((m, n)) * rng.uniform(0.01, 1.0, n)
+
+
+@given(shapes)
+@settings(deadline=None, max_examples=40, derandomize=True)
+def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]) -> None:
+    given_MN = matrix(*shape)
+    sigma = np.linalg.svd(given_MN, compute_uv=False)
+    found = spectral_figures(sigma)
+    gram = given_MN.T @ given_MN if shape[1] <= shape[0] else given_MN @ given_MN.T
+    values = np.sort(np.linalg.eigvalsh(gram))[::-1].clip(0)
+    assert found.frobenius == pytest.approx(np.linalg.norm(given_MN))
+    assert found.nuclear == pytest.approx(np.linalg.norm(given_MN, "nuc"))
+    assert found.spectral == pytest.approx(np.linalg.norm(given_MN, 2))
+    assert found.rank == np.linalg.matrix_rank(given_MN, rtol=1e-7)
+    assert found.stable_rank == pytest.approx(np.trace(gram) / values[0])
+    top = math.ceil(len(sigma) * 5 / 100)
+    assert found.top_energy == pytest.approx(values[:top].sum() / values.sum())
+    for count, percent in zip(found.directions, (90, 95, 99), strict=True):
+        wanted = percent / 100 * values.sum()
+        assert values[:count].sum() >= wanted * (1 - 1e-12)
+        assert values[: count - 1].sum() < wanted * (1 + 1e-12)
+
+
+@given(shapes)
+@settings(deadline=None, max_examples=40, derandomize=True)
+def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, int, int]) -> None:
+    sigma = np.linalg.svd(matrix(*shape), compute_uv=False)
+    shares = [value / math.fsum(sigma) for value in sigma]
+    entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
+    assert effective_rank(sigma) == pytest.approx(math.exp(entropy))
+    assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
+
+
+def test_equal_singular_values_count_fully() -> None:
+    sigma = np.full(40, 3.0)
+    assert effective_rank(sigma) == pytest.approx(40)
+    assert stable_rank(sigma) == pytest.approx(40)
+    assert top_energy(sigma) == pytest.approx(0.05)
+    assert directions_for(sigma, 0.9) == 36
+    assert condition_number(sigma) == 1
+
+
+def test_directions_below_the_rounding_of_float32_do_not_count() -> None:
+    sigma = np.array([2.0, 1.0, 2e-6, 1e-9, 0.0])
+    assert numerical_rank(sigma) == 3
+    assert condition_number(sigma) == pytest.approx(1e6)
+
+
+def test_the_zero_matrix_has_figures_too() -> None:
+    found = spectral_figures(np.zeros(7))
+    assert (found.frobenius, found.nuclear, found.rank, found.directions) == (0, 0, 0, (0, 0, 0))
+    assert (found.effective_rank, found.stable_rank) == (0, 0)
+    assert math.isnan(found.condition)
+    assert math.isnan(found.top_energy)
+    assert np.isnan(cumulative_energy(np.zeros(7))).all()
+
+
+@pytest.mark.parametrize("directions", range(1, 1000, 7))
+def test_the_leading_directions_are_counted_without_rounding(directions: int) -> None:
+    assert leading(directions) == -(-directions * 5 // 100)

@@ -1,0 +1,210 @@
+"""Whole-model statistics through the engine: from files, in parts, resumed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine import surveying
+from ace_gui.engine.events import PassProgress, TensorFinished
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import prepare
+from ace_gui.engine.store import SURVEY
+from ace_gui.engine.surveying import groups, surveyed
+from ace_gui.engine.task_vectors import Readers
+from ace_gui.errors import NonFiniteError, ResumeError
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe.values import NonFinite
+from tests.helpers import method_oracles as oracle
+
+SHAPES = {
+    "blocks.0.up.weight": (40, 16),
+    "blocks.0.up.bias": (40,),
+    "blocks.1.up.weight": (40, 16),
+    "blocks.1.up.bias": (40,),
+}
+SCALES = (0.3, 2.0, 0.01, 1.0)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    """A base and three experts that changed the tensors to very different degrees."""
+    generator = torch.Generator().manual_seed(0)
+    base = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+    paths = []
+    for index in range(4):
+        tensors = {
+            name: tensor + scale * bool(index) * torch.randn(tensor.shape, generator=generator)
+            for (name, tensor), scale in zip(base.items(), SCALES, strict=True)
+        }
+        paths.append(tmp_path / f"model{index}.safetensors")
+        save_file(tensors, paths[-1])
+    return paths
+
+
+def recipe_of(models: list[Path], method: str = "ties", **options: object) -> Recipe:
+    entries = tuple(ModelEntry(model=path) for path in models[1:])
+    return Recipe(base_model=models[0], models=entries, merge_method=method, **options)
+
+
+def changes(models: list[Path]) -> np.ndarray:
+    """T × all entries of the model, in the plan's order."""
+    base, *experts = (load_file(path) for path in models)
+    return np.array(
+        [
+            np.concatenate([(tensors[name] - base[name]).numpy().ravel() for name in SHAPES])
+            for tensors in experts
+        ]
+    ).astype(np.float64)
+
+
+def merged(recipe: Recipe, store: Path, **options: object) -> np.ndarray:
+    for _ in merge(prepare(recipe), store, device="cpu", **options):
+        pass
+    return found_in(store, recipe)
+
+
+def found_in(store: Path, recipe: Recipe) -> np.ndarray:
+    base, tensors = load_file(recipe.base_model), load_file(store / "model/model.safetensors")
+    flat = [(tensors[name].double() - base[name].double()).numpy().ravel() for name in SHAPES]
+    return np.concatenate(flat)
+
+
+def test_ties_trims_over_the_whole_model(models: list[Path], tmp_path: Path) -> None:
+    found = merged(recipe_of(models), tmp_path / "store")
+    assert oracle.relative_error(found, oracle.ties(changes(models), 0.2)) < 1e-5
+
+
+def test_parts_do_not_matter(
+    models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = merged(recipe_of(models, "pcb"), tmp_path / "whole")
+    monkeypatch.setattr(surveying, "PASS_ELEMENTS", 64)
+    np.testing.assert_array_equal(merged(recipe_of(models, "pcb"), tmp_path / "parts"), whole)
+
+
+@pytest.mark.parametrize("method", ["localize_stitch", "pcb"])
+def test_other_methods_see_the_whole_model_too(
+    method: str, models: list[Path], tmp_path: Path
+) -> None:
+    expected = {
+        "localize_stitch": lambda d: oracle.localize_stitch(d, 0.05),
+        "pcb": lambda d: 1.2 * oracle.pcb(d, 0.05),
+    }[method](changes(models))
+    found = merged(recipe_of(models, method), tmp_path / "store")
+    assert oracle.relative_error(found, expected) < 1e-5
+
+
+def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path: Path) -> None:
+    events = list(merge(prepare(recipe_of(models)), tmp_path / "store", device="cpu"))
+    passes = [event for event in events if isinstance(event, PassProgress)]
+    assert [event.done for event in passes] == [1, 2, 3, 4] * 2  # two passes over four tensors
+    assert not any(
+        isinstance(event, PassProgress)
+        for event in merge(prepare(recipe_of(models, "linear")), tmp_path / "mean", device="cpu")
+    )
+
+
+def stopped_after_one(recipe: Recipe, store: Path) -> None:
+    events = merge(prepare(recipe), store, device="cpu")
+    next(event for event in events if isinstance(event, TensorFinished))
+    events.close()
+
+
+@pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign"])
+def test_resuming_merges_with_the_same_survey(
+    damage: str, models: list[Path], tmp_path: Path
+) -> None:
+    recipe, store = recipe_of(models), tmp_path / "store"
+    whole = merged(recipe, tmp_path / "whole")
+    stopped_after_one(recipe, store)
+    kept = store / SURVEY
+    assert kept.exists()
+    if damage == "gone":
+        kept.unlink()
+    elif damage == "half":
+        kept.write_text(kept.read_text()[:30])
+    elif damage == "foreign":
+        kept.write_text("[1, 2]")
+    np.testing.assert_array_equal(merged(recipe, store, resume=True), whole)
+
+
+def test_resuming_does_not_look_again(models: list[Path], tmp_path: Path) -> None:
+    recipe, store = recipe_of(models), tmp_path / "store"
+    stopped_after_one(recipe, store)
+    events = merge(prepare(recipe), store, device="cpu", resume=True)
+    assert not any(isinstance(event, PassProgress) for event in events)
+
+
+def test_a_survey_of_other_files_is_not_taken_over(models: list[Path], tmp_path: Path) -> None:
+    recipe, store = recipe_of(models), tmp_path / "store"
+    stopped_after_one(recipe, store)
+    save_file({name: torch.zeros(shape) for name, shape in SHAPES.items()}, models[1])
+    with pytest.raises(ResumeError):
+        merged(recipe, store, resume=True)
+
+
+def test_findings_are_the_same_when_read_back(models: list[Path], tmp_path: Path) -> None:
+    recipe, store = recipe_of(models), tmp_path / "store"
+    stopped_after_one(recipe, store)
+    first, second = prepare(recipe), prepare(recipe)
+    list(surveyed(first, Readers(first)))
+    list(surveyed(second, Readers(second), store=store))
+    assert first.findings == second.findings
+    assert len(json.loads((store / SURVEY).read_text())) == 1
+
+
+def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path: Path) -> None:
+    rule = Override(pattern="*.0.*", merge_method="linear")
+    recipe = recipe_of(models, overrides=(rule,))
+    found, deltas = merged(recipe, tmp_path / "store"), changes(models)
+    first = 40 * 16 + 40
+    assert oracle.relative_error(found[:first], deltas[:, :first].mean(axis=0)) < 1e-5
+    assert oracle.relative_error(found[first:], oracle.ties(deltas[:, first:], 0.2)) < 1e-5
+
+
+def test_other_parameters_are_another_survey(models: list[Path]) -> None:
+    rule = Override(pattern="*.0.*", parameters={"density": 0.5})
+    prepared = prepare(recipe_of(models, overrides=(rule,)))
+    assert [len(group.rows) for group in groups(prepared)] == [2, 2]
+    assert len(groups(prepare(recipe_of(models)))) == 1
+    assert groups(prepare(recipe_of(models, parameters={"trim": "tensor"}))) == []
+
+
+def test_one_row_asks_for_its_own_survey_only(models: list[Path]) -> None:
+    rule = Override(pattern="*.0.*", parameters={"density": 0.5})
+    prepared = prepare(recipe_of(models, overrides=(rule,)))
+    row = prepared.plan.rows[0]
+    list(surveyed(prepared, Readers(prepared), only=row))
+    assert len(prepared.findings) == 1
+    assert prepared.findings_of(row) is not None
+    assert prepared.findings_of(prepared.plan.rows[-1]) is None
+
+
+def with_nan(models: list[Path]) -> None:
+    tensors = load_file(models[2])
+    tensors["blocks.1.up.bias"][3] = torch.nan
+    save_file(tensors, models[2])
+
+
+def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(
+    models: list[Path], tmp_path: Path
+) -> None:
+    with_nan(models)
+    recipe = recipe_of(models, non_finite=NonFinite.SKIP_EXPERT)
+    found, deltas = merged(recipe, tmp_path / "store"), changes(models)
+    bias = SHAPES["blocks.1.up.bias"][0]
+    trimmed = np.array([oracle.largest(delta, 0.2) for delta in (deltas[0], deltas[2])])
+    without = np.append(oracle.largest(deltas[1, :-bias], 0.2), np.zeros(bias))
+    expected = oracle.elect(np.insert(trimmed, 1, without, axis=0))
+    assert oracle.relative_error(found, expected) < 1e-5
+
+
+def test_a_survey_stops_at_nan_where_the_recipe_says_so(models: list[Path], tmp_path: Path) -> None:
+    with_nan(models)
+    with pytest.raises(NonFiniteError) as caught:
+        merged(recipe_of(models), tmp_path / "store")
+    assert caught.value.tensor == "blocks.1.up.bias"

@@ -1,0 +1,194 @@
+"""Models of single tasks, made again from what a merge left."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from ace_gui.checkpoints import staging_folder
+from ace_gui.cli import app
+from ace_gui.engine.exporting import export, publish
+from ace_gui.engine.merging import merge
+from ace_gui.engine.modules import MODULES
+from ace_gui.engine.planning import prepare
+from ace_gui.engine.tasks import experts_of, reconstruct, write_task_model
+from ace_gui.errors import CheckpointError, MismatchError, OutputError
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.values import NonFinite
+from tests.helpers import method_oracles as oracle
+from tests.helpers.models import Family, gpt2_family, neox_family
+
+METHODS = ["emr", "tall_masks", "tsv_c"]
+MATRIX = "transformer.h.0.attn.c_attn.weight"  # stored inputs × outputs
+HEAD = "score.weight"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
+
+
+def recipe_of(family: Family, method: str, **options: object) -> Recipe:
+    models = tuple(ModelEntry(model=path, name=name) for name, path in family.experts.items())
+    return Recipe(base_model=family.base, models=models, merge_method=method, **options)
+
+
+def merged(family: Family, method: str, out: Path, **options: object) -> Path:
+    store = staging_folder(out)
+    for _ in merge(
+        prepare(recipe_of(family, method, **options)), store, device="cpu", as_output=True
+    ):
+        pass
+    publish(store, out)
+    return out
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def folder(
+    request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return merged(family, request.param, tmp_path_factory.mktemp("merged") / request.param)
+
+
+def deltas_of(family: Family, name: str) -> torch.Tensor:
+    """T × the tensor's shape, float64."""
+    base = load_file(family.base / "model.safetensors")[name].double()
+    experts = [load_file(path / "model.safetensors") for path in family.experts.values()]
+    return torch.stack([tensors[name].double() - base for tensors in experts])
+
+
+def test_every_expert_is_there_and_the_card_says_how(folder: Path, family: Family) -> None:
+    assert experts_of(folder) == tuple(family.experts)
+    card = (folder / "README.md").read_text()
+    assert f"| {MODULES} |" in card
+    assert "ace-gui task MERGED_FOLDER task0 --out TASK_FOLDER" in card
+
+
+def test_a_matrix_is_remade_by_the_formula(folder: Path, family: Family) -> None:
+    base = load_file(family.base / "model.safetensors")
+    deltas = deltas_of(family, MATRIX).numpy()
+    names = {name for name in base if "score" not in name}
+    for t, expert in enumerate(family.experts):
+        found = dict(reconstruct(folder, expert))
+        change = (found[MATRIX].double() - base[MATRIX].double()).numpy()
+        if folder.name == "tall_masks":
+            expected = oracle.tall_mask(deltas, t, 0.4) * deltas.sum(axis=0)
+        elif folder.name == "tsv_c":
+            expected = oracle.truncate(deltas[t], 32 // 3)
+        else:
+            tensors = [deltas_of(family, name).numpy() for name in sorted(names)]
+            remade = oracle.emr_expert(tensors, t, "tensors")
+            expected = remade[sorted(names).index(MATRIX)]
+        assert oracle.relative_error(change, expected) < 1e-4  # of float32 weights
+
+
+def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
+    folder: Path, family: Family, tmp_path: Path
+) -> None:
+    out = write_task_model(folder, "task1", tmp_path / "task")
+    tensors = load_file(out / "model.safetensors")
+    own = load_file(family.experts["task1"] / "model.safetensors")
+    assert torch.equal(tensors[HEAD], own[HEAD])
+    found = dict(reconstruct(folder, "task1"))
+    assert tensors.keys() == found.keys()
+    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
+    import transformers
+
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(out)
+    assert model.config.num_labels == 3
+    assert torch.equal(model.state_dict()[MATRIX], tensors[MATRIX])
+    assert {path.name for path in out.iterdir()}.isdisjoint({"merge_recipe.yaml", MODULES})
+
+
+def test_an_export_in_another_dtype_has_the_modules_too(family: Family, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for _ in merge(prepare(recipe_of(family, "emr")), store, device="cpu"):
+        pass
+    for _ in export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9):
+        pass
+    for _ in export(store, tmp_path / "full", dtype=None, shard_bytes=10**9):
+        pass
+    half, full = (dict(reconstruct(tmp_path / name, "task0"))[MATRIX] for name in ("half", "full"))
+    assert half.dtype == torch.bfloat16
+    # The merged weights are rounded, then the result is: two times half a unit in the last place.
+    torch.testing.assert_close(
+        half.float(), full, rtol=2 * 2**-8, atol=2**-8 * float(full.abs().max())
+    )
+
+
+def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path: Path) -> None:
+    family = neox_family(tmp_path / "family")
+    name = "gpt_neox.layers.0.attention.query_key_value.weight"
+    out = merged(family, "tsv_c", tmp_path / "out", split_fused=True)
+    deltas = deltas_of(family, name)
+    base = load_file(family.base / "model.safetensors")[name].double()
+    change = dict(reconstruct(out, "task1"))[name].double() - base
+    heads = deltas[1].view(4, 3, 8, 32)  # query, key, value in every head
+    for which in range(3):
+        own = heads[:, which].reshape(32, 32).numpy()
+        found = change.view(4, 3, 8, 32)[:, which].reshape(32, 32).numpy()
+        assert oracle.relative_error(found, oracle.truncate(own, 16)) < 1e-4
+
+
+def test_methods_that_leave_nothing_write_nothing(family: Family, tmp_path: Path) -> None:
+    out = merged(family, "tsv_m", tmp_path / "plain")
+    assert not (out / MODULES).exists()
+    assert "ace-gui task" not in (out / "README.md").read_text()
+    with pytest.raises(OutputError, match=r"There is no modules\.safetensors here"):
+        next(reconstruct(out, "task0"))
+
+
+def test_an_unknown_expert_and_another_base_are_refused(
+    folder: Path, family: Family, tmp_path: Path
+) -> None:
+    with pytest.raises(OutputError, match=r"no expert 'cola'; there are .*task0.*task1"):
+        next(reconstruct(folder, "cola"))
+    other = neox_family(tmp_path / "other")
+    with pytest.raises(MismatchError, match="is not the base of this merge"):
+        next(reconstruct(folder, "task0", base=other.base))
+    with pytest.raises(CheckpointError):
+        next(reconstruct(folder, "task0", base=tmp_path / "nowhere"))
+
+
+def test_the_command_line_makes_a_task_model(folder: Path, family: Family, tmp_path: Path) -> None:
+    runner, out = CliRunner(), tmp_path / "task"
+    arguments = ["task", str(folder), "task0", "--out", str(out), "--base", str(family.base)]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert (out / "model.safetensors").exists()
+    again = runner.invoke(app, arguments)
+    assert again.exit_code == 1
+    assert "not empty" in again.output
+
+
+def test_a_resumed_merge_has_the_same_modules(family: Family, tmp_path: Path) -> None:
+    whole = merged(family, "emr", tmp_path / "whole")
+    store = tmp_path / "store"
+    prepared = prepare(recipe_of(family, "emr"))
+    events = merge(prepared, store, device="cpu", as_output=True)
+    for event in events:  # stop while the modules are being written
+        if type(event).__name__ == "PassProgress":
+            break
+    events.close()
+    assert (store / "model" / MODULES).exists()
+    for _ in merge(
+        prepare(recipe_of(family, "emr")), store, device="cpu", resume=True, as_output=True
+    ):
+        pass
+    publish(store, tmp_path / "resumed")
+    assert (tmp_path / "resumed" / MODULES).read_bytes() == (whole / MODULES).read_bytes()
+
+
+def test_an_expert_with_nan_takes_nothing_from_that_tensor(tmp_path: Path) -> None:
+    family = neox_family(tmp_path / "family")
+    name = "gpt_neox.layers.0.mlp.dense_h_to_4h.weight"
+    path = family.experts["task1"] / "model.safetensors"
+    tensors = load_file(path)
+    tensors[name][0, 0] = torch.inf
+    save_file(tensors, path, metadata={"format": "pt"})
+    out = merged(family, "emr", tmp_path / "out", non_finite=NonFinite.SKIP_EXPERT)
+    base = load_file(family.base / "model.safetensors")
+    assert torch.equal(dict(reconstruct(out, "task1"))[name], base[name])
+    assert not torch.equal(dict(reconstruct(out, "task0"))[name], base[name])

@@ -1,0 +1,177 @@
+"""Vocabularies that differ: rows matched by token, kept from the base, or refused."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine.checks import Check, Verdict
+from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.look import Look
+from ace_gui.engine.merging import merge
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.store import MODEL
+from ace_gui.engine.vocabulary_rows import NOWHERE, runs
+from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.values import Vocabulary
+
+WIDTH = 4
+EMBEDDING, HEAD, HEAD_BIAS = "model.embed_tokens.weight", "lm_head.weight", "lm_head.bias"
+
+
+def folder_of(folder: Path, tokens: list[str] | None, *, padded: int = 0, seed: int = 0) -> Path:
+    """A small model with a row for each token, and ``padded`` more."""
+    rows = len(tokens or "abcd") + padded
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {EMBEDDING: (rows, WIDTH), HEAD: (rows, WIDTH), HEAD_BIAS: (rows,), "norm": (WIDTH,)}
+    folder.mkdir()
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if tokens is not None:
+        vocabulary = {token: index for index, token in enumerate(tokens)}
+        (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    return folder
+
+
+def prepared_of(base: Path, *experts: Path, vocabulary: str = "tokens") -> Prepared:
+    entries = tuple(ModelEntry(model=path) for path in experts)
+    choice = Vocabulary(vocabulary)
+    return prepare(Recipe(base_model=base, models=entries, vocabulary=choice))
+
+
+def merged(prepared: Prepared, store: Path) -> dict[str, torch.Tensor]:
+    for _ in merge(prepared, store):
+        pass
+    return load_file(store / MODEL / "model.safetensors")
+
+
+def check_of(prepared: Prepared) -> Check:
+    (found,) = [check for check in prepared.plan.checks if check.title == "Vocabulary"]
+    return found
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@given(st.lists(st.integers(-1, 12), max_size=30))
+@settings(deadline=None, max_examples=200)
+def test_runs_cover_every_known_row_once(rows: list[int]) -> None:
+    found = np.full(len(rows), NOWHERE)
+    for place, row, count in runs(np.array(rows, dtype=np.int64)):
+        assert (found[place : place + count] == NOWHERE).all()
+        found[place : place + count] = np.arange(row, row + count)
+    assert found.tolist() == rows
+
+
+def expected_rows(
+    base: torch.Tensor, experts: Mapping[str, torch.Tensor], orders: Mapping[str, list[str]]
+) -> torch.Tensor:
+    """The mean over the experts, token by token; one without the token changes nothing."""
+    result = base.clone()
+    for index, token in enumerate("abcd"):
+        for name, tensor in experts.items():
+            if token in orders[name]:
+                result[index] += (tensor[orders[name].index(token)] - base[index]) / len(experts)
+    return result
+
+
+@pytest.mark.parametrize("padded", [0, 3])
+def test_rows_are_averaged_by_token(tmp_path: Path, padded: int) -> None:
+    orders = {"moved": list("dbac"), "longer": list("abxcdyz"), "shorter": list("ca")}
+    base = folder_of(tmp_path / "base", list("abcd"), padded=padded)
+    folders = [
+        folder_of(tmp_path / name, order, seed=seed)
+        for seed, (name, order) in enumerate(orders.items(), start=1)
+    ]
+    prepared = prepared_of(base, *folders)
+    result = merged(prepared, tmp_path / "store")
+    for name in (EMBEDDING, HEAD, HEAD_BIAS):
+        experts = {folder.name: weights(folder)[name] for folder in folders}
+        expected = expected_rows(weights(base)[name], experts, orders)
+        assert result[name].shape == expected.shape
+        assert torch.allclose(result[name], expected, atol=1e-6)
+        assert torch.equal(result[name][4:], weights(base)[name][4:])  # no token, no change
+    norms = torch.stack([weights(folder)["norm"] for folder in folders])
+    assert torch.allclose(result["norm"], norms.mean(dim=0), atol=1e-6)
+
+
+def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "one", list("bxyza"), seed=1)
+    check = check_of(prepared_of(base, expert))
+    assert check.verdict is Verdict.NOTE
+    assert "2 stand elsewhere here, 2 of the base's tokens are missing" in check.sentence
+    assert "3 tokens that only this expert has are left out" in check.sentence
+
+
+def test_the_same_tokens_are_read_as_ever(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"), padded=2)
+    experts = [folder_of(tmp_path / f"e{n}", list("abcd"), padded=2, seed=n) for n in (1, 2)]
+    by_token, by_position = (
+        merged(prepared_of(base, *experts, vocabulary=way), tmp_path / way)
+        for way in ("tokens", "position")
+    )
+    assert all(torch.equal(tensor, by_position[name]) for name, tensor in by_token.items())
+
+
+@pytest.mark.parametrize("tokens", [list("abcdxy"), list("dcba"), None])
+def test_the_base_can_keep_its_rows(tmp_path: Path, tokens: list[str] | None) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "one", tokens, seed=1)
+    prepared = prepared_of(base, expert, vocabulary="base")
+    kept = {row.name for row in prepared.plan.rows if row.disposition is Disposition.BASE}
+    assert kept == {EMBEDDING, HEAD, HEAD_BIAS}
+    result = merged(prepared, tmp_path / "store")
+    assert all(torch.equal(result[name], weights(base)[name]) for name in kept)
+    assert torch.allclose(result["norm"], weights(expert)["norm"])
+    assert check_of(prepared).verdict is not Verdict.WARNING
+
+
+def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    longer = folder_of(tmp_path / "longer", list("abcdx"), seed=1)
+    moved = folder_of(tmp_path / "moved", list("abdc"), seed=2)
+    with pytest.raises(MismatchError, match="matched by token") as caught:
+        prepared_of(base, longer, vocabulary="position")
+    assert "base's kept" in caught.value.sentence
+    check = check_of(prepared_of(base, moved, vocabulary="position"))
+    assert check.verdict is Verdict.WARNING
+    assert "matched by token" in check.sentence
+
+
+def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    mute = folder_of(tmp_path / "mute", None, padded=1, seed=1)
+    with pytest.raises(RecipeError, match="mute has no tokenizer file") as caught:
+        prepared_of(base, mute)
+    assert caught.value.key == "vocabulary"
+
+
+def test_another_width_is_refused_whatever_is_chosen(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "one", list("abcdx"), seed=1)
+    tensors = weights(expert)
+    save_file({**tensors, HEAD: tensors[HEAD][:, :2].clone()}, expert / "model.safetensors")
+    with pytest.raises(MismatchError, match="5×2 in one but 4×4"):
+        prepared_of(base, expert)
+
+
+def test_a_close_look_is_not_remembered_for_another_order(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "one", list("badc"), seed=1)
+    keys = set()
+    for way in ("tokens", "position"):
+        prepared = prepared_of(base, expert, vocabulary=way)
+        (row,) = [row for row in prepared.plan.rows if row.name == EMBEDDING]
+        look = Look(prepared, row, torch.device("cpu"), InspectionCache(tmp_path / "cache"))
+        keys.add(look.key("distribution"))
+    assert len(keys) == 2
