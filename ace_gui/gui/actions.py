@@ -29,6 +29,10 @@ class Actions:
             picture="add",
         )
         self.add_expert_files = make("Add experts from f&iles…", "Choose .safetensors files")
+        self.open_cached = make(
+            "From the &Hugging Face cache…",
+            "Choose models that were downloaded before; nothing is downloaded now",
+        )
         self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
         self.save_recipe = make(
             "&Save recipe…", "Save what is loaded and chosen as a recipe", key=_Key.Save
@@ -40,8 +44,16 @@ class Actions:
             "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
         )
         self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
+        self.compare = make(
+            "C&ompare methods…",
+            "Merge by several methods, or with several values, and compare them in a table",
+            key="Ctrl+Shift+M",
+        )
         self.export = make(
             "&Export…", "Write the merged model as a folder", key="Ctrl+Shift+E", picture="export"
+        )
+        self.report = make(
+            "&Report…", "Write what the merge did as one HTML file", key="Ctrl+Shift+R"
         )
         self.find = make("&Find layer", "Filter the layers by name", key=_Key.Find)
         self.next_layer = make("&Next layer", "Select the next layer", key="Alt+Down")

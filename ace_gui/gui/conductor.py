@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.events import (
+    CachedModelsFound,
     EngineReady,
     Event,
     Exported,
@@ -21,79 +22,51 @@ from ace_gui.engine.events import (
     LayerSpectrum,
     MergeFinished,
     MergeStarted,
+    PassProgress,
     PlanReady,
+    Reported,
+    ReportProgress,
     SampleAccuracy,
     TensorFinished,
 )
 from ace_gui.engine.jobs import (
     AnalyseJob,
+    CachedModelsJob,
     ConvertJob,
     ExportJob,
-    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
+    ReportJob,
     SampleAccuracyJob,
     SpectrumJob,
 )
 from ace_gui.engine.plan import Plan
 from ace_gui.errors import EngineError, PickleConsentError, ResumeError, WorkbenchError
 from ace_gui.gui.inputs import Expert, Inputs
+from ace_gui.gui.job_book import JobBook, Running, Worker
+from ace_gui.gui.merge_runs import MergeRuns
 from ace_gui.gui.pace import Pace
 from ace_gui.gui.session import Session
-from ace_gui.gui.state import MergeRun, Progress, RecipeKey, State
+from ace_gui.gui.state import Progress, State
 from ace_gui.gui.stores import MergeStores
+from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
 PLAN_DELAY: Final = 300  # ms
 SPECTRUM_DELAY: Final = 80  # ms
-
-_STATES: Final = {
-    PlanJob: State.PLANNING,
-    LoadRecipeJob: State.PLANNING,
-    ConvertJob: State.PLANNING,
-    AnalyseJob: State.ANALYSING,
-    MergeJob: State.MERGING,
-    ExportJob: State.EXPORTING,
-}
-
-
-class Worker(Protocol):
-    """What the conductor needs of a worker."""
-
-    said: SignalInstance
-    engine_lost: SignalInstance
-
-    def submit(self, job: Job) -> int:
-        """Queue a job; its events carry the returned number."""
-        ...
-
-    def cancel(self, number: int) -> None:
-        """Ask a job to stop, and see to it that it does."""
-        ...
-
-    def withdraw(self, number: int) -> None:
-        """Ask a job to stop when it can."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Running:
-    """A job under way. ``inputs``: what it plans; ``key``: the recipe a spectrum belongs to."""
-
-    job: Job
-    inputs: Inputs | None = None
-    key: RecipeKey = ()
 
 
 class Conductor(QObject):
     """Submits, cancels and follows jobs. Everything here happens in the window's thread.
 
     ``exported`` carries an Exported; ``opened`` the paths of what was loaded from a recipe or
-    from folders, for the list of recent files; ``idle`` follows the end of the last job.
+    from folders, for the list of recent files; ``cached_models`` a CachedModelsFound; ``idle``
+    follows the end of the last job.
     """
 
     exported = Signal(object)
+    cached_models = Signal(object)
     opened = Signal(object)
     spectrum_awaited = Signal(bool)
     idle = Signal()
@@ -103,10 +76,10 @@ class Conductor(QObject):
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._worker = worker
-        self._stores = stores
-        self._jobs: dict[int, _Running] = {}
-        self._refused: _Running | None = None
+        self._runs = MergeRuns(session, stores)
+        self._jobs = JobBook(session, worker, self)
+        self._jobs.ended.connect(self._end)
+        self._refused: Running | None = None
         self._pace = Pace()
         self._plan_timer = self._timer(PLAN_DELAY, self._plan)
         self._spectrum_timer = self._timer(SPECTRUM_DELAY, self._ask_for_spectrum)
@@ -119,8 +92,8 @@ class Conductor(QObject):
 
     def open(self, paths: Iterable[Path]) -> None:
         """Load a recipe, or model folders with the base first, in place of what is loaded."""
-        self._withdraw(PlanJob, LoadRecipeJob)
-        self._submit(LoadRecipeJob(paths=tuple(paths)))
+        self._jobs.withdraw(PlanJob, LoadRecipeJob)
+        self._jobs.submit(LoadRecipeJob(paths=tuple(paths)))
 
     def set_base(self, path: Path) -> None:
         """Take another base; the experts stay if they fit it."""
@@ -145,60 +118,89 @@ class Conductor(QObject):
         else:
             self._replan(inputs)
 
+    def override(self, rules: tuple[Override, ...]) -> None:
+        """Other overrides of the recipe for some tensors."""
+        self.change(replace(self._session.inputs, overrides=rules))
+
     def choose_method(self, name: str) -> None:
         """Another merge method; every method keeps its own parameters."""
         self.change(replace(self._session.inputs, method=name))
 
     def close(self) -> None:
         """Unload everything."""
-        self._withdraw(PlanJob, LoadRecipeJob, AnalyseJob, SpectrumJob)
+        self._jobs.withdraw(PlanJob, LoadRecipeJob, AnalyseJob, SpectrumJob)
         self._plan_timer.stop()
-        self._drop_run()
+        self._runs.drop_all()
         self._session.close()
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
         """Set a parameter, or leave it to its default (None)."""
         self._session.set_parameter(name, value)
-        threshold = name == "tau" and value is not None  # changes regimes, not the plan
+        # A threshold changes regimes and not the plan, unless some tensors have their own.
+        threshold = name == "tau" and value is not None and not self._session.inputs.overrides
         if self._session.inputs.base is not None and not threshold:
             self._plan_timer.start()
 
+    def list_cached_models(self) -> None:
+        """Look what is in the local Hugging Face cache."""
+        self._jobs.submit(CachedModelsJob())
+
     def convert(self, path: Path) -> None:
         """Convert a pickle, with the person's consent, then try again what it stopped."""
-        self._submit(ConvertJob(path=path))
+        self._jobs.submit(ConvertJob(path=path))
 
     def merge(self) -> None:
         """Merge what is loaded, from where an interrupted merge of it stopped."""
         session = self._session
         if not session.can_merge:
             return
-        self._withdraw(AnalyseJob)
+        self._jobs.withdraw(AnalyseJob)
         run = session.merge
         if run is None or not session.can_resume:
-            run = self._new_run()
+            run = self._runs.new()
         self._pace = Pace()
         resume = run.store.exists()  # this window's, or one that an earlier window left
-        self._submit(
-            MergeJob(recipe=run.recipe, store=run.store, device=session.device, resume=resume)
+        self._jobs.submit(
+            MergeJob(
+                recipe=run.recipe,
+                store=run.store,
+                device=session.device,
+                resume=resume,
+                memory_bytes=session.memory_bytes,
+            )
         )
         session.start_merge(run)
 
+    @property
+    def can_continue(self) -> bool:
+        """Whether a merge would go on with one that this window or an earlier one began."""
+        return self._runs.can_continue
+
+    def check_again(self) -> None:
+        """Plan what is loaded once more: there may be more room by now."""
+        self._plan()
+
     def cancel(self) -> None:
-        """Stop what is going on: a merge, an export, an analysis."""
-        for number, running in self._jobs.items():
-            if isinstance(running.job, MergeJob | ExportJob | AnalyseJob | SampleAccuracyJob):
-                self._worker.cancel(number)
+        """Stop what is going on: a merge, an export, a report, an analysis."""
+        self._jobs.cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, SampleAccuracyJob)
 
     def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
         """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
         run = self._session.merge
         if run is not None and self._session.can_export:
             job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
-            self._submit(replace(job, complete_heads=heads))
+            self._jobs.submit(replace(job, complete_heads=heads))
+
+    def report(self, file: Path) -> None:
+        """Write what the finished merge did as one HTML file."""
+        run = self._session.merge
+        if run is not None and self._session.can_report:
+            job = ReportJob(store=run.store, file=file, device=self._session.device)
+            self._jobs.submit(job)
 
     def evaluate_sample(self) -> None:
         """Held-out accuracies of the sample's models."""
-        self._submit(SampleAccuracyJob())
+        self._jobs.submit(SampleAccuracyJob())
 
     def analyse(self) -> None:
         """Compare the experts, unless that is done or something is in the way."""
@@ -206,8 +208,8 @@ class Conductor(QObject):
         busy = session.is_running(State.MERGING) or session.is_running(State.PLANNING)
         if busy or session.plan is None or not session.plan.experts or session.is_analysed:
             return
-        self._withdraw(AnalyseJob)
-        self._submit(AnalyseJob(recipe=session.plan.recipe))
+        self._jobs.withdraw(AnalyseJob)
+        self._jobs.submit(AnalyseJob(recipe=session.plan.recipe))
 
     def want_spectrum(self) -> None:
         """The selection or the recipe changed: its spectrum will be asked for in a moment."""
@@ -216,7 +218,8 @@ class Conductor(QObject):
     @property
     def is_busy(self) -> bool:
         """Whether any job is under way."""
-        return bool(self._jobs) or self._plan_timer.isActive() or self._spectrum_timer.isActive()
+        waiting = self._plan_timer.isActive() or self._spectrum_timer.isActive()
+        return waiting or not self._jobs.is_empty
 
     # Jobs
 
@@ -226,32 +229,15 @@ class Conductor(QObject):
 
     def _plan(self) -> None:
         self._plan_timer.stop()
-        self._withdraw(PlanJob, LoadRecipeJob)
+        self._jobs.withdraw(PlanJob, LoadRecipeJob)
         inputs = self._session.inputs
         if inputs.base is None:
             return
-        self._submit(PlanJob(recipe=inputs.recipe()), inputs=inputs)
-
-    def _new_run(self) -> MergeRun:
-        session = self._session
-        self._drop_run()
-        recipe = session.inputs.recipe()
-        return MergeRun(
-            recipe=recipe,
-            key=session.recipe_key(),
-            store=self._stores.new(recipe),
-            parameters=session.resolved_parameters(),
-        )
-
-    def _drop_run(self) -> None:
-        run = self._session.merge
-        if run is not None:
-            self._stores.discard(run.store)
-            self._session.start_merge(None)
+        self._jobs.submit(PlanJob(recipe=inputs.recipe()), inputs=inputs)
 
     def _ask_for_spectrum(self) -> None:
         session = self._session
-        self._withdraw(SpectrumJob)
+        self._jobs.withdraw(SpectrumJob)
         row = session.row(session.selection) if session.selection else None
         # While a plan is under way the recipe may yet be rejected; its end asks again.
         planning = session.is_running(State.PLANNING) or self._plan_timer.isActive()
@@ -259,32 +245,13 @@ class Conductor(QObject):
         if row is not None and wanted and session.spectrum(row.name) is None:
             key = session.recipe_key()
             job = SpectrumJob(recipe=session.inputs.recipe(), row=row, device=session.device)
-            self._submit(job, key=key)
+            self._jobs.submit(job, key=key)
             self.spectrum_awaited.emit(True)
         self._check_idle()
 
-    def _submit(self, job: Job, inputs: Inputs | None = None, key: RecipeKey = ()) -> None:
-        number = self._worker.submit(job)
-        self._jobs[number] = _Running(job, inputs, key)
-        if type(job) in _STATES:
-            self._session.begin(_STATES[type(job)])
-
-    def _withdraw(self, *kinds: type) -> None:
-        """Forget jobs that something newer takes the place of."""
-        for number, running in tuple(self._jobs.items()):
-            if isinstance(running.job, kinds):
-                self._worker.withdraw(number)
-                self._finish(number)
-
-    def _finish(self, number: int) -> None:
-        running = self._jobs.pop(number)
+    def _end(self, running: Running) -> None:
         if isinstance(running.job, SpectrumJob):
             self.spectrum_awaited.emit(False)
-        state = _STATES.get(type(running.job))
-        if state is not None and not any(
-            _STATES.get(type(other.job)) is state for other in self._jobs.values()
-        ):
-            self._session.end(state)
 
     # Events
 
@@ -297,25 +264,26 @@ class Conductor(QObject):
             return
         match event:
             case JobDone():
-                self._finish(number)
+                self._jobs.finish(number)
                 self._follow_up(running)
             case JobFailed(error=error):
-                self._finish(number)
+                self._jobs.finish(number)
                 self._fail(running, error)
             case JobCancelled():
-                self._finish(number)
+                self._jobs.finish(number)
                 self._follow_up(running, cancelled=True)
             case _:
                 self._learn(running, event)
         self._check_idle()
 
-    def _learn(self, running: _Running, event: Event) -> None:
+    def _learn(self, running: Running, event: Event) -> None:
         session = self._session
         match event:
             case PlanReady(plan=plan):
                 inputs = self._planned(running, plan)
-                if session.merge and session.merge.recipe.base_model != inputs.base:
-                    self._drop_run()
+                merges = (session.merge, *session.runs.all)
+                if any(run is not None and run.recipe.base_model != inputs.base for run in merges):
+                    self._runs.drop_all()
                 session.adopt(inputs, plan)
                 if isinstance(running.job, LoadRecipeJob):
                     self.opened.emit(running.job.paths)
@@ -327,12 +295,21 @@ class Conductor(QObject):
                 session.set_progress(
                     Progress(state=State.MERGING, done=event.done, total=event.total)
                 )
+            case PassProgress(title=title, done=done, total=total):
+                session.set_progress(
+                    Progress(state=State.MERGING, done=done, total=total, title=title)
+                )
             case TensorFinished():
                 self._advance(event)
             case MergeFinished():
                 session.finish_merge(event)
+                self._runs.keep()
             case LayerSpectrum():
                 session.record_spectrum(running.key, event)
+            case ReportProgress(done=done, total=total):
+                session.set_progress(Progress(state=State.REPORTING, done=done, total=total))
+            case Reported(file=file):
+                session.advice.emit(f"The report is in {file}.")
             case ExportProgress(done=done, total=total):
                 session.set_progress(Progress(state=State.EXPORTING, done=done, total=total))
             case Exported():
@@ -341,8 +318,10 @@ class Conductor(QObject):
                 self.exported.emit(event)
             case SampleAccuracy():
                 session.record_accuracy(event)
+            case CachedModelsFound():
+                self.cached_models.emit(event)
 
-    def _planned(self, running: _Running, plan: Plan) -> Inputs:
+    def _planned(self, running: Running, plan: Plan) -> Inputs:
         """The inputs that a plan is of; parameters may have been set since it was asked for."""
         if running.inputs is None:
             return Inputs.from_recipe(plan.recipe)
@@ -356,7 +335,7 @@ class Conductor(QObject):
         )
         self._session.set_progress(progress)
 
-    def _follow_up(self, running: _Running, *, cancelled: bool = False) -> None:
+    def _follow_up(self, running: Running, *, cancelled: bool = False) -> None:
         """What comes after a job that did not fail."""
         if isinstance(running.job, PlanJob | LoadRecipeJob):
             self.want_spectrum()
@@ -380,7 +359,7 @@ class Conductor(QObject):
         elif refused is not None and isinstance(refused.job, LoadRecipeJob):
             self.open(refused.job.paths)
 
-    def _fail(self, running: _Running, error: WorkbenchError) -> None:
+    def _fail(self, running: Running, error: WorkbenchError) -> None:
         if isinstance(error, PickleConsentError):
             self._refused = running
         if isinstance(running.job, PlanJob):
@@ -388,14 +367,13 @@ class Conductor(QObject):
         if isinstance(running.job, MergeJob):
             self._session.layers_changed.emit()
             if isinstance(error, ResumeError):
-                self._drop_run()
+                self._runs.drop()
         self._session.fail(error)
 
     def _lose_engine(self, error: EngineError) -> None:
         """Every job is gone; what is loaded stays, and an interrupted merge can be resumed."""
-        planning = any(isinstance(r.job, PlanJob) for r in self._jobs.values())
-        for number in tuple(self._jobs):
-            self._finish(number)
+        planning = self._jobs.has(PlanJob)
+        self._jobs.finish_all()
         if planning:
             self._session.reject()
         self._session.layers_changed.emit()

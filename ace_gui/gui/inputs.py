@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe.rules import with_names
+from ace_gui.recipe.values import NonFinite, ParameterValue, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,10 @@ class Expert:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Everything the person chose. ``parameters``: by method, only what was touched."""
+    """Everything the person chose. ``parameters``: by method, only what was touched.
+
+    ``overrides``: what some tensors do differently, in order; later ones win.
+    """
 
     base: Path | None = None
     experts: tuple[Expert, ...] = ()
@@ -30,6 +34,11 @@ class Inputs:
     parameters: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
     scope: str = "default"
     out_dtype: str | None = None
+    seed: int = 0
+    overrides: tuple[Override, ...] = ()
+    non_finite: NonFinite = NonFinite.STOP
+    split_fused: bool = False
+    vocabulary: Vocabulary = Vocabulary.POSITION
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
@@ -45,6 +54,11 @@ class Inputs:
             parameters={recipe.merge_method: dict(recipe.parameters)},
             scope=recipe.scope,
             out_dtype=recipe.out_dtype,
+            seed=recipe.seed,
+            overrides=recipe.overrides,
+            non_finite=recipe.non_finite,
+            split_fused=recipe.split_fused,
+            vocabulary=recipe.vocabulary,
         )
 
     @property
@@ -71,6 +85,11 @@ class Inputs:
             parameters=dict(self.touched),
             scope=self.scope,
             out_dtype=self.out_dtype,
+            seed=self.seed,
+            overrides=self.overrides,
+            non_finite=self.non_finite,
+            split_fused=self.split_fused,
+            vocabulary=self.vocabulary,
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:
@@ -80,18 +99,18 @@ class Inputs:
             taken = {expert.colour for expert in experts}
             free = next(colour for colour in range(len(taken) + 1) if colour not in taken)
             experts.append(Expert(path=path, colour=free))
-        return replace(self, experts=tuple(experts))
+        return self._with(tuple(experts))
 
     def without_experts(self, indices: Iterable[int]) -> Inputs:
         """Without the experts at these places; the others keep their colours."""
         gone = set(indices)
         kept = tuple(expert for index, expert in enumerate(self.experts) if index not in gone)
-        return replace(self, experts=kept)
+        return self._with(kept)
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
         """With another expert at one place."""
         experts = (*self.experts[:index], expert, *self.experts[index + 1 :])
-        return replace(self, experts=experts)
+        return self._with(experts)
 
     def with_parameter(self, name: str, value: ParameterValue | None) -> Inputs:
         """With one parameter of the current method set, or left to its default (None)."""
@@ -101,3 +120,11 @@ class Inputs:
         else:
             touched[name] = value
         return replace(self, parameters={**self.parameters, self.method: touched})
+
+    def _with(self, experts: tuple[Expert, ...]) -> Inputs:
+        """With other experts; overrides call those that stay by the names they have now."""
+        changed = replace(self, experts=experts)
+        now = dict(zip((e.colour for e in experts), changed.names, strict=False))
+        before = zip(self.experts, self.names, strict=False)
+        names = {name: now[expert.colour] for expert, name in before if expert.colour in now}
+        return replace(changed, overrides=with_names(self.overrides, names))

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.engine.checks import count_of
-from ace_gui.errors import PickleConsentError, WorkbenchError
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.actions import Actions
-from ace_gui.gui.conductor import Conductor, Worker
+from ace_gui.gui.closing import Closing
+from ace_gui.gui.conductor import Conductor
 from ace_gui.gui.drops import local_paths
+from ace_gui.gui.inquiries import Inquiries
+from ace_gui.gui.job_book import Worker
 from ace_gui.gui.menus import Menus
+from ace_gui.gui.method_comparison import MethodComparison
 from ace_gui.gui.opener import Opener
+from ace_gui.gui.override_editor import OverrideEditor
 from ace_gui.gui.panels.choose_base import ChooseBasePanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.progress import ProgressBar
 from ace_gui.gui.panels.welcome import WelcomePanel
+from ace_gui.gui.questions import Questions
 from ace_gui.gui.session import Session
 from ace_gui.gui.settings import Settings
-from ace_gui.gui.state import State
+from ace_gui.gui.state import MergeRun, State
 from ace_gui.gui.stores import MergeStores
 from ace_gui.gui.theme import Scheme, Theme, current_theme, icon, set_scheme
+from ace_gui.gui.what_if import WhatIf
+from ace_gui.recipe.values import model_name
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
+    from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
     from ace_gui.gui.dialogs.export import ExportDialog
     from ace_gui.gui.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
-_WORTH_KEEPING: Final = 30.0  # seconds of merging that are not thrown away without asking
 _BUSY: Final = (State.MERGING, State.EXPORTING)
+_CANCELLABLE: Final = (State.ANALYSING, State.REPORTING)
 
 
 class MainWindow(QMainWindow):
@@ -49,16 +56,29 @@ class MainWindow(QMainWindow):
         self.settings = settings
         self.session = Session(self)
         self.session.device = settings.device
+        self.session.limit_memory(settings.memory_bytes)
         self.conductor = Conductor(self.session, worker, stores, self)
+        self.comparison = MethodComparison(self.session, worker, stores, self.conductor, self)
+        self.compare_dialog: CompareMethodsDialog | None = None
+        self.inquiries = Inquiries(self.session, worker, self)
+        self.what_if = WhatIf(self.session, worker, self)
         self.opener = Opener(self.session, self.conductor, self)
         self.actions_ = Actions(self)
         self.menus = Menus(self, self.actions_)
         self.notice = Notice(self)
+        self.questions = Questions(
+            self.session,
+            self.conductor,
+            self.notice,
+            lambda: self.workspace.inspector.show_checks(),
+        )
         self.welcome = WelcomePanel(self._first_actions(), self)
         self.choose_base = ChooseBasePanel(self)
         self.export_dialog: ExportDialog | None = None
         self._workspace: Workspace | None = None
-        self._question: QMessageBox | None = None
+        self._making: Generator[None, None, Workspace] | None = None
+        self.closing = Closing(self.session, self)
+        self.closing.agreed.connect(self.close_unasked)
         self._closing = False
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
@@ -69,27 +89,45 @@ class MainWindow(QMainWindow):
     @property
     def workspace(self) -> Workspace:
         """The panels; made when they are first needed."""
-        if self._workspace is None:
-            from ace_gui.gui.workspace import Workspace
-
-            made = Workspace(self.session, self.opener.change_base, self.actions_.add_experts)
-            made.restore_layout(self.settings)
-            made.set_theme(current_theme())
-            made.experts.remove_wanted.connect(self.conductor.remove_experts)
-            made.experts.model.expert_edited.connect(self.conductor.change_expert)
-            made.method.parameter_edited.connect(self.conductor.set_parameter)
-            made.method.inputs_edited.connect(self.conductor.change)
-            made.heterogeneity.tau_committed.connect(
-                lambda tau: self.conductor.set_parameter("tau", tau)
-            )
-            self.conductor.spectrum_awaited.connect(made.inspector.set_busy)
-            self._pages.addWidget(made)
-            self._workspace = made
+        while self._workspace is None:
+            self._make_panel()
         return self._workspace
 
     def prepare(self) -> None:
-        """Make the panels before they are needed."""
-        assert self.workspace
+        """Make the panels before they are needed, one in a turn of the event loop."""
+        if self._workspace is None:
+            self._make_panel()
+            QTimer.singleShot(0, self, self.prepare)
+
+    def _make_panel(self) -> None:
+        from ace_gui.gui.workspace import workspace_in_steps
+
+        if self._making is None:
+            change_base, add_experts = self.opener.change_base, self.actions_.add_experts
+            self._making = workspace_in_steps(self.session, self.what_if, change_base, add_experts)
+        try:
+            next(self._making)
+        except StopIteration as made:
+            self._making = None
+            self._take_in(made.value)
+
+    def _take_in(self, made: Workspace) -> None:
+        made.restore_layout(self.settings)
+        made.set_theme(current_theme())
+        made.experts.remove_wanted.connect(self.conductor.remove_experts)
+        made.experts.model.expert_edited.connect(self.conductor.change_expert)
+        made.method.parameter_edited.connect(self.conductor.set_parameter)
+        made.method.inputs_edited.connect(self.conductor.change)
+        self.override_editor = OverrideEditor(self.session, self.conductor, made, self)
+        made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
+        made.heterogeneity.tau_committed.connect(
+            lambda tau: self.conductor.set_parameter("tau", tau)
+        )
+        self.conductor.spectrum_awaited.connect(made.inspector.set_busy)
+        made.finding_wanted.connect(self.inquiries.want)
+        self.inquiries.awaited.connect(made.set_awaited)
+        self._pages.addWidget(made)
+        self._workspace = made
 
     # Layout
 
@@ -119,6 +157,7 @@ class MainWindow(QMainWindow):
         self._show_recent()
         self.menus.set_methods((), self.session.inputs.method)
         self.menus.set_devices((), self.session.device)
+        self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
         self._refresh()
 
@@ -151,6 +190,7 @@ class MainWindow(QMainWindow):
             recent.connect(lambda path: self.opener.open_paths([path]))
         self.menus.methods.chosen.connect(self._choose_method)
         self.menus.devices.chosen.connect(self._choose_device)
+        self.menus.memory.limited.connect(self._limit_memory)
 
     def _connect_actions(self) -> None:
         a, opener = self.actions_, self.opener
@@ -159,14 +199,17 @@ class MainWindow(QMainWindow):
             a.open_base_file: opener.open_base_file,
             a.add_experts: opener.add_experts,
             a.add_expert_files: opener.add_expert_files,
+            a.open_cached: opener.open_cached,
             a.open_recipe: opener.open_recipe,
             a.save_recipe: opener.save_recipe,
             a.sample: opener.open_sample,
             a.close_models: self.conductor.close,
             a.quit: self.close,
-            a.merge: self._merge,
-            a.cancel: self.conductor.cancel,
+            a.merge: self.questions.merge,
+            a.cancel: self._cancel,
+            a.compare: self.compare_methods,
             a.export: self.open_export,
+            a.report: opener.save_report,
             a.find: lambda: self.workspace.layers.focus_filter(),
             a.next_layer: lambda: self.workspace.layers.step(1),
             a.previous_layer: lambda: self.workspace.layers.step(-1),
@@ -184,7 +227,8 @@ class MainWindow(QMainWindow):
         session, a = self.session, self.actions_
         busy = any(session.is_running(state) for state in _BUSY)
         loaded = session.inputs.base is not None
-        for action in (a.open_base, a.open_base_file, a.open_recipe, a.sample, a.close_models):
+        opening = (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.sample)
+        for action in opening:
             action.setEnabled(not busy)
         for action in (a.add_experts, a.add_expert_files):
             action.setEnabled(loaded and not busy)
@@ -194,8 +238,10 @@ class MainWindow(QMainWindow):
         a.save_recipe.setEnabled(loaded and bool(session.inputs.experts))
         a.merge.setEnabled(session.can_merge)
         a.merge.setText("Continue &merge" if session.can_resume and not busy else "&Merge")
-        a.cancel.setEnabled(busy or session.is_running(State.ANALYSING))
+        a.compare.setEnabled(session.plan is not None and bool(session.plan.experts))
+        a.cancel.setEnabled(busy or any(session.is_running(state) for state in _CANCELLABLE))
         a.export.setEnabled(session.can_export)
+        a.report.setEnabled(session.can_report)
         self.menus.show_method(session.inputs.method)
         self.setWindowTitle(self._title())
         self._show_page()
@@ -204,7 +250,7 @@ class MainWindow(QMainWindow):
 
     def _title(self) -> str:
         base = self.session.inputs.base
-        return f"{base.name} – ACE Workbench" if base is not None else "ACE Workbench"
+        return f"{model_name(base)} – ACE Workbench" if base is not None else "ACE Workbench"
 
     def _show_page(self) -> None:
         loaded = self.session.inputs.base is not None
@@ -215,6 +261,7 @@ class MainWindow(QMainWindow):
         if engine is not None:
             self.menus.set_methods(engine.methods, self.session.inputs.method)
             self.menus.set_devices(engine.devices, self.session.device)
+            self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
 
     def _show_plan(self) -> None:
         plan = self.session.plan
@@ -229,30 +276,29 @@ class MainWindow(QMainWindow):
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error in the window, unless the export dialog shows it."""
-        if isinstance(error, PickleConsentError) and error.path is not None:
-            convert = partial(self.conductor.convert, error.path)
-            self.notice.ask(error.sentence, error.details, "Convert and open", convert)
-        elif self.export_dialog is None or not self.export_dialog.isVisible():
+        exporting = self.export_dialog is not None and self.export_dialog.isVisible()
+        if not self.questions.asks_about(error) and not exporting:
             self.notice.show_error(error)
 
     # What the person wants
 
-    def _merge(self) -> None:
-        """Merge, after asking once about what the checks warn of."""
-        worries = self.session.worries
-        if worries:
-            details = "\n".join(f"{c.title}, {c.subject}: {c.sentence}" for c in worries)
-            first = f"{worries[0].title}, {worries[0].subject}: {worries[0].sentence}"
-            sentence = f"{count_of(worries)}. {first}"
-            self.notice.ask(sentence, details, "Merge anyway", self._merge_anyway)
-            self.workspace.inspector.show_checks()
-            return
-        self.notice.hide()
-        self.conductor.merge()
+    def compare_methods(self) -> None:
+        """Open the dialog that merges by several methods and compares them."""
+        from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
 
-    def _merge_anyway(self) -> None:
-        self.session.accept_checks()
-        self._merge()
+        if self.compare_dialog is None:
+            self.compare_dialog = CompareMethodsDialog(self.session, self.comparison, self)
+            self.compare_dialog.pair_wanted.connect(self._compare_layers)
+        self.compare_dialog.show()
+        self.compare_dialog.raise_()
+
+    def _compare_layers(self, first: MergeRun, second: MergeRun) -> None:
+        self.session.comparison.compare(first, second)
+        self.workspace.show_comparison()
+
+    def _cancel(self) -> None:
+        self.conductor.cancel()
+        self.comparison.stop()
 
     def open_export(self) -> None:
         """Show the export dialog."""
@@ -290,6 +336,11 @@ class MainWindow(QMainWindow):
         self.session.device = self.settings.device = name
         self._show_engine()
 
+    def _limit_memory(self, memory_bytes: int | None) -> None:
+        self.settings.memory_bytes = memory_bytes
+        self.session.limit_memory(memory_bytes)
+        self._show_engine()
+
     def _choose_scheme(self, scheme: Scheme) -> None:
         self.settings.scheme = scheme
         set_scheme(scheme)
@@ -318,10 +369,10 @@ class MainWindow(QMainWindow):
         self.opener.drop(local_paths(event.mimeData()))
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        question = self._worry()
-        if question and not self._closing:
+        worry = self.closing.worry
+        if worry and not self._closing:
             event.ignore()
-            self._ask_to_close(question)
+            self.closing.ask(worry)
             return
         if any(self.session.is_running(state) for state in _BUSY):
             event.ignore()  # cancelled; the end of the job closes
@@ -332,36 +383,8 @@ class MainWindow(QMainWindow):
         event.accept()
         self.closed.emit()
 
-    def _worry(self) -> str:
-        """Why the person should be asked before the window closes; empty if nothing is lost."""
-        session = self.session
-        if session.is_running(State.EXPORTING):
-            return "An export is running. Cancel it and close the window?"
-        if session.is_running(State.MERGING):
-            return "A merge is running. Cancel it and close the window?"
-        run = session.merge
-        if run is None or run.finished is None or run.exported:
-            return ""
-        if run.finished.seconds < _WORTH_KEEPING:
-            return ""
-        return "The merged model has not been exported and will be lost. Close the window?"
-
-    def _ask_to_close(self, question: str) -> None:
-        if self._question is not None:
-            return
-        buttons = QMessageBox.StandardButton
-        box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", question, parent=self)
-        box.setStandardButtons(buttons.Close | buttons.Cancel)
-        box.setDefaultButton(buttons.Cancel)
-        box.finished.connect(self._answer_to_close)
-        self._question = box
-        box.open()
-
-    def _answer_to_close(self, answer: int) -> None:
-        if self._question is not None:
-            self._question.deleteLater()
-            self._question = None
-        if answer == QMessageBox.StandardButton.Close:
-            self._closing = True
-            self.conductor.cancel()
-            self.close()
+    def close_unasked(self) -> None:
+        """Close whatever is lost by it, as soon as what is running has stopped."""
+        self._closing = True
+        self._cancel()
+        self.close()

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QMainWindow, QMenu, QToolBar, QToolButton
+from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QToolBar, QToolButton
 
 from ace_gui.engine.events import DeviceInfo, MethodInfo
 from ace_gui.gui.actions import Actions
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import human_bytes, plain, tooltip
+
+GIGABYTE: Final = 1_000_000_000
 
 Entry = QAction | QMenu | None
+
+_GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_FREE, _OTHER = "free", "other"
+_LIMIT_TIP: Final = "Where one tensor needs more, the checks say so before anything is merged."
 
 
 class ChoiceMenu(QMenu):
@@ -48,6 +55,49 @@ class ChoiceMenu(QMenu):
         return name
 
 
+class MemoryMenu(ChoiceMenu):
+    """How much memory a merge may use. ``limited`` carries bytes; None: what is free."""
+
+    limited = Signal(object)
+
+    def __init__(self, window: QMainWindow) -> None:
+        super().__init__("Me&mory for merging", window)
+        self._window = window
+        self._total = 0
+        self._limit: int | None = None
+        self.chosen.connect(self._take)
+
+    def offer(self, total: int, limit: int | None) -> None:
+        """Offer what fits into a machine with ``total`` bytes, and the limit there is."""
+        self._total, self._limit = total, limit
+        sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
+        sizes |= {limit} if limit else set()
+        entries = [(_FREE, "What is &free", "A merge that needs more is refused before it starts.")]
+        entries += [(str(size), human_bytes(size), _LIMIT_TIP) for size in sorted(sizes)]
+        self.fill([*entries, (_OTHER, "&Other…", _LIMIT_TIP)])
+        self.setEnabled(total > 0)
+        self.choose(str(limit) if limit else _FREE)
+
+    def _take(self, name: str) -> None:
+        if name == _OTHER:
+            self.choose(str(self._limit) if self._limit else _FREE)
+            self._ask()
+        else:
+            self.limited.emit(None if name == _FREE else int(name))
+
+    def _ask(self) -> None:
+        dialog = QInputDialog(self._window)
+        dialog.setWindowTitle("Memory for merging")
+        dialog.setLabelText("Memory that a merge may use, in GB:")
+        dialog.setInputMode(QInputDialog.InputMode.DoubleInput)
+        dialog.setDoubleRange(0.1, self._total / GIGABYTE)
+        dialog.setDoubleDecimals(1)
+        dialog.setDoubleValue((self._limit or self._total / 2) / GIGABYTE)
+        dialog.doubleValueSelected.connect(lambda count: self.limited.emit(round(count * GIGABYTE)))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+
 class Menus(QObject):
     """Owns the menu bar's menus and the toolbar. ``recent_chosen`` carries a path."""
 
@@ -58,6 +108,7 @@ class Menus(QObject):
         self.actions = actions
         self.methods = ChoiceMenu("&Method", window)
         self.devices = ChoiceMenu("&Device", window)
+        self.memory = MemoryMenu(window)
         self.recent = QMenu("Open &recent", window)
         self.recent.setEnabled(False)
         self.open = self._menu(window, "Open", self._open_entries())
@@ -108,6 +159,7 @@ class Menus(QObject):
             a.open_base_file,
             a.add_experts,
             a.add_expert_files,
+            a.open_cached,
             None,
             a.open_recipe,
             self.recent,
@@ -116,9 +168,10 @@ class Menus(QObject):
 
     def _fill_bar(self, window: QMainWindow) -> None:
         a, bar = self.actions, window.menuBar()
-        files = [*self._open_entries(), None, a.save_recipe, a.export, None, a.close_models, a.quit]
+        written = (a.save_recipe, a.export, a.report)
+        files = [*self._open_entries(), None, *written, None, a.close_models, a.quit]
         bar.addMenu(self._menu(window, "&File", files))
-        merge = [self.methods, self.devices, None, a.merge, a.cancel]
+        merge = [self.methods, self.devices, self.memory, None, a.merge, a.cancel, None, a.compare]
         bar.addMenu(self._menu(window, "&Merge", merge))
         colours = self._menu(window, "&Colours", a.schemes.actions())
         view = [a.find, a.next_layer, a.previous_layer, a.top_layer, None, colours, a.reset_layout]

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ace_gui.engine.plan import PlanRow
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"\d+")
+_WIDTH = 12  # digits; larger numbers do not occur in names
 
 
-def natural_key(name: str) -> list[tuple[int, str]]:
+@lru_cache(maxsize=65_536)
+def natural_key(name: str) -> str:
     """Sorts ``layer.10`` after ``layer.2``."""
-    parts = _DIGITS.split(name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
+    return _DIGITS.sub(lambda digits: digits.group().zfill(_WIDTH), name)
 
 
 def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
-    """From input to output: embeddings, the blocks as they are numbered, the rest."""
+    """From input to output: embeddings, the blocks as they are numbered, the rest.
+
+    The parts of a tensor stay as they lie in it.
+    """
     return tuple(sorted(rows, key=_place))
 
 
-def _place(row: PlanRow) -> tuple[int, int, list[tuple[int, str]]]:
+def _place(row: PlanRow) -> tuple[int, int, str]:
     if row.block is not None:
-        return 1, row.block, natural_key(row.name)
-    return (0 if "embed" in row.role or "embed" in row.name else 2), 0, natural_key(row.name)
+        return 1, row.block, natural_key(row.tensor)
+    return (0 if "embed" in row.role or "embed" in row.name else 2), 0, natural_key(row.tensor)

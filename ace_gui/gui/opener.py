@@ -10,15 +10,18 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from ace_gui.errors import OutputError
+from ace_gui.errors import OutputError, RecipeError
 from ace_gui.gui.conductor import Conductor
 from ace_gui.gui.drops import RECIPES, classify, expand
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
+from ace_gui.recipe.values import model_name
 from ace_gui.resources_path import resource_path
 
 WEIGHTS = "Model weights (*.safetensors)"
 RECIPE = "Recipes (*.yaml *.yml)"
+MERGEKIT = "Recipes for mergekit (*.yaml *.yml)"
+REPORT = "Reports (*.html)"
 
 
 class Opener(QObject):
@@ -64,6 +67,17 @@ class Opener(QObject):
         """Ask for experts in one file each."""
         self._ask_files("Experts", WEIGHTS, self._conductor.add_experts)
 
+    def open_cached(self) -> None:
+        """Offer the models in the local Hugging Face cache."""
+        from ace_gui.gui.dialogs.hub_cache import HubCacheDialog
+
+        has_base = self._session.inputs.base is not None
+        dialog = HubCacheDialog(self._conductor, self._window, can_add=has_base)
+        dialog.base_chosen.connect(lambda path: self.open_paths([path]))
+        dialog.experts_chosen.connect(self._conductor.add_experts)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
     def open_recipe(self) -> None:
         """Ask for a recipe."""
         self._ask_files("Recipe", RECIPE, lambda paths: self.open_paths(paths[:1]), many=False)
@@ -72,10 +86,23 @@ class Opener(QObject):
         """Ask where to save the recipe of what is loaded."""
         # Reading and writing YAML takes a moment to import; the person is choosing a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.files",)).start()
-        dialog = QFileDialog(self._window, "Save recipe", "recipe.yaml", RECIPE)
+        dialog = QFileDialog(self._window, "Save recipe", "recipe.yaml", f"{RECIPE};;{MERGEKIT}")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("yaml")
-        self._show(dialog, lambda paths: self._write_recipe(paths[0]))
+
+        def write(paths: list[Path]) -> None:
+            self._write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
+
+        self._show(dialog, write)
+
+    def save_report(self) -> None:
+        """Ask where to write the report of the finished merge."""
+        base = self._session.inputs.base
+        name = f"{model_name(base)}-merge.html" if base is not None else "merge.html"
+        dialog = QFileDialog(self._window, "Write report", name, REPORT)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("html")
+        self._show(dialog, lambda paths: self._conductor.report(paths[0]))
 
     def drop(self, paths: Sequence[Path]) -> None:
         """Open what was dropped: a recipe, a base, experts, or several models to sort out."""
@@ -93,18 +120,30 @@ class Opener(QObject):
         elif dropped.models:
             self.base_unclear.emit(dropped.models)
 
-    def _write_recipe(self, path: Path) -> None:
-        from ace_gui.recipe.files import dump_recipe
-
+    def _write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
         path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
         try:
-            text = dump_recipe(self._session.inputs.recipe(), path.parent)
+            text = self._recipe_text(path.parent, mergekit=mergekit)
             path.write_text(text, encoding="utf-8")
+        except RecipeError as error:
+            self._session.fail(error)
+            return
         except OSError as error:
             sentence = f"{path} cannot be written: {error.strerror}. Choose another place."
             self._session.fail(OutputError(sentence, path=path))
             return
-        self._session.advice.emit(f"The recipe is in {path}.")
+        notes = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
+        self._session.advice.emit(" ".join([f"The recipe is in {path}.", *notes]))
+
+    def _recipe_text(self, folder: Path, *, mergekit: bool) -> str:
+        """The recipe of what is loaded, or mergekit's of the same merge."""
+        from ace_gui.recipe.files import dump_recipe
+        from ace_gui.recipe.mergekit_export import dump_mergekit
+
+        recipe = self._session.inputs.recipe()
+        if mergekit:
+            return dump_mergekit(recipe, self._session.resolved_parameters(), folder)
+        return dump_recipe(recipe, folder)
 
     def _ask_folder(self, title: str, use: Callable[[Path], object]) -> None:
         dialog = QFileDialog(self._window, title)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.plan import Disposition, Plan
+from ace_gui.gui.text import human_bytes
 
 _BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 _TAG_BYTES: Final = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2}
@@ -43,20 +45,23 @@ class FolderVerdict:
     sentence: str
 
 
-def check_folder(text: str) -> FolderVerdict:
-    """The folder must not exist, or be empty, and there must be leave to write."""
+def check_folder(text: str, needed: int = 0) -> FolderVerdict:
+    """The folder must not exist, or be empty, and there must be leave and room to write.
+
+    ``needed``: bytes of what will be written.
+    """
     if not text.strip():
         return FolderVerdict(False, "Choose a folder for the merged model.")
     path = Path(text.strip()).expanduser()
     if not path.is_absolute():
         return FolderVerdict(False, "Give the full path of a folder.")
     try:
-        return _check(path)
+        return _check(path, needed)
     except OSError as error:
         return FolderVerdict(False, f"This folder cannot be used: {error.strerror}.")
 
 
-def _check(path: Path) -> FolderVerdict:
+def _check(path: Path, needed: int) -> FolderVerdict:
     if path.is_dir():
         if any(path.iterdir()):
             return FolderVerdict(False, "This folder is not empty. Choose another, or a new name.")
@@ -67,6 +72,10 @@ def _check(path: Path) -> FolderVerdict:
         return FolderVerdict(False, f"{existing} is a file. Choose another place.")
     if not os.access(existing, os.W_OK):
         return FolderVerdict(False, f"There is no permission to write in {existing}.")
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        sentence = f"{human_bytes(needed)} are needed; {human_bytes(free)} are free on that disk."
+        return FolderVerdict(False, f"{sentence} Choose another disk, or free some space.")
     if path.exists():
         return FolderVerdict(True, "The folder is empty and will be filled.")
     return FolderVerdict(True, "The folder will be made.")

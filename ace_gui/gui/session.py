@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.checks import Check, worst_first
+from ace_gui.engine.checks import Check, Verdict, memory_check, replaced, worst_first
 from ace_gui.engine.events import (
     EngineReady,
     LayerReport,
@@ -17,18 +17,27 @@ from ace_gui.engine.events import (
     MethodInfo,
     SampleAccuracy,
 )
-from ace_gui.engine.fit import fit_checks
+from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 from ace_gui.errors import WorkbenchError
+from ace_gui.gui.comparison import Comparison
+from ace_gui.gui.findings import Findings
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.model_order import model_order
+from ace_gui.gui.runs import FinishedRuns
 from ace_gui.gui.state import MergeRun, Progress, RecipeKey, State
 from ace_gui.recipe.values import ParameterValue
 
 SPECTRA_KEPT = 100
 
 
-_BY_PRIORITY = (State.EXPORTING, State.MERGING, State.PLANNING, State.ANALYSING)
+_BY_PRIORITY = (
+    State.EXPORTING,
+    State.MERGING,
+    State.REPORTING,
+    State.PLANNING,
+    State.ANALYSING,
+)
 
 
 class Session(QObject):
@@ -60,11 +69,16 @@ class Session(QObject):
         super().__init__(parent)
         self.engine: EngineReady | None = None
         self.device = "auto"
+        self.memory_bytes: int | None = None
         self.inputs = Inputs()
         self.plan: Plan | None = None
         self.rows: tuple[PlanRow, ...] = ()
         self.statistics: dict[str, LayerStatistics] = {}
         self.merge: MergeRun | None = None
+        self.runs = FinishedRuns(self)
+        self.findings = Findings(self)
+        self.comparison = Comparison(self)
+        self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
         self.selection: str | None = None
         self.progress: Progress | None = None
         self.checks: tuple[Check, ...] = ()
@@ -106,6 +120,11 @@ class Session(QObject):
         return finished and not {State.MERGING, State.EXPORTING} & self._running
 
     @property
+    def can_report(self) -> bool:
+        """There is a finished merge to report on, and no report is being written."""
+        return self.can_export and State.REPORTING not in self._running
+
+    @property
     def merge_is_current(self) -> bool:
         """Whether the merge was made from what is chosen now."""
         return self.merge is not None and self.merge.key == self.recipe_key()
@@ -133,6 +152,16 @@ class Session(QObject):
             return self._tau_preview
         return float(self.parameter("tau") or 0.0)
 
+    def tau_of(self, row: PlanRow) -> float:
+        """The threshold that holds for a tensor: its own where an override names one."""
+        own = row.override is not None and any(
+            "tau" in self.inputs.overrides[place].parameters
+            for place in row.override.rules
+            if place < len(self.inputs.overrides)
+        )
+        known = self.plan.tau_of(row) if own and self.plan is not None else None
+        return self.tau if known is None else known
+
     @property
     def tau_is_set(self) -> bool:
         """Whether the threshold is the person's, set or under the mouse, not the method's own."""
@@ -155,7 +184,13 @@ class Session(QObject):
         recipe = self.inputs.recipe()
         values = tuple(sorted(self.resolved_parameters().items()))
         models = (recipe.base_model, recipe.models, recipe.expert_names)
-        return (*models, recipe.merge_method, values, recipe.scope, recipe.out_dtype)
+        choices = (recipe.split_fused, recipe.vocabulary, recipe.non_finite)
+        rest = (recipe.scope, recipe.out_dtype, *choices, repr(recipe.overrides))
+        return (*models, recipe.merge_method, values, recipe.seed, *rest)
+
+    def models_key(self) -> RecipeKey:
+        """Equal for inputs with the same task vectors under the same names."""
+        return (*_models(self.inputs), self.inputs.names)
 
     def resolved_parameters(self) -> dict[str, ParameterValue]:
         """Every parameter of the chosen method with the value in force, as far as it is known."""
@@ -182,8 +217,13 @@ class Session(QObject):
 
     @property
     def merged_rows(self) -> list[PlanRow]:
-        """The tensors that the method itself merges, in the model's order."""
-        return [row for row in self.rows if row.disposition is Disposition.MERGED]
+        """The tensors that the recipe's method itself merges, in the model's order."""
+        return [
+            row
+            for row in self.rows
+            if row.disposition is Disposition.MERGED
+            and (row.override is None or row.override.method == self.inputs.method)
+        ]
 
     def has_spectrum(self, row: PlanRow) -> bool:
         """Whether there is a spectrum to ask for: the method merges this matrix."""
@@ -197,20 +237,34 @@ class Session(QObject):
         """Warnings and errors of the checks that have not been accepted."""
         return tuple(c for c in self.checks if c.is_worry and c.key not in self._accepted)
 
+    @property
+    def errors(self) -> tuple[Check, ...]:
+        """What no consent helps against: a merge would fail."""
+        return tuple(check for check in self.checks if check.verdict is Verdict.ERROR)
+
     def accept_checks(self) -> None:
         """The person has read the warnings there are now and merges all the same."""
-        self._accepted |= {check.key for check in self.worries}
+        self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
         self.checks_changed.emit()
 
     def _gather_checks(self) -> None:
         found = self.plan.checks if self.plan is not None else ()
+        if self.plan is not None and self.memory_bytes is not None:
+            needed = self.plan.peak_bytes, self.plan.largest_tensor
+            found = replaced(found, memory_check(*needed, self.memory_bytes, limited=True))
         if self.plan is not None and self.is_analysed:
             recipe = self.plan.recipe
             weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-            found = worst_first((*found, *fit_checks(self.statistics.values(), weights)))
+            alike = equally_weighted(self.statistics, self.rows, recipe.weights)
+            found = worst_first((*found, *fit_checks(alike, weights)))
         if found != self.checks:
             self.checks = found
             self.checks_changed.emit()
+
+    def limit_memory(self, memory_bytes: int | None) -> None:
+        """What a merge may use; None: what is free."""
+        self.memory_bytes = memory_bytes
+        self._gather_checks()
 
     # The engine
 
@@ -277,6 +331,7 @@ class Session(QObject):
         """Unload everything; the engine stays."""
         self.plan, self.rows, self._rows, self.selection = None, (), {}, None
         self.statistics, self.accuracies, self._spectra = {}, {}, {}
+        self.findings.clear()
         self._analysed = ()
         self._accepted = frozenset()
         self._gather_checks()
@@ -296,7 +351,8 @@ class Session(QObject):
     @property
     def analysis_key(self) -> tuple[object, ...]:
         """What the statistics depend on."""
-        return (*_models(self.inputs), self.inputs.scope, self.has_gamma)
+        inputs = self.inputs
+        return (*_models(inputs), inputs.scope, inputs.overrides, self.has_gamma)
 
     @property
     def is_analysed(self) -> bool:
@@ -389,4 +445,7 @@ class Session(QObject):
 
 def _models(inputs: Inputs) -> tuple[object, ...]:
     """What the statistics are of: energies are weighted."""
-    return (inputs.base, tuple((expert.path, expert.weight) for expert in inputs.experts))
+    experts = tuple((expert.path, expert.weight) for expert in inputs.experts)
+    rules = tuple(rule for rule in inputs.overrides if rule.weights)
+    choices = (inputs.split_fused, inputs.vocabulary, inputs.non_finite)
+    return (inputs.base, experts, rules, choices)

@@ -12,7 +12,7 @@ RECENT = 9
 
 
 class Settings:
-    """Geometry, layout, recent files, colours and device, under the application's own name."""
+    """Geometry, layout, recent files, colours, device and memory, under the application's name."""
 
     def __init__(self) -> None:
         self._store = QSettings()
@@ -74,6 +74,16 @@ class Settings:
     @device.setter
     def device(self, device: str) -> None:
         self._store.setValue("engine/device", device)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What a merge may use; None: what is free."""
+        stored = str(self._store.value("engine/memory", ""))  # an INI file holds text
+        return int(stored) if stored.isdecimal() and int(stored) > 0 else None
+
+    @memory_bytes.setter
+    def memory_bytes(self, limit: int | None) -> None:
+        self._store.setValue("engine/memory", str(limit or ""))
 
     def _bytes(self, key: str) -> QByteArray:
         value = self._store.value(key)

@@ -22,6 +22,7 @@ class State(StrEnum):
     MERGING = "merging"
     MERGED = "merged"
     EXPORTING = "exporting"
+    REPORTING = "writing the report"
 
 
 RecipeKey = tuple[object, ...]
@@ -29,12 +30,16 @@ RecipeKey = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the running job is. ``seconds_left`` None: not known yet."""
+    """How far the running job is. ``seconds_left`` None: not known yet.
+
+    ``title``: what it is doing just now, where the state does not say it.
+    """
 
     state: State
     done: int
     total: int
     seconds_left: float | None = None
+    title: str = ""
 
 
 @dataclass(kw_only=True)

@@ -35,13 +35,18 @@ class MergeStores:
     def new(self, recipe: Recipe) -> Path:
         """The recipe's folder; its parent exists, and it holds at most an unfinished merge."""
         self._root.mkdir(parents=True, exist_ok=True)
-        store = self._root / hashlib.sha256(repr(recipe).encode()).hexdigest()[:32]
+        store = self._folder(recipe)
         if not self._lock(store):  # another window merges the same
             store = self._root / uuid.uuid4().hex
             self._lock(store)
         elif _is_complete(store):
             _remove_in_background(store)
         return store
+
+    def has(self, recipe: Recipe) -> bool:
+        """Whether an unfinished merge of the recipe waits in its folder."""
+        store = self._folder(recipe)
+        return store.exists() and not _is_complete(store)
 
     def discard(self, store: Path) -> None:
         """Remove a folder of this window."""
@@ -64,6 +69,9 @@ class MergeStores:
         """Remove, in the background, what windows that are gone left and nobody continued."""
         own = frozenset(self._locks)
         QThreadPool.globalInstance().start(lambda: _sweep(self._root, own))
+
+    def _folder(self, recipe: Recipe) -> Path:
+        return self._root / hashlib.sha256(repr(recipe).encode()).hexdigest()[:32]
 
     def _lock(self, store: Path) -> bool:
         lock = _lock_of(store)

@@ -152,7 +152,6 @@ class ThemeWatcher(QObject):
         palette = palette_of(theme)
         self._app.setPalette(palette)
         QToolTip.setPalette(palette)
-        self._app.setStyleSheet(style_sheet_of(theme))
         self.changed.emit(theme)
 
 
@@ -233,26 +232,6 @@ def palette_of(theme: Theme) -> QPalette:
     return palette
 
 
-def style_sheet_of(theme: Theme) -> str:
-    """What the palette cannot say: Fusion draws a check box's frame invisibly dark on dark."""
-    check = resource_path(f"icons/check-{'dark' if theme.dark else 'light'}.svg").as_posix()
-    return f"""
-        QCheckBox::indicator {{
-            width: 13px; height: 13px; border: 1px solid {theme.muted}; border-radius: 3px;
-            background: {theme.base};
-        }}
-        QCheckBox::indicator:checked {{
-            background: {theme.accent}; border-color: {theme.accent}; image: url("{check}");
-        }}
-        QCheckBox::indicator:disabled {{
-            background: {theme.window}; border-color: {theme.disabled};
-        }}
-        QCheckBox::indicator:focus {{
-            width: 11px; height: 11px; border: 2px solid {theme.text};
-        }}
-    """
-
-
 _INK: Final = "#000000"  # what the drawings of resources/icons use for the tint
 _ICON_SIZES: Final = (16, 20, 24, 32, 48, 64)
 
@@ -278,6 +257,7 @@ def _tinted(name: str, dark: bool) -> QIcon:
     result = QIcon()
     for mode, tint in (
         (QIcon.Mode.Normal, tints.get(name, theme.text)),
+        (QIcon.Mode.Selected, theme.base),
         (QIcon.Mode.Disabled, theme.disabled),
     ):
         for size in _ICON_SIZES:

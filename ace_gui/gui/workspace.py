@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFrame, QSplitter, QVBoxLayout, QWidget
 
+from ace_gui.gui.inquiries import Kind
+from ace_gui.gui.models.healths import Healths
+from ace_gui.gui.panels.compare import ComparePanel
 from ace_gui.gui.panels.experts import ExpertsPanel
+from ace_gui.gui.panels.health import HealthPanel
 from ace_gui.gui.panels.heterogeneity import HeterogeneityPanel
 from ace_gui.gui.panels.inspector import InspectorPanel
+from ace_gui.gui.panels.layer_panel import LayerPanel
 from ace_gui.gui.panels.layers import LayersPanel
 from ace_gui.gui.panels.method import MethodPanel
+from ace_gui.gui.panels.what_if import WhatIfPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.settings import Settings
 from ace_gui.gui.theme import Theme
+from ace_gui.gui.what_if import WhatIf
 
-_SIZES = {"columns": [270, 1170], "left": [300, 500], "rows": [520, 270], "top": [810, 360]}
+_SIZES = {"columns": [270, 1170], "left": [300, 500], "rows": [490, 300], "top": [740, 430]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panels:
+    """What stands in the workspace, and the layers' health that two of them show."""
+
+    experts: ExpertsPanel
+    method: MethodPanel
+    healths: Healths
+    layers: LayersPanel
+    inspector: InspectorPanel
+    heterogeneity: HeterogeneityPanel
+
+
+def workspace_in_steps(
+    session: Session, what_if: WhatIf, change_base: Callable[[], object], add_experts: QAction
+) -> Generator[None, None, Workspace]:
+    """Make a workspace panel by panel, for a window that goes on answering meanwhile."""
+    experts, method = ExpertsPanel(session, change_base, add_experts), MethodPanel(session)
+    yield
+    healths = Healths(session)
+    layers = LayersPanel(session, healths)
+    yield
+    inspector = InspectorPanel(session)
+    yield
+    heterogeneity = HeterogeneityPanel(session)
+    yield
+    panels = Panels(
+        experts=experts,
+        method=method,
+        healths=healths,
+        layers=layers,
+        inspector=inspector,
+        heterogeneity=heterogeneity,
+    )
+    return Workspace(session, what_if, panels)
 
 
 class Workspace(QWidget):
-    """Experts over method on the left; layers beside the inspector, over the heterogeneity plot."""
+    """Experts over method on the left; layers beside the inspector, over the views of all layers.
 
-    def __init__(
-        self,
-        session: Session,
-        change_base: Callable[[], object],
-        add_experts: QAction,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self.experts = ExpertsPanel(session, change_base, add_experts)
-        self.method = MethodPanel(session)
-        self.layers = LayersPanel(session)
-        self.inspector = InspectorPanel(session)
+    ``trial_accepted``: what is tried on a layer shall become the recipe. ``finding_wanted`` says
+    of a kind of finding whether a panel in view shows it.
+    """
+
+    trial_accepted = Signal()
+    finding_wanted = Signal(object, bool)
+
+    def __init__(self, session: Session, what_if: WhatIf, panels: Panels) -> None:
+        super().__init__()
+        self.experts, self.method = panels.experts, panels.method
+        self.healths, self.layers = panels.healths, panels.layers
+        self.inspector, self.heterogeneity = panels.inspector, panels.heterogeneity
+        self.healths.setParent(self)
         self.experts.checks_wanted.connect(self.inspector.show_checks)
-        self.heterogeneity = HeterogeneityPanel(session)
+        self.inspector.finding_wanted.connect(self.finding_wanted)
+        self._add_lower_tabs(session, what_if)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         vertical, horizontal = Qt.Orientation.Vertical, Qt.Orientation.Horizontal
         left = _splitter("left", vertical, self.experts, self.method)
         top = _splitter("top", horizontal, self.layers, self.inspector)
@@ -56,11 +105,43 @@ class Workspace(QWidget):
         layout.addWidget(columns)
         self.reset_layout()
 
+    def _add_lower_tabs(self, session: Session, what_if: WhatIf) -> None:
+        add = self.heterogeneity.tabs.add
+        add(
+            "Health",
+            "Which layers are out of the ordinary, and what one can do",
+            lambda: HealthPanel(session, self.healths),
+        )
+
+        def make_what_if() -> WhatIfPanel:
+            panel = WhatIfPanel(session, what_if)
+            panel.apply_wanted.connect(self.trial_accepted)
+            return panel
+
+        add("What if", "Try other values on the selected layer before you take them", make_what_if)
+
+        def make_comparison() -> ComparePanel:
+            panel = ComparePanel(session)
+            panel.looked_at.connect(self.finding_wanted)
+            return panel
+
+        self._compare_tab = add("Compare", "Two finished merges side by side", make_comparison)
+
+    def show_comparison(self) -> None:
+        """Bring the two merges that are compared to the front."""
+        self.heterogeneity.tabs.setCurrentIndex(self._compare_tab)
+
     def set_theme(self, theme: Theme) -> None:
         """Restyle the plots, and whatever shows an expert's colour."""
         self.experts.set_theme(theme)
         self.inspector.set_theme(theme)
         self.heterogeneity.set_theme(theme)
+
+    def set_awaited(self, kind: Kind, awaited: bool) -> None:
+        """A finding of this kind is on its way, or no longer."""
+        for panel in self.findChildren(LayerPanel):
+            if panel.finding is kind:
+                panel.set_busy(awaited)
 
     def reset_layout(self) -> None:
         """The layout of the first start."""

@@ -12,6 +12,8 @@ from ace_gui.engine.events import (
     JobDone,
     JobFailed,
     PlanReady,
+    Reported,
+    ReportProgress,
 )
 from ace_gui.engine.jobs import (
     AnalyseJob,
@@ -20,6 +22,7 @@ from ace_gui.engine.jobs import (
     LoadRecipeJob,
     MergeJob,
     PlanJob,
+    ReportJob,
     SpectrumJob,
 )
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
@@ -256,6 +259,25 @@ def test_an_export_tells_its_progress_and_its_end(
         worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
     assert session.merge.exported
     assert session.state is State.MERGED
+
+
+def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
+    merging: Conductor, session: Session, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
+) -> None:
+    merging.report(tmp_path / "report.html")
+    assert not any(isinstance(job, ReportJob) for job in worker.jobs.values())
+    worker.say(finished_merge(), JobDone())
+    merging.report(tmp_path / "report.html")
+    number = worker.newest(ReportJob)
+    job = worker.jobs[number]
+    assert (job.store, job.file) == (session.merge.store, tmp_path / "report.html")
+    assert not session.can_report
+    worker.say(ReportProgress(done=1, total=4), job=number)
+    assert session.state is State.REPORTING
+    with qtbot.waitSignal(session.advice) as said:
+        worker.say(Reported(file=job.file, bytes=4), JobDone(), job=number)
+    assert "report.html" in said.args[0]
+    assert session.can_report
 
 
 def test_closing_the_models_gives_up_their_merge(

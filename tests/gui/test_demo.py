@@ -1,10 +1,10 @@
-from PySide6.QtWidgets import QTableWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.events import JobDone, SampleAccuracy
 from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, SampleAccuracyJob
 from ace_gui.gui.demo import Demo
 from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.accuracies import AccuraciesPanel
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -32,7 +32,9 @@ def test_the_demo_does_what_a_person_would(
     assert window.session.selection == "layer.10.q"
     accuracy = SampleAccuracy(model="ACE", by_task={"digits": 0.5, "signs": 0.75})
     worker.say(accuracy, JobDone(), job=worker.newest(SampleAccuracyJob))
-    table = window.workspace.inspector.findChild(QTableWidget)
+    inspector = window.workspace.inspector
+    inspector.tabs.setCurrentIndex(inspector.tabs.count() - 1)
+    table = inspector.findChild(AccuraciesPanel).table
     assert [table.item(0, column).text() for column in range(3)] == ["0.625", "0.500", "0.750"]
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(SampleAccuracyJob) == 1

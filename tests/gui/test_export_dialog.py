@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtWidgets import QLabel
@@ -88,6 +89,21 @@ def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path
     dialog.folder.setText(str(tmp_path))
     assert "not empty" in dialog.verdict.text()
     assert not dialog.export_button.isEnabled()
+
+
+def test_a_disk_without_room_is_said_before_the_export(
+    dialog: ExportDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, whole = dialog._bytes(), SimpleNamespace(total=10**9, used=0, free=0)
+    whole.free = one
+    monkeypatch.setattr("ace_gui.gui.output_size.shutil.disk_usage", lambda _: whole)
+    dialog.folder.setText(str(tmp_path / "out"))
+    assert dialog.export_button.isEnabled()
+    dialog.complete_heads.setChecked(True)  # needs more
+    assert not dialog.export_button.isEnabled()
+    assert "are needed" in dialog.verdict.text()
+    assert "Choose another disk" in dialog.verdict.text()
+    assert dialog._bytes() == 3 * one
 
 
 def test_it_says_what_will_be_written(dialog: ExportDialog) -> None:

@@ -9,7 +9,9 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.events import LayerStatistics
 from ace_gui.engine.plan import Disposition
 from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.models.layers import Column, LayersModel
+from ace_gui.gui.models.healths import Healths
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layers import LayersModel
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import MergeRun, State
 from tests.gui.fakes import (
@@ -31,8 +33,15 @@ MANY = 20_000
 
 
 @pytest.fixture
-def model(session: Session) -> Iterator[LayersModel]:
-    model = LayersModel(session)
+def healths(session: Session) -> Iterator[Healths]:
+    healths = Healths(session)
+    yield healths
+    healths.deleteLater()
+
+
+@pytest.fixture
+def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
+    model = LayersModel(session, healths)
     model.tester = QAbstractItemModelTester(model, Fatal)
     session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
     for event in analysed(GAMMAS)[:-1]:
@@ -132,8 +141,8 @@ def test_streaming_figures_are_told_once_for_many(
     assert told == [(0, 3)]
 
 
-def test_hostile_names_are_shown_plainly(session: Session) -> None:
-    model = LayersModel(session)
+def test_hostile_names_are_shown_plainly(session: Session, healths: Healths) -> None:
+    model = LayersModel(session, healths)
     session.adopt(
         Inputs(base=BASE).with_experts([COLA]),
         plan(recipe(COLA), rows=(row("a\u202eb<img src=x>"),)),
@@ -142,17 +151,17 @@ def test_hostile_names_are_shown_plainly(session: Session) -> None:
     assert "<img" not in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
 
 
-def test_twenty_thousand_rows_sort_and_filter(session: Session) -> None:
+def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths) -> None:
     generator = np.random.default_rng(0)
     rows = tuple(
         row(f"model.layers.{index // 8}.block.{index % 8}.weight", role=f"role {index % 5}")
         for index in range(MANY)
     )
-    model = LayersModel(session)
+    model = LayersModel(session, healths)
     session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA), rows=rows))
     for entry, gamma in zip(rows, generator.random(MANY), strict=True):
         session.statistics[entry.name] = LayerStatistics(
-            name=entry.name, energies={}, gamma=float(gamma)
+            name=entry.name, energies={"cola": 1.0, "sst2": 2.0}, gamma=float(gamma)
         )
     session.layers_changed.emit()
     for column in Column:

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.events import JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.main_window import MainWindow
@@ -38,6 +38,7 @@ from tests.gui.fakes import (
     finished_merge,
     finished_tensor,
     load,
+    plan,
     started,
 )
 
@@ -207,6 +208,18 @@ def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Pa
     assert "cannot be written" in loaded.notice.sentence.text()
 
 
+def test_the_recipe_can_be_saved_for_mergekit(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    loaded.opener._write_recipe(tmp_path / "theirs", mergekit=True)
+    assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
+    loaded.conductor.choose_method("linear")
+    planned = plan(loaded.session.inputs.recipe(), parameters={})
+    worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
+    loaded.opener._write_recipe(tmp_path / "theirs", mergekit=True)
+    assert (tmp_path / "theirs.yaml").read_text().startswith("merge_method: linear\nmodels:")
+
+
 def test_closing_under_a_merge_asks_cancels_and_waits(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
@@ -218,7 +231,7 @@ def test_closing_under_a_merge_asks_cancels_and_waits(
         box.button(QMessageBox.StandardButton.Cancel).click()
         assert not worker.cancelled
         loaded.close()
-        box = loaded._question
+        box = loaded.closing.box
         box.button(QMessageBox.StandardButton.Close).click()
         assert worker.cancelled == [worker.newest(MergeJob)]
         assert loaded.isVisible()
@@ -232,8 +245,8 @@ def test_closing_asks_about_a_long_merge_that_was_not_exported(
     loaded.actions_.merge.trigger()
     worker.say(started(), finished_merge(seconds=500.0), JobDone())
     loaded.close()
-    assert "not been exported" in loaded._question.text()
-    loaded._question.button(QMessageBox.StandardButton.Close).click()
+    assert "not been exported" in loaded.closing.box.text()
+    loaded.closing.box.button(QMessageBox.StandardButton.Close).click()
     assert not loaded.isVisible()
 
 
@@ -280,6 +293,9 @@ def test_every_control_has_a_name_that_can_be_read_aloud(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
     loaded.workspace.inspector.show_accuracies()
+    for tabs in (loaded.workspace.inspector.tabs, loaded.workspace.heterogeneity.tabs):
+        for index in range(tabs.count()):
+            tabs.content(index)
     loaded.actions_.merge.trigger()
     worker.say(started(), finished_merge(), JobDone())
     loaded.open_export()
@@ -313,7 +329,7 @@ def test_starting_the_window_imports_no_heavy_library() -> None:
         "app = make_application(); bench = Workbench(app)\n"
         "bench.window.show(); bench.window.grab()\n"
         "empty = {'pyqtgraph', 'pydantic', 'yaml'} & set(sys.modules)\n"
-        "bench.window.prepare()\n"
+        "assert bench.window.workspace\n"
         "full = {'torch', 'transformers', 'safetensors', 'pydantic'} & set(sys.modules)\n"
         "print(sorted(empty), sorted(full))\n"
     )

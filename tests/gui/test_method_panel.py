@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
@@ -7,6 +9,7 @@ from ace_gui.gui.panels.method import MethodPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.recipe.values import Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -37,6 +40,23 @@ def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
     assert list(filled.fields) == ["epsilon", "tau", "k_frac"]
     assert isinstance(filled.fields["epsilon"].control, ScientificSpinBox)
     assert filled.fields["epsilon"].control.value == 1e-5
+
+
+def test_a_seed_is_offered_where_numbers_are_drawn(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    assert not filled.seed.isVisible()
+    drawing = replace(ENGINE.methods[0], name="dare", seeded=True)
+    session.set_engine(replace(ENGINE, methods=(*ENGINE.methods, drawing)))
+    session.keep(replace(session.inputs, method="dare", seed=2**40))
+    assert filled.seed.isVisible()
+    assert filled.seed.text() == str(2**40)
+    filled.seed.setText("7")
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.seed.editingFinished.emit()
+    assert asked.args[0].seed == 7
+    session.keep(replace(session.inputs, method="ace"))
+    assert not filled.seed.isVisible()
 
 
 def test_untouched_parameters_say_where_their_value_comes_from(
@@ -84,6 +104,24 @@ def test_scope_and_output_type(filled: MethodPanel, qtbot: QtBot) -> None:
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.out_dtype.activated.emit(2)
     assert asked.args[0].out_dtype == "bfloat16"
+
+
+def test_fused_matrices_and_the_vocabulary_are_choices(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.split_fused.click()
+    assert asked.args[0] == replace(session.inputs, split_fused=True)
+    session.adopt(asked.args[0], plan(recipe(COLA, split_fused=True)))
+    filled.vocabulary.setCurrentText("matched by token")
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.vocabulary.activated.emit(1)
+    chosen = asked.args[0]
+    assert (chosen.split_fused, chosen.vocabulary) == (True, Vocabulary.TOKENS)
+    before = session.recipe_key(), session.analysis_key
+    session.adopt(chosen, plan(chosen.recipe()))
+    assert not set(before) & {session.recipe_key(), session.analysis_key}
+    assert Inputs.from_recipe(chosen.recipe()).recipe() == chosen.recipe()
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from PySide6.QtSvg import QSvgRenderer
 
 from ace_gui.engine.events import LayerReport, LayerSpectrum, Regime
 from ace_gui.errors import OutputError
-from ace_gui.gui.plots import heterogeneity as heterogeneity_module
 from ace_gui.gui.plots.axes import QuantityAxis, number_text
 from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.plots.export_image import PIXELS_A_POINT, copy_plot, grab_plot
-from ace_gui.gui.plots.heterogeneity import EMPTY, HeterogeneityPlot, two_digits
+from ace_gui.gui.plots.gamma import EMPTY, two_digits
+from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
 from ace_gui.gui.plots.spectrum import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.theme import DARK, LIGHT, ROLE_FAMILIES, apply_theme, set_scheme
 
@@ -28,7 +28,9 @@ pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
 ROLES = ["query", "MLP up"] * 3
+BLOCKS = [0, 0, 1, 1, 2, 2]
 GAMMAS = dict(zip(NAMES, [0.01, 0.2, 0.5, 0.04, 3.0, 0.31], strict=True))
+MEAN_LOGS = np.full(len(NAMES), -5.0)  # far from zero, where γ has a pole
 COLOURS = dict(zip(("a", "b", "c"), LIGHT.expert_colours, strict=False))
 
 
@@ -46,9 +48,8 @@ def plot(qtbot) -> HeterogeneityPlot:
     widget.resize(700, 300)
     widget.show()
     qtbot.waitExposed(widget)
-    widget.set_layers(NAMES, ROLES)
-    widget.set_many(GAMMAS)
-    qtbot.waitUntil(lambda: len(drawn(widget)) == len(NAMES))
+    widget.set_layers(NAMES, ROLES, BLOCKS)
+    widget.set_figures(gammas(), MEAN_LOGS)
     return widget
 
 
@@ -68,6 +69,10 @@ def shown(qtbot, widget):
     widget.show()
     qtbot.waitExposed(widget)
     return widget
+
+
+def gammas(changes: dict[str, float] | None = None) -> np.ndarray:
+    return np.array(list({**GAMMAS, **(changes or {})}.values()))
 
 
 def drawn(plot: HeterogeneityPlot) -> dict[int, tuple[str, bool, float]]:
@@ -160,7 +165,7 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
 def test_nothing_open_says_so(qtbot):
     plot = shown(qtbot, HeterogeneityPlot())
     assert plot.message() == EMPTY
-    plot.set_layers(NAMES, ROLES)
+    plot.set_layers(NAMES, ROLES, BLOCKS)
     assert plot.message() is None
     plot.clear()
     assert plot.message() == EMPTY
@@ -171,7 +176,7 @@ def test_a_message_stands_in_the_place_of_the_plot(plot):
     assert plot.message() == "Averaging has no γ."
     assert not plot.canvas.isVisible()
     assert not plot.legend.isVisible()
-    plot.set_layers(NAMES, ROLES)
+    plot.set_layers(NAMES, ROLES, BLOCKS)
     assert plot.canvas.isVisible()
 
 
@@ -191,32 +196,25 @@ def test_tau_parts_the_layers_anew(plot):
     assert "4 layers heterogeneous, 2 homogeneous" in plot.accessibleDescription()
 
 
-def test_many_updates_are_one_repaint(qtbot, plot, monkeypatch):
-    count, names = 2000, [f"layers.{i}.q" for i in range(2000)]
-    plot.set_layers(names, ["query"] * count)
-    repaints = []
-    refresh = plot._refresh
-    plot._repaint.timeout.disconnect()
-    plot._repaint.timeout.connect(lambda: (repaints.append(1), refresh()))
-    for index, name in enumerate(names):
-        plot.set_gamma(name, 0.001 * (index + 1))
-    assert not repaints
-    qtbot.waitUntil(lambda: len(drawn(plot)) == count)
-    assert len(repaints) == 1
+def test_two_thousand_layers_are_a_dozen_items(plot):
+    plot.set_layers([f"layers.{i}.q" for i in range(2000)], ["query"] * 2000, range(2000))
+    plot.set_figures(np.linspace(0.01, 1.0, 2000), np.full(2000, -5.0))
+    assert len(drawn(plot)) == 2000
     assert len(plot._points) == 2 * len(ROLE_FAMILIES)  # items, however many layers
 
 
-def test_unknown_gammas_are_not_drawn_and_unknown_names_passed_over(qtbot, plot):
-    plot.set_many({NAMES[0]: None, "not.shown": 1.0})
-    qtbot.waitUntil(lambda: set(drawn(plot)) == {1, 2, 3, 4, 5})
+def test_unknown_gammas_are_not_drawn(plot):
+    plot.set_figures(gammas({NAMES[0]: np.nan}), MEAN_LOGS)
+    assert set(drawn(plot)) == {1, 2, 3, 4, 5}
     assert "1 not known yet" in plot.title.whole
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_zero_and_infinite_gamma_stay_on_the_plot(qtbot, plot, logarithmic):
     plot.log_box.setChecked(logarithmic)
-    plot.set_many({NAMES[0]: 0.0, NAMES[1]: float("inf"), NAMES[2]: 1e-300})
-    qtbot.waitUntil(lambda: NAMES[1] in {NAMES[i] for i, (_, up, _) in drawn(plot).items() if up})
+    extreme = {NAMES[0]: 0.0, NAMES[1]: float("inf"), NAMES[2]: 1e-300}
+    plot.set_figures(gammas(extreme), MEAN_LOGS)
+    assert NAMES[1] in {NAMES[i] for i, (_, up, _) in drawn(plot).items() if up}
     low, high = plot.canvas.getViewBox().viewRange()[1]
     heights = [height for _, _, height in drawn(plot).values()]
     assert all(low <= height <= high for height in heights)
@@ -333,7 +331,7 @@ def test_the_same_layers_again_keep_the_zoom_and_the_selection(plot):
     view.setXRange(1, 5, padding=0)
     plot.select(NAMES[3])
     before = view.viewRange()[0]
-    plot.set_layers(NAMES, ROLES)
+    plot.set_layers(NAMES, ROLES, BLOCKS)
     assert view.viewRange()[0] == before
     assert plot.selected == NAMES[3]
     assert not drawn(plot)
@@ -344,10 +342,6 @@ def test_blocks_are_numbered_where_they_start(plot):
     starts = [value for _, values in levels for value in values]
     assert starts == [-0.5, 1.5, 3.5]
     assert plot._bottom.tickStrings(starts, 1, 1.0) == ["0", "1", "2"]
-
-
-def test_plots_repaint_at_most_twenty_times_a_second():
-    assert heterogeneity_module.REPAINT_MS >= 50
 
 
 # Spectrum
@@ -513,12 +507,11 @@ def test_a_theme_changes_every_pen(plot, spectra, energies):
     assert energies._items[0].opts["brushes"][1].color().name() == DARK.expert_colours[1]
 
 
-def test_plots_follow_the_applications_scheme(qapp, plot):
+def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
     apply_theme(qapp)
-    set_scheme("dark")
-    assert plot.theme is DARK
-    set_scheme("light")
-    assert plot.theme is LIGHT
+    for scheme, theme in (("dark", DARK), ("light", LIGHT)):
+        set_scheme(scheme)
+        qtbot.waitUntil(lambda theme=theme: plot.theme is theme)
 
 
 def test_a_png_has_twice_the_pixels(tmp_path: Path, plot):
@@ -558,7 +551,7 @@ def test_a_picture_goes_to_the_clipboard(plot):
 
 def test_the_menu_offers_pictures_and_only_with_a_plot(plot):
     texts = [action.text() for action in plot.actions()]
-    assert texts == ["Show everything", "Copy picture", "Save picture…"]
+    assert texts == ["Show everything", "Copy picture", "Save picture…", "Pictures on white"]
     assert all(action.isEnabled() for action in plot.actions())
     plot.show_message("Nothing.")
     assert not any(action.isEnabled() for action in plot.actions())

@@ -5,10 +5,14 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.events import JobDone, LayerAnalysed, LayerStatistics, PlanReady
-from ace_gui.engine.jobs import MergeJob
+from ace_gui.engine.events import JobDone, JobFailed, LayerAnalysed, LayerStatistics, PlanReady
+from ace_gui.engine.jobs import MergeJob, PlanJob
+from ace_gui.errors import NonFiniteError
 from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.preflight import CheckRow
+from ace_gui.gui.panels.spectra import SpectraPanel
+from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, plan, recipe
 
 FINE = Check(subject=EVERYTHING, title="Names", verdict=Verdict.OK, sentence="All there.")
@@ -50,7 +54,7 @@ def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: Fak
     load(window, worker, NOTE, FINE)
     inspector = window.workspace.inspector
     assert [row.check for row in rows(window)] == [NOTE, FINE]
-    assert inspector.tabs.currentWidget() is inspector.spectrum
+    assert isinstance(inspector.panel, SpectraPanel)
     assert "no warnings" in window.workspace.experts.checks.text()
     window.actions_.merge.trigger()
     assert merges(worker) == 1
@@ -59,13 +63,13 @@ def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: Fak
 def test_worries_come_to_the_front(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, ERROR, WORRY, FINE)
     inspector = window.workspace.inspector
-    assert inspector.tabs.currentWidget() is inspector.preflight
-    assert inspector.tabs.tabText(inspector.tabs.indexOf(inspector.preflight)) == "Checks (2)"
+    assert inspector.panel is inspector.preflight
+    assert inspector.tabs.tabText(inspector._checks) == "Checks (2)"
     line = window.workspace.experts.checks
     assert line.text() == "1 error, 1 warning · show"
     inspector.tabs.setCurrentIndex(0)
     line.click()
-    assert inspector.tabs.currentWidget() is inspector.preflight
+    assert inspector.panel is inspector.preflight
 
 
 def test_the_same_worries_do_not_come_to_the_front_again(
@@ -89,8 +93,9 @@ def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeW
     notice = window.notice
     assert notice.isVisible()
     assert "1 warning" in notice.sentence.text()
-    assert notice.consent_button.text() == "Merge anyway"
-    notice.consent_button.click()
+    (answer,) = notice.answers
+    assert answer.text() == "Merge anyway"
+    answer.click()
     assert merges(worker) == 1
     assert not notice.isVisible()
     worker.say(JobDone())
@@ -122,7 +127,7 @@ def test_a_message_in_between_takes_the_question_away(
     load(window, worker, WORRY)
     window.actions_.merge.trigger()
     window.session.advice.emit("Something else.")
-    assert window.notice.consent_button.isHidden()
+    assert not window.notice.answers
 
 
 @pytest.mark.parametrize(("change", "subject"), [(0.0, "cola"), (1.4, "cola")])
@@ -160,3 +165,62 @@ def test_closing_the_models_takes_the_checks_along(window: MainWindow, worker: F
     window.conductor.close()
     assert not window.session.checks
     assert not rows(window)
+
+
+def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: FakeWorker) -> None:
+    load(window, worker, ERROR, WORRY)
+    window.actions_.merge.trigger()
+    (again,) = window.notice.answers
+    assert again.text() == "Check again"
+    assert window.notice.severity is Severity.ERROR
+    assert "1 error. Disk: No room." in window.notice.sentence.text()
+    again.click()
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(WORRY,))), JobDone())
+    assert merges(worker) == 0
+    window.actions_.merge.trigger()
+    assert [answer.text() for answer in window.notice.answers] == ["Merge anyway"]
+
+
+def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
+    load(window, worker, ERROR)
+    left = window.conductor._runs._stores._folder(window.session.inputs.recipe())
+    left.mkdir(parents=True)
+    window.actions_.merge.trigger()
+    assert merges(worker) == 1
+
+
+def test_a_limit_of_memory_is_checked_at_once(window: MainWindow, worker: FakeWorker) -> None:
+    load(window, worker, FINE)
+    peak = window.session.plan.peak_bytes
+    window.session.limit_memory(peak - 1)
+    (error,) = window.session.errors
+    assert error.title == "Memory"
+    assert "allowed. Allow more, or keep that tensor from the base." in error.sentence
+    window.actions_.merge.trigger()
+    assert merges(worker) == 0
+    window.session.limit_memory(2 * peak)
+    window.actions_.merge.trigger()
+    assert merges(worker) == 1
+    assert worker.jobs[worker.newest(MergeJob)].memory_bytes == 2 * peak
+
+
+@pytest.mark.parametrize("choice", [NonFinite.KEEP_BASE, NonFinite.SKIP_EXPERT])
+def test_nan_in_an_expert_is_a_question(
+    choice: NonFinite, window: MainWindow, worker: FakeWorker
+) -> None:
+    load(window, worker, FINE)
+    window.actions_.merge.trigger()
+    error = NonFiniteError("`q` of `cola` has 1 NaN value.", tensor="q", key="non_finite")
+    worker.say(JobFailed(error=error))
+    keep, leave = window.notice.answers
+    assert (keep.text(), leave.text()) == ("Keep the base's tensor", "Leave the expert out of it")
+    (keep if choice is NonFinite.KEEP_BASE else leave).click()
+    assert window.notice.isHidden()
+    assert worker.jobs[worker.newest(PlanJob)].recipe.non_finite is choice
+    assert window.workspace.method.non_finite.currentIndex() > 0
+
+
+def test_nan_in_the_base_is_no_question(window: MainWindow, worker: FakeWorker) -> None:
+    load(window, worker, FINE)
+    worker.say(JobFailed(error=NonFiniteError("`q` of `base` has 1 NaN value.", tensor="q")))
+    assert not window.notice.answers

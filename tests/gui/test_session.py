@@ -7,6 +7,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import MergeRun, State
+from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import (
     BASE,
     COLA,
@@ -151,3 +152,12 @@ def test_closing_unloads_everything_but_the_engine(loaded: Session) -> None:
     assert loaded.state is State.EMPTY
     assert loaded.engine is ENGINE
     assert loaded.inputs == Inputs()
+
+
+def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session: Session) -> None:
+    inputs = Inputs(base=BASE).with_experts([COLA])
+    session.adopt(inputs, plan(recipe(COLA)))
+    before = session.recipe_key(), session.analysis_key
+    session.propose(replace(inputs, non_finite=NonFinite.KEEP_BASE))
+    assert session.recipe_key() != before[0]
+    assert session.analysis_key != before[1]

@@ -7,7 +7,6 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
@@ -28,11 +27,12 @@ from ace_gui.engine.events import Exported
 from ace_gui.engine.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.conductor import Conductor
-from ace_gui.gui.output_size import check_folder, output_size
+from ace_gui.gui.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
 from ace_gui.gui.text import human_bytes, number_text
+from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
 from ace_gui.recipe.values import ParameterValue
 
@@ -91,7 +91,7 @@ class ExportDialog(QDialog):
 
     def refresh(self) -> None:
         """Check what is filled in, and say what will be written."""
-        verdict = check_folder(self.folder.text())
+        verdict = check_folder(self.folder.text(), self._bytes())
         exporting = self._session.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
         self.export_button.setEnabled(verdict.good and self._session.can_export)
@@ -124,8 +124,8 @@ class ExportDialog(QDialog):
         box.setToolTip("Larger models are split into several files with an index")
         return box
 
-    def _make_complete_heads(self) -> QCheckBox:
-        box = QCheckBox("A whole model for each expert's head", self)
+    def _make_complete_heads(self) -> CheckBox:
+        box = CheckBox("A whole model for each expert's head", self)
         box.setToolTip("Each loads by itself, and is as large as the merged model")
         box.setVisible(self._has_heads())
         return box
@@ -208,12 +208,26 @@ class ExportDialog(QDialog):
         experts = f"{len(run.recipe.models)} experts into {run.recipe.base_model.name}"
         return ", ".join([f"{run.recipe.merge_method} of {experts}", *shown])
 
-    def _contents(self) -> str:
+    def _size(self) -> OutputSize | None:
+        """Of the merged model alone."""
         plan, run = self._session.plan, self._session.merge
         if plan is None or run is None:
-            return ""
+            return None
         dtype = self.dtype.currentData() or run.recipe.out_dtype
-        size = output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
+        return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
+
+    def _bytes(self) -> int:
+        """Of everything that will be written, heads alone and side files aside."""
+        size = self._size()
+        rows = self._session.rows if self.complete_heads.isChecked() else ()
+        own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
+        models = 1 + len(set().union(*own))
+        return 0 if size is None else models * size.bytes
+
+    def _contents(self) -> str:
+        size = self._size()
+        if size is None:
+            return ""
         weights = (
             "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
         )

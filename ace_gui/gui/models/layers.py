@@ -6,7 +6,7 @@ at which place, and sorting or filtering twenty thousand rows makes a new one.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -19,12 +19,29 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
+from PySide6.QtGui import QIcon
 
-from ace_gui.engine.plan import PlanRow
+from ace_gui.engine.checks import WORST_FIRST
+from ace_gui.engine.health import near_pole
+from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.gui.model_order import natural_key
+from ace_gui.gui.models.figures import GAP
+from ace_gui.gui.models.healths import Healths
+from ace_gui.gui.models.layer_columns import (
+    HEADER_TIPS,
+    HEADERS,
+    HEALTH_ICONS,
+    OVERRIDDEN,
+    REGIME_TEXT,
+    STATE_TEXT,
+    STATE_TIPS,
+    Column,
+    LayerState,
+)
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
 from ace_gui.gui.text import plain, shape_text, shared_prefix, tooltip
+from ace_gui.gui.theme import icon
 
 REFRESH: Final = 60  # ms between repaints while figures stream in
 
@@ -32,62 +49,13 @@ _Index = QModelIndex | QPersistentModelIndex
 _Display = Qt.ItemDataRole.DisplayRole
 
 
-class Column(IntEnum):
-    """The columns, from left to right."""
-
-    TENSOR = 0
-    ROLE = 1
-    SHAPE = 2
-    OUTCOME = 3
-    GAMMA = 4
-    REGIME = 5
-    STATE = 6
-
-
-_GAP: Final = "\u2002"  # keeps right-aligned figures off the next column
-HEADERS: Final = ("Tensor", "Role", "Shape", "Outcome", f"γ{_GAP}", "Regime", "State")
-HEADER_TIPS: Final = (
-    "Name of the tensor in the base model's files.",
-    "What the tensor does in its model.",
-    "Shape as stored in the files.",
-    "What becomes of the tensor; hover over a row for the reason.",
-    "Heterogeneity: how much the experts' energies differ in this layer "
-    "(variance of the logarithms).",
-    "Heterogeneous where γ is above the threshold τ: there ACE refines its solution.",
-    "Whether the tensor is merged, and with the parameters chosen now.",
-)
-
-
-class LayerState(IntEnum):
-    """How far the merge of a tensor is, in sorting order."""
-
-    NONE = 0
-    WAITING = 1
-    EARLIER = 2
-    DONE = 3
-
-
-STATE_TEXT: Final = {
-    LayerState.NONE: "–",
-    LayerState.WAITING: "◌ waiting",
-    LayerState.EARLIER: "↺ outdated",
-    LayerState.DONE: "✓ done",
-}
-REGIME_TEXT: Final = {"heterogeneous": "● het.", "homogeneous": "○ hom.", "–": "–"}
-STATE_TIPS: Final = {
-    LayerState.NONE: "Not merged yet.",
-    LayerState.WAITING: "Waiting for its turn in the merge.",
-    LayerState.EARLIER: "Merged with earlier parameters; merge again to apply the present ones.",
-    LayerState.DONE: "Merged with the present parameters.",
-}
-
-
 class LayersModel(QAbstractTableModel):
     """Reads the session; shows the plan's rows in the order and selection asked for."""
 
-    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+    def __init__(self, session: Session, healths: Healths, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._session = session
+        self._healths = healths
         self._rows: tuple[PlanRow, ...] = ()
         self._places: dict[str, int] = {}
         self._prefix = ""
@@ -106,8 +74,9 @@ class LayersModel(QAbstractTableModel):
         session.plan_changed.connect(self.reload)
         session.layer_changed.connect(self._refresh_layer)
         session.layers_changed.connect(self._refresh_all)
-        session.merge_changed.connect(self._refresh_all)
+        session.merge_changed.connect(self._refresh_states)
         session.tau_changed.connect(self._refresh_regimes)
+        healths.changed.connect(self._refresh_regimes)
         self.reload()
 
     # What is shown
@@ -177,6 +146,8 @@ class LayersModel(QAbstractTableModel):
         place, column = int(self._order[index.row()]), index.column()
         if role == _Display:
             return self._cell(place, column)
+        if role == Qt.ItemDataRole.DecorationRole:
+            return self._icon(place) if column == Column.HEALTH else None
         if role == Qt.ItemDataRole.AccessibleTextRole:
             return self._spoken(place, column)
         if role == Qt.ItemDataRole.ToolTipRole:
@@ -223,8 +194,15 @@ class LayersModel(QAbstractTableModel):
         if not self._timer.isActive():
             self._timer.start()
 
+    def _refresh_states(self) -> None:
+        self._pull_states()
+        self._show_all()
+
     def _refresh_all(self) -> None:
         self._pull()
+        self._show_all()
+
+    def _show_all(self) -> None:
         if self._sorting[0] >= Column.GAMMA:
             self.sort(*self._sorting)
         elif len(self._order):
@@ -241,7 +219,14 @@ class LayersModel(QAbstractTableModel):
         gammas = (self._session.gamma(row.name) for row in self._rows)
         values = (np.nan if gamma is None else gamma for gamma in gammas)
         self._gamma = np.fromiter(values, dtype=np.float64, count=len(self._rows))
-        states = (self._state(row.name) for row in self._rows)
+        self._pull_states()
+
+    def _pull_states(self) -> None:
+        merge, session = self._session.merge, self._session
+        reports = merge.reports if merge is not None else {}
+        done = LayerState.DONE if session.merge_is_current else LayerState.EARLIER
+        rest = LayerState.WAITING if session.is_running(State.MERGING) else LayerState.NONE
+        states = (done if row.name in reports else rest for row in self._rows)
         self._states = np.fromiter(states, dtype=np.int8, count=len(self._rows))
 
     def _state(self, name: str) -> LayerState:
@@ -266,6 +251,8 @@ class LayersModel(QAbstractTableModel):
         self._shown_at[kept] = np.arange(len(kept))
 
     def _mask(self) -> NDArray[np.bool_]:
+        if not (self._text or self._role):
+            return np.ones(len(self._rows), dtype=np.bool_)
         text = self._text.lower()
         hits = (text in row.name.lower() and self._role in ("", row.role) for row in self._rows)
         return np.fromiter(hits, dtype=np.bool_, count=len(self._rows))
@@ -276,10 +263,12 @@ class LayersModel(QAbstractTableModel):
         if column is Column.REGIME:
             regimes = (self._gamma > self._session.tau).astype(np.float64)
             return np.where(np.isnan(self._gamma), np.nan, regimes)
+        if column is Column.HEALTH:
+            return np.array([self._health_rank(row.name) for row in self._rows])
         if column is Column.STATE:
             return self._states.astype(np.float64)
         if column is Column.SHAPE:
-            return np.array([np.prod(row.shape, dtype=np.float64) for row in self._rows])
+            return np.array([prod(row.shape) for row in self._rows], dtype=np.float64)
         if column is Column.TENSOR:
             return self._ranked_names()
         texts = [row.role if column is Column.ROLE else row.disposition for row in self._rows]
@@ -305,24 +294,61 @@ class LayersModel(QAbstractTableModel):
             case Column.SHAPE:
                 return shape_text(row.shape)
             case Column.OUTCOME:
-                return row.disposition.value
+                return self._outcome(row)
             case Column.GAMMA:
                 return self._gamma_text(place)
             case Column.REGIME:
                 return REGIME_TEXT[self._regime(place)]
+            case Column.HEALTH:
+                return self._health_text(place)
             case _:
                 return STATE_TEXT[LayerState(self._states[place])]
+
+    def _outcome(self, row: PlanRow) -> str:
+        """The disposition; with a mark, and the method in its place, where it is overridden."""
+        if row.override is None:
+            return row.disposition.value
+        methods = self._session.engine.methods if self._session.engine else ()
+        titles = {method.name: method.title for method in methods}
+        merged = row.disposition is Disposition.MERGED
+        title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
+        what = title if merged else row.disposition.value.removeprefix("kept ")
+        return f"{OVERRIDDEN} {what}"
 
     def _gamma_text(self, place: int) -> str:
         gamma = self._gamma[place]
         if np.isnan(gamma):
-            return f"–{_GAP}"
-        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + _GAP
+            return f"–{GAP}"
+        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + GAP
 
     def _spoken(self, place: int, column: int) -> str:
         if column == Column.TENSOR:
             return plain(self._rows[place].name)
+        if column == Column.HEALTH:
+            return self._health_spoken(place)
         return self._regime(place) if column == Column.REGIME else self._cell(place, column)
+
+    def _health_text(self, place: int) -> str:
+        health = self._healths.of(self._rows[place].name)
+        if health is None:
+            return "–"
+        return str(len(health.findings)) if health.findings else "✓"
+
+    def _health_spoken(self, place: int) -> str:
+        health = self._healths.of(self._rows[place].name)
+        return "not known" if health is None else f"{health.verdict.value} {health.tooltip}".strip()
+
+    def _health_rank(self, name: str) -> float:
+        """Sorts the worst first, then by the number of findings; what is not known comes last."""
+        health = self._healths.of(name)
+        if health is None:
+            return np.nan
+        return WORST_FIRST.index(health.verdict) - len(health.findings) / 1000
+
+    def _icon(self, place: int) -> QIcon | None:
+        health = self._healths.of(self._rows[place].name)
+        name = HEALTH_ICONS.get(health.verdict) if health is not None else None
+        return icon(name) if name is not None else None
 
     def _short(self, name: str) -> str:
         """Without what the names of all blocks share, so that the block's number shows."""
@@ -331,10 +357,14 @@ class LayersModel(QAbstractTableModel):
         return name
 
     def _regime(self, place: int) -> str:
-        gamma = self._gamma[place]
-        if np.isnan(gamma):
+        gamma, plan = self._gamma[place], self._session.plan
+        if np.isnan(gamma) or plan is None or plan.tau_of(self._rows[place]) is None:
             return "–"
-        return "heterogeneous" if gamma > self._session.tau else "homogeneous"
+        if not gamma > self._session.tau_of(self._rows[place]):
+            return "homogeneous"
+        statistics = self._session.statistics.get(self._rows[place].name)
+        pole = statistics is not None and near_pole(statistics, self._session.tau)
+        return "heterogeneous, γ near its pole" if pole else "heterogeneous"
 
     def _tip(self, place: int, column: int) -> str:
         row = self._rows[place]
@@ -343,12 +373,9 @@ class LayersModel(QAbstractTableModel):
             lines.append(f"γ = {self._gamma[place]:.4g}: {self._regime(place)}")
         if column == Column.STATE:
             lines.append(STATE_TIPS[LayerState(self._states[place])])
-        statistics = self._session.statistics.get(row.name)
-        if statistics is not None and statistics.left_out:
-            lines.append(f"Practically unchanged in: {', '.join(statistics.left_out)}.")
-        merge = self._session.merge
-        if merge is not None and row.name in merge.reports:
-            lines += (*merge.reports[row.name].warnings, *merge.reports[row.name].notes)
+        health = self._healths.of(row.name)
+        if health is not None:
+            lines += [f"• {finding.sentence}" for finding in health.findings]
         return tooltip("\n".join(lines))
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.session import Session
+from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.labels import muted_label
+
+_TIP = "Share of held-out samples that the model gets right."
 
 
 class AccuraciesPanel(QWidget):
@@ -22,12 +17,7 @@ class AccuraciesPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.table = QTableWidget(self)
-        self.table.setAccessibleName("Held-out accuracies")
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setTabKeyNavigation(False)
-        contents = QHeaderView.ResizeMode.ResizeToContents
-        self.table.horizontalHeader().setSectionResizeMode(contents)
+        self.table = FigureSheet("Held-out accuracies", self, kind="model")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 6, 0, 0)
         layout.addWidget(muted_label("Share of held-out samples each model gets right.", self))
@@ -39,12 +29,8 @@ class AccuraciesPanel(QWidget):
         """Show what the session knows."""
         accuracies = list(self._session.accuracies.values())
         tasks = list(accuracies[0].by_task) if accuracies else []
-        self.table.setColumnCount(len(tasks) + 1)
-        self.table.setHorizontalHeaderLabels(["mean", *tasks])
-        self.table.setRowCount(len(accuracies))
-        self.table.setVerticalHeaderLabels([accuracy.model for accuracy in accuracies])
-        for row, accuracy in enumerate(accuracies):
-            for column, value in enumerate([accuracy.mean, *accuracy.by_task.values()]):
-                item = QTableWidgetItem(f"{value:.3f}")
-                item.setTextAlignment(Qt.AlignmentFlag.AlignCenter)
-                self.table.setItem(row, column, item)
+        rows = [
+            FigureRow(title=a.model, tip=_TIP, values=[a.mean, *a.by_task.values()])
+            for a in accuracies
+        ]
+        self.table.show_figures(["mean", *tasks], rows)

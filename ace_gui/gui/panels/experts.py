@@ -25,6 +25,7 @@ from ace_gui.gui.state import State
 from ace_gui.gui.text import human_bytes
 from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label
+from ace_gui.recipe.values import model_name
 
 
 class ExpertsPanel(QWidget):
@@ -79,7 +80,7 @@ class ExpertsPanel(QWidget):
     def refresh(self) -> None:
         """Show the session's base."""
         base = self._session.inputs.base
-        self._base.set_full_text(base.name if base else "no base model")
+        self._base.set_full_text(model_name(base) if base else "no base model")
         plan = self._session.plan
         known = plan is not None and plan.recipe.base_model == base
         if plan is not None and known:

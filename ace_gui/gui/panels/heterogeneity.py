@@ -1,77 +1,90 @@
-"""γ along the model, as a plot that follows the session."""
+"""What concerns all layers: where the experts disagree, and what else is added, as tabs."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QTimer
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.panels.layer_views import EnergiesView, GammaView, LayersView, RoleMapView
+from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.plots.by_role import RolePlot
 from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.theme import Theme
-
-REFRESH = 60  # ms between repaints while figures stream in
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 
 
 class HeterogeneityPanel(QWidget):
-    """Feeds the plot. Its signals ``tau_changed`` and ``tau_committed`` are the plot's."""
+    """Keeps the view that is looked at in step with the session; the others catch up when shown.
+
+    ``tau_committed`` carries τ when the person lets go of it.
+    """
+
+    tau_committed = Signal(float)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.plot = HeterogeneityPlot(self)
-        self.plot.setAccessibleName("Heterogeneity along the model")
+        self._layers = MergedLayers(session, self)
+        self.plot = HeterogeneityPlot()
+        self.tabs = LazyTabs("All layers", self)
+        self.tabs.setObjectName("heterogeneity")
+        self.tabs.made.connect(self._take_up)
+        self._fill()
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 4, 8, 4)
-        layout.addWidget(self.plot)
-        self._dirty: set[str] = set()
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(REFRESH)
-        self._timer.timeout.connect(self._flush)
-        self.tau_committed = self.plot.tau_committed
-        self.plot.tau_changed.connect(session.preview_tau)
-        self.plot.layer_selected.connect(session.select)
-        session.plan_changed.connect(self.reload)
-        session.layer_changed.connect(self._mark)
-        session.tau_changed.connect(self.plot.set_tau)
-        session.selection_changed.connect(self._follow)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.tabs)
+        self.tabs.currentChanged.connect(self.reload)
+        self._layers.replaced.connect(self.reload)
+        self._layers.figures_changed.connect(lambda: self._tell(lambda view: view.update_figures()))
+        session.inputs_changed.connect(self._layers.take_plan)
+        session.tau_changed.connect(lambda tau: self._tell(lambda view: view.set_tau(tau)))
+        session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
         self.reload()
 
     def set_theme(self, theme: Theme) -> None:
-        """Restyle the plot."""
-        self.plot.set_theme(theme)
+        """Restyle the plots."""
+        for view in self.tabs.contents():
+            for plot in view.findChildren(Plot):
+                if plot.isVisible():  # the others catch up when they are shown
+                    plot.set_theme(theme)
 
     def reload(self) -> None:
-        """Take over the session's plan."""
-        session, rows = self._session, self._session.merged_rows
-        self._dirty.clear()
-        if not session.has_gamma or not rows or not (session.plan and session.plan.experts):
-            self.plot.clear()
-            self.plot.show_message(self._why_not())
-            return
-        self.plot.set_layers([row.name for row in rows], [row.role for row in rows])
-        self.plot.set_many({row.name: session.gamma(row.name) for row in rows})
-        self.plot.set_tau(session.tau)
-        self._follow()
+        """Show the session's layers in the view that is looked at."""
+        self._tell(lambda view: view.load())
 
-    def _why_not(self) -> str:
-        plan = self._session.plan
-        if plan is None or not plan.experts:
-            return "Add experts to see where they disagree."
-        if not plan.heterogeneity:
-            return "This method has no heterogeneity threshold."
-        return "No tensor here is merged by the method."
+    def _tell(self, what: Callable[[LayersView], None]) -> None:
+        """Tell the view that is looked at, if it is one of layers."""
+        view = self.tabs.current
+        if isinstance(view, LayersView):
+            what(view)
 
-    def _mark(self, name: str) -> None:
-        self._dirty.add(name)
-        if not self._timer.isActive():
-            self._timer.start()
+    def _fill(self) -> None:
+        session, layers, add = self._session, self._layers, self.tabs.add
+        add(
+            "Heterogeneity γ",
+            "γ of every layer along the model; drag the line to change τ",
+            lambda: GammaView(self.plot, session, layers),
+        )
+        add(
+            "By role",
+            "How γ is distributed in each kind of layer",
+            lambda: GammaView(RolePlot(), session, layers),
+        )
+        add(
+            "Map",
+            "γ by block and role: a role lines up across the depth",
+            lambda: RoleMapView(session, layers),
+        )
+        add(
+            "Energies",
+            "How far each expert moved every layer from the base",
+            lambda: EnergiesView(session, layers),
+        )
 
-    def _flush(self) -> None:
-        if self._session.has_gamma:
-            merged = {row.name for row in self._session.merged_rows}
-            self.plot.set_many({n: self._session.gamma(n) for n in self._dirty & merged})
-        self._dirty.clear()
-
-    def _follow(self) -> None:
-        self.plot.select(self._session.selection)
+    def _take_up(self, view: QWidget) -> None:
+        if isinstance(view, LayersView):
+            view.tau_committed.connect(self.tau_committed)

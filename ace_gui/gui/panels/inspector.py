@@ -2,85 +2,105 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QIcon
-from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
+from functools import partial
 
-from ace_gui.engine.plan import PlanRow
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
 from ace_gui.gui.panels.accuracies import AccuraciesPanel
+from ace_gui.gui.panels.distribution import DistributionPanel
+from ace_gui.gui.panels.energies import EnergiesPanel
+from ace_gui.gui.panels.layer_panel import LayerPanel
 from ace_gui.gui.panels.preflight import PreflightPanel
-from ace_gui.gui.plots.energies import EnergiesPlot
-from ace_gui.gui.plots.spectrum import SpectrumPlot
+from ace_gui.gui.panels.spectra import SpectraPanel
+from ace_gui.gui.panels.subspaces import SubspacesPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import shape_text
-from ace_gui.gui.theme import Theme, current_theme, icon
+from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+
+_PANELS = (
+    ("Spectrum", "Singular values of the experts' changes and of the merge", SpectraPanel),
+    ("Subspaces", "Which directions refinement kept, and which experts share", SubspacesPanel),
+    ("Entries", "How the entries of the experts' changes are distributed", DistributionPanel),
+    ("Energies", "How far every expert moved this layer from the base: ‖ΔW‖²", EnergiesPanel),
+)
 
 
 class InspectorPanel(QWidget):
-    """Follows the session's selection, and shows the checks when something new is wrong."""
+    """Tabs about the session's selection, and the checks, shown when something new is wrong.
+
+    ``finding_wanted`` says of a kind of finding whether a tab in view shows it.
+    """
+
+    finding_wanted = Signal(object, bool)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._facts = muted_label("", self)
-        self.tabs = QTabWidget(self)
+        self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
-        self.tabs.setAccessibleName("Inspector")
-        self.tabs.setDocumentMode(True)
-        self.spectrum = SpectrumPlot(self)
-        self.spectrum.setAccessibleName("Spectrum of the selected layer")
-        self.energies = EnergiesPlot(self)
-        self.energies.setAccessibleName("Energies of the selected layer")
-        self.tabs.addTab(self.spectrum, "Spectrum")
-        self.tabs.addTab(self.energies, "Energies")
-        self.tabs.setTabToolTip(0, "Singular values of the experts' task vectors and of the merge")
-        self.tabs.setTabToolTip(1, "How far every expert moved this layer from the base: ‖ΔW‖²")
+        self.tabs.made.connect(self._connect_panel)
+        for title, tip, kind in _PANELS:
+            self.tabs.add(title, tip, partial(kind, session))
         self.preflight = PreflightPanel(session, self)
-        self.tabs.addTab(self.preflight, "Checks")
-        self.tabs.setTabToolTip(2, "What was looked at before the merge, and how it came out")
+        tip = "What was looked at before the merge, and how it came out"
+        self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
+        self.tabs.content(self._checks)  # there from the start: it is turned to by itself
         self._worries: frozenset[object] = frozenset()
-        self._accuracies: AccuraciesPanel | None = None
+        self._has_accuracies = False
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
         layout.addWidget(self._facts)
         layout.addWidget(self.tabs, 1)
-        session.selection_changed.connect(self.refresh)
-        session.inputs_changed.connect(self._show_plots)
-        session.plan_changed.connect(self.refresh)
-        session.spectrum_changed.connect(self._update)
-        session.layer_changed.connect(self._update)
+        session.selection_changed.connect(self._show_facts)
+        session.plan_changed.connect(self._show_facts)
         session.checks_changed.connect(self._show_worries)
-        self.refresh()
+        self._show_facts()
         self._show_worries()
 
+    @property
+    def panel(self) -> QWidget:
+        """What the tab in view shows."""
+        return self.tabs.current
+
     def set_theme(self, theme: Theme) -> None:
-        """Restyle the plots; the experts' colours are the theme's."""
-        self.spectrum.set_theme(theme)
-        self.energies.set_theme(theme)
+        """Restyle what has been looked at."""
+        for panel in self._panels():
+            panel.set_theme(theme)
         self.preflight.set_theme(theme)
         self._show_worries()
-        self._show_plots()
 
     def set_busy(self, busy: bool) -> None:
         """A spectrum is on its way."""
-        self.spectrum.set_busy(busy)
+        for panel in self._panels():
+            if isinstance(panel, SpectraPanel):
+                panel.set_busy(busy)
 
     def show_accuracies(self) -> None:
         """One more tab, with the sample's held-out accuracies."""
-        if self._accuracies is None:
-            self._accuracies = AccuraciesPanel(self._session, self)
-            self.tabs.addTab(self._accuracies, "Sample")
+        if not self._has_accuracies:
+            self._has_accuracies = True
             tip = "Held-out accuracy of the sample's models"
-            self.tabs.setTabToolTip(self.tabs.count() - 1, tip)
+            self.tabs.add("Sample", tip, partial(AccuraciesPanel, self._session))
 
     def show_checks(self) -> None:
         """Turn to the checks."""
-        self.tabs.setCurrentWidget(self.preflight)
+        self.tabs.setCurrentIndex(self._checks)
+
+    def _panels(self) -> list[LayerPanel]:
+        return [panel for panel in self.tabs.contents() if isinstance(panel, LayerPanel)]
+
+    def _connect_panel(self, panel: QWidget) -> None:
+        if isinstance(panel, LayerPanel):
+            panel.looked_at.connect(self.finding_wanted)
 
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""
-        worries = self._session.worries
-        index = self.tabs.indexOf(self.preflight)
+        worries, index = self._session.worries, self._checks
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())
@@ -89,53 +109,11 @@ class InspectorPanel(QWidget):
             self.show_checks()
         self._worries = found
 
-    def refresh(self) -> None:
-        """Show the selected layer."""
-        self._show_facts()
-        self._show_plots()
-
-    def _row(self) -> PlanRow | None:
-        name = self._session.selection
-        return self._session.row(name) if name else None
-
-    def _update(self, name: str) -> None:
-        if name == self._session.selection:
-            self.refresh()
-
     def _show_facts(self) -> None:
-        row = self._row()
+        name = self._session.selection
+        row = self._session.row(name) if name else None
         if row is None:
             self._facts.setText("Choose a layer in the table or in the plot below.")
             return
         outcome = f"{row.disposition.value}: {row.reason}"
         self._facts.setText(" · ".join([row.role, shape_text(row.shape), row.dtype, outcome]))
-
-    def _show_plots(self) -> None:
-        row = self._row()
-        if row is None:
-            self.spectrum.clear("Select a layer to see its singular values.")
-            self.energies.clear("Select a layer to see the experts' energies.")
-            return
-        colours = self._colours()
-        statistics = self._session.statistics.get(row.name)
-        if statistics is None:
-            self.energies.clear(self._no_figures(row))
-        else:
-            self.energies.show_energies(row.name, statistics.energies, colours)
-        spectrum = self._session.spectrum(row.name)
-        if spectrum is not None:
-            self.spectrum.show_spectrum(spectrum, colours)
-        elif not self._session.has_spectrum(row):
-            self.spectrum.clear(f"No spectrum: {row.reason}.")
-
-    def _no_figures(self, row: PlanRow) -> str:
-        if not row.experts:
-            return "No expert has this tensor."
-        return "The experts' energies appear here once they are compared."
-
-    def _colours(self) -> dict[str, str]:
-        inputs, theme = self._session.inputs, current_theme()
-        return {
-            name: theme.expert_colour(expert.colour)
-            for name, expert in zip(inputs.names, inputs.experts, strict=True)
-        }

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
     QHBoxLayout,
     QHeaderView,
     QLineEdit,
+    QMenu,
     QStackedLayout,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
     QTableView,
     QVBoxLayout,
     QWidget,
 )
 
-from ace_gui.gui.models.layers import Column, LayersModel
+from ace_gui.gui.layers_table import layers_table
+from ace_gui.gui.models.figures import FigureColumn
+from ace_gui.gui.models.healths import Healths
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layers import LayersModel
+from ace_gui.gui.overriding import layer_menu
 from ace_gui.gui.session import Session
+from ace_gui.gui.state import State
 from ace_gui.gui.widgets.labels import heading, muted_label
+from ace_gui.gui.widgets.table_export import copy_table, save_table
 
 EVERY_ROLE = "all roles"
 _WIDTHS = {
-    Column.ROLE: 124,
+    Column.ROLE: 118,
     Column.SHAPE: 84,
-    Column.OUTCOME: 104,
+    Column.OUTCOME: 96,
     Column.GAMMA: 54,
     Column.REGIME: 58,
+    Column.HEALTH: 54,
     Column.STATE: 78,
 }
 
-_NEEDED = {Column.SHAPE: 640, Column.OUTCOME: 545, Column.ROLE: 470}
+_NEEDED = {Column.SHAPE: 760, Column.OUTCOME: 640, Column.ROLE: 500, Column.HEALTH: 400}
 """Width of the table below which a column is hidden."""
 
 
@@ -44,13 +55,29 @@ class LayersTable(QTableView):
         super().resizeEvent(event)
 
 
-class LayersPanel(QWidget):
-    """Shows the session's layers; its current row and the session's selection follow each other."""
+class _EndFirst(QStyledItemDelegate):
+    """Shortens text at its beginning: the ends of tensors' names tell them apart."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def initStyleOption(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        super().initStyleOption(option, index)
+        option.textElideMode = Qt.TextElideMode.ElideLeft
+
+
+class LayersPanel(QWidget):
+    """Shows the session's layers; its current row and the session's selection follow each other.
+
+    ``overrides_edited`` carries the new rules; ``rule_wanted`` an Override to be completed.
+    """
+
+    overrides_edited = Signal(object)
+    rule_wanted = Signal(object)
+
+    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.model = LayersModel(session, self)
+        self.model = LayersModel(session, healths, self)
         self.text = QLineEdit(self)
         self.text.setPlaceholderText("Filter by name")
         self.text.setAccessibleName("Filter layers by name")
@@ -60,6 +87,7 @@ class LayersPanel(QWidget):
         self._count = muted_label("", self)
         self._count.setWordWrap(False)
         self.table = self._make_table()
+        self._add_table_actions()
         self._empty = muted_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
@@ -83,15 +111,52 @@ class LayersPanel(QWidget):
         if 0 <= row < self.model.rowCount():
             self._session.select(self.model.name_at(row))
 
+    @property
+    def selected(self) -> list[str]:
+        """Names of the selected tensors, from top to bottom."""
+        rows = self.table.selectionModel().selectedRows()
+        return [self.model.name_at(row) for row in sorted(index.row() for index in rows)]
+
+    def menu(self) -> QMenu:
+        """What can be done with the selected tensors."""
+        locked = self._session.is_running(State.MERGING)
+        names = [] if locked else self.selected
+        take, ask = self.overrides_edited.emit, self.rule_wanted.emit
+        return layer_menu(self._session, names, take, ask, self)
+
+    def _add_table_actions(self) -> None:
+        copy = QAction("Copy table", self.table)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        copy.triggered.connect(lambda: copy_table(self._columns()))
+        save = QAction("Save table…", self.table)
+        save.triggered.connect(lambda: save_table(self, "Layers", self._columns()))
+        self.table.addActions([copy, save])
+
+    def _columns(self) -> tuple[FigureColumn, ...]:
+        """The rows that the filter lets through, in the order shown."""
+        shown = [self.model.name_at(row) for row in range(self.model.rowCount())]
+        return layers_table(self._session, shown)
+
+    def _open_menu(self, place: QPoint) -> None:
+        menu = self.menu()
+        menu.addSeparator()
+        menu.addActions(self.table.actions())
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.table.viewport().mapToGlobal(place))
+
     def _make_table(self) -> QTableView:
         table = LayersTable(self)
         table.setObjectName("layers")
         table.setAccessibleName("Layers")
         table.setModel(self.model)
         table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        table.customContextMenuRequested.connect(self._open_menu)
         table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setTextElideMode(Qt.TextElideMode.ElideLeft)
+        table.setItemDelegateForColumn(Column.TENSOR, _EndFirst(table))
+        table.setIconSize(QSize(14, 14))
         table.setAlternatingRowColors(True)
         table.setShowGrid(False)
         table.setTabKeyNavigation(False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QRegularExpression, Qt, Signal
+from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
     QFrame,
+    QLineEdit,
     QScrollArea,
     QVBoxLayout,
     QWidget,
@@ -16,12 +18,15 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.events import MethodInfo
 from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.panels.overrides import OverridesPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
 from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.recipe.values import NonFinite, Vocabulary
 
 OUT_DTYPES = (
     (None, "as the base"),
@@ -30,15 +35,52 @@ OUT_DTYPES = (
     ("float16", "float16"),
     ("float64", "float64"),
 )
+NON_FINITE = (
+    (NonFinite.STOP, "stop"),
+    (NonFinite.KEEP_BASE, "keep the base's tensor"),
+    (NonFinite.SKIP_EXPERT, "leave the expert out"),
+)
+_NON_FINITE_TIP = (
+    "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
+    "training run that diverged leaves behind. The layer's notes and the model card name every "
+    "such tensor."
+)
+VOCABULARIES = (
+    (Vocabulary.POSITION, "row by row"),
+    (Vocabulary.TOKENS, "matched by token"),
+    (Vocabulary.BASE, "as in the base"),
+)
+_VOCABULARY_TIP = (
+    "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
+    "one size. Matched by token, each row is combined with the experts' rows of the same token, "
+    "wherever they are; an expert without the token counts as unchanged, and tokens that the base "
+    "lacks are left out. Or the base's rows are kept."
+)
+_FUSED_TIP = (
+    "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
+    "Apart, each has its own γ, regime and spectrum; the published procedure takes them as one. "
+    "The merged model's tensors keep their shapes either way."
+)
+_SEED_TIP = (
+    "This method draws random numbers. The same seed draws the same ones, whatever the order and "
+    "the device; another seed shows how much the result owes to chance."
+)
+_SEED = QRegularExpression(r"\d{1,18}")
 _SCOPE_TIP = (
     "Which tensors the method merges, and in which orientation; the authors' presets reproduce "
     "their scripts."
 )
 
 
+_OVERRIDES_TIP = (
+    "Some tensors can be merged by another method or with other values, averaged, or kept from the "
+    "base. Of two overrides for one tensor the later holds."
+)
+
+
 class MethodPanel(QWidget):
     """``parameter_edited`` carries a name and a value (None: the default); ``inputs_edited`` the
-    Inputs with another scope or output type."""
+    Inputs with another choice of those that every method has."""
 
     parameter_edited = Signal(str, object)
     inputs_edited = Signal(object)
@@ -57,6 +99,20 @@ class MethodPanel(QWidget):
         )
         for value, text in OUT_DTYPES:
             self.out_dtype.addItem(text, value)
+        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP)
+        for choice, text in NON_FINITE:
+            self.non_finite.addItem(text, choice)
+        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP)
+        for rows, text in VOCABULARIES:
+            self.vocabulary.addItem(text, rows)
+        self.split_fused = CheckBox("split for the merge", self)
+        self.split_fused.setAccessibleName("Split fused matrices for the merge")
+        self.split_fused.setToolTip(tooltip(_FUSED_TIP))
+        self.seed = QLineEdit(self)
+        self.seed.setValidator(QRegularExpressionValidator(_SEED, self.seed))
+        self.seed.setAccessibleName("Seed")
+        self.seed.setToolTip(tooltip(_SEED_TIP))
+        self.overrides = OverridesPanel(session, self)
         self._scroll = QScrollArea(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -75,7 +131,15 @@ class MethodPanel(QWidget):
         session.tau_changed.connect(self._show_tau)
         self.scope.activated.connect(self._choose)
         self.out_dtype.activated.connect(self._choose)
+        self.non_finite.activated.connect(self._choose)
+        self.vocabulary.activated.connect(self._choose)
+        self.split_fused.clicked.connect(self._choose)
+        self.seed.editingFinished.connect(self._choose_seed)
         self.refresh()
+
+    def show_overrides(self) -> None:
+        """Scroll to the list of overrides."""
+        self._scroll.ensureWidgetVisible(self.overrides)
 
     def refresh(self) -> None:
         """Show the chosen method and the values in force."""
@@ -93,6 +157,12 @@ class MethodPanel(QWidget):
             if value is not None:
                 field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
         self.out_dtype.setCurrentIndex(self.out_dtype.findData(inputs.out_dtype))
+        self.seed.setText(str(inputs.seed))
+        choices = [choice for choice, _ in NON_FINITE]
+        self.non_finite.setCurrentIndex(choices.index(inputs.non_finite))
+        ways = [way for way, _ in VOCABULARIES]
+        self.vocabulary.setCurrentIndex(ways.index(inputs.vocabulary))
+        self.split_fused.setChecked(inputs.split_fused)
 
     def _rebuild(self) -> None:
         """Make the form of the method anew; the combos of every method move into it."""
@@ -108,9 +178,19 @@ class MethodPanel(QWidget):
             form.addRow(muted_label(method.summary))
             for info in method.fields:
                 self._add_field(form, ParameterField(info, form_widget))
+        if method is not None and method.seeded:
+            form.addRow(_row_label("Seed", self.seed.toolTip()), self.seed)
+        else:
+            self.seed.setParent(self)
+        self.seed.setVisible(method is not None and method.seeded)
         form.addRow(_row_label("Scope", _SCOPE_TIP), self.scope)
         form.addRow("", self._scope_note)
+        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
         form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
+        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
+        form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))
+        form.addRow(self.overrides)
         if method is not None:
             about = plain_label(f"{method.formula}\n\n{method.citation}")
             about.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -138,8 +218,20 @@ class MethodPanel(QWidget):
     def _choose(self) -> None:
         inputs: Inputs = self._session.inputs
         self.inputs_edited.emit(
-            replace(inputs, scope=self.scope.currentText(), out_dtype=self.out_dtype.currentData())
+            replace(
+                inputs,
+                scope=self.scope.currentText(),
+                out_dtype=self.out_dtype.currentData(),
+                non_finite=NON_FINITE[self.non_finite.currentIndex()][0],
+                vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],
+                split_fused=self.split_fused.isChecked(),
+            )
         )
+
+    def _choose_seed(self) -> None:
+        inputs, seed = self._session.inputs, int(self.seed.text())
+        if seed != inputs.seed:
+            self.inputs_edited.emit(replace(inputs, seed=seed))
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from PySide6.QtCore import Qt
@@ -44,13 +44,12 @@ class Notice(QFrame):
         self.setObjectName("notice")
         self.setAccessibleName("Message")
         self.severity = Severity.INFO
-        self._consent: Callable[[], object] | None = None
         self._icon = QLabel(self)
         self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label("", self)
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
-        self.consent_button = QPushButton("Continue", self)
-        self.consent_button.clicked.connect(self._agree)
+        self.answers: list[QPushButton] = []
+        self._answers = QHBoxLayout()
         self.details_button = self._button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
         self._copy = self._button("Copy", "Copy the message and its details")
@@ -78,21 +77,28 @@ class Notice(QFrame):
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()
-        self._consent = None
-        self.consent_button.hide()
+        self._forget_answers()
         self.details_button.setVisible(bool(details))
         self._copy.setVisible(severity is not Severity.INFO)
         self.set_theme(current_theme())
         self.show()
 
-    def ask(self, sentence: str, details: str, answer: str, consent: Callable[[], object]) -> None:
-        """A warning with a button that says ``answer`` and calls ``consent``, once."""
-        self.show_message(Severity.WARNING, sentence, details)
-        self._consent = consent
-        self.consent_button.setText(answer)
-        self.consent_button.setAccessibleName(answer)
-        self.consent_button.show()
-        self.consent_button.setFocus()
+    def ask(
+        self,
+        severity: Severity,
+        sentence: str,
+        details: str,
+        answers: Mapping[str, Callable[[], object]],
+    ) -> None:
+        """A message with a button an answer, what it says → what it calls; one can be given."""
+        self.show_message(severity, sentence, details)
+        for text, action in answers.items():
+            button = QPushButton(text, self)
+            button.setAccessibleName(text)
+            button.clicked.connect(lambda _=False, action=action: self._answer(action))
+            self._answers.addWidget(button)
+            self.answers.append(button)
+        self.answers[0].setFocus()
 
     def set_theme(self, theme: Theme) -> None:
         """Icon and border in the theme's colours."""
@@ -109,7 +115,8 @@ class Notice(QFrame):
         line = QHBoxLayout()
         line.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         line.addWidget(self.sentence, 1)
-        line.addWidget(self.consent_button, 0, Qt.AlignmentFlag.AlignTop)
+        line.addLayout(self._answers)
+        line.setAlignment(self._answers, Qt.AlignmentFlag.AlignTop)
         for button in (self.details_button, self._copy, self._dismiss):
             line.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(self)
@@ -125,11 +132,17 @@ class Notice(QFrame):
         button.setAutoRaise(True)
         return button
 
-    def _agree(self) -> None:
-        consent, self._consent = self._consent, None
+    def _answer(self, action: Callable[[], object]) -> None:
+        self._forget_answers()
         self.hide()
-        if consent is not None:
-            consent()
+        action()
+
+    def _forget_answers(self) -> None:
+        for button in self.answers:
+            self._answers.removeWidget(button)
+            button.hide()
+            button.deleteLater()
+        self.answers = []
 
     def _copy_text(self) -> None:
         text = f"{self.sentence.text()}\n\n{self.details.toPlainText()}".strip()

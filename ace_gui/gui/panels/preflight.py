@@ -94,6 +94,8 @@ class PreflightPanel(QWidget):
     def _advice_text(self) -> str:
         if not self._session.checks:
             return "Open a base and experts: what is checked before a merge appears here."
+        if self._session.errors:
+            return "A merge would fail: see the errors. Merge says how to check again."
         if self._session.worries:
             return "Nothing here stops a merge. Merge asks once whether to go on."
         if count_of(self._session.checks):

@@ -15,6 +15,7 @@ _WORDS = {
     State.ANALYSING: "comparing the experts",
     State.MERGING: "merging",
     State.EXPORTING: "exporting",
+    State.REPORTING: "writing the report",
 }
 
 
@@ -70,7 +71,8 @@ class ProgressBar(QStatusBar):
             return [f"{_WORDS[state]} …"]
         if state is State.EXPORTING:
             return [f"exporting, {human_bytes(progress.done)} of {human_bytes(progress.total)}"]
-        parts = [f"{_WORDS[state]}, layer {progress.done} of {progress.total}"]
+        word = progress.title or _WORDS[state]
+        parts = [f"{word}, layer {progress.done} of {progress.total}"]
         if progress.seconds_left is not None:
             parts.append(f"{duration(progress.seconds_left)} left")
         return parts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,8 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.errors import EngineError, OutputError, WorkbenchError
 from ace_gui.gui.app import Workbench, make_application
 from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.picture.choices import choice_pictures
+from ace_gui.gui.picture.tabs import tab_pictures
 from ace_gui.gui.state import State
 from ace_gui.gui.theme import Scheme, set_scheme
 
@@ -109,8 +113,8 @@ class Studio:
             raise EngineError("The window did not come to an end with its work; try again.")
 
     def close(self) -> None:
-        """Close the window and wait for its engine to end."""
-        self.window.close()
+        """Close the window, unfinished or unsaved work or not, and wait for its engine to end."""
+        self.window.close_unasked()
         if not self._workbench.worker.isFinished():
             loop = QEventLoop()
             self._workbench.worker.finished.connect(loop.quit)
@@ -155,15 +159,43 @@ def take_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
         studio.open(recipe)
         studio.settle()
         take("loaded")
+        _checks_pictures(studio, take)
         studio.merge(take_halfway)
         studio.select_most_heterogeneous()
         studio.settle()
         take("merged")
+        tab_pictures(studio, take)
+        choice_pictures(studio, take)
         _export_picture(studio, take, folder)
         _error_picture(studio, take)
     finally:
         studio.close()
     return taken
+
+
+def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]) -> None:
+    """Warnings about an expert that does not fit, then an error as well."""
+    window, session = studio.window, studio.window.session
+    last = len(session.inputs.experts)
+    with tempfile.TemporaryDirectory() as name:
+        odd = Path(name) / "digits-again"
+        shutil.copytree(session.inputs.experts[0].path, odd)
+        config = json.loads((odd / "config.json").read_text(encoding="utf-8"))
+        config["layer_norm_eps"] = 0.5
+        (odd / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        window.conductor.add_experts([odd])
+        studio.wait(lambda: bool(session.worries) and session.is_analysed, session.layers_changed)
+        window.actions_.merge.trigger()
+        studio.settle()
+        take("checks-warnings", None)
+        session.limit_memory(1_000_000)
+        window.actions_.merge.trigger()
+        studio.settle()
+        take("checks-errors", None)
+        session.limit_memory(None)
+        window.conductor.remove_experts([last])
+        studio.wait(lambda: not session.worries and session.is_analysed, session.layers_changed)
+    window.notice.hide()
 
 
 def _export_picture(

@@ -71,7 +71,7 @@ class QuantityAxis(pg.AxisItem):
         self, values: Sequence[float], scale: float, spacing: float | None
     ) -> list[str]:
         if not self.logarithmic:
-            return [_plain(value * scale, spacing or 1.0) for value in values]
+            return [_plain(value * scale, (spacing or 1.0) * scale) for value in values]
         if spacing is not None:
             return [self._decade(round(value)) for value in values]
         if self.range[1] - self.range[0] > 1.6:
@@ -120,6 +120,25 @@ class NameAxis(pg.AxisItem):
         texts = [metrics.elidedText(n, Qt.TextElideMode.ElideMiddle, room) for n in self._names]
         self.setTicks([list(enumerate(texts))])
         self.setWidth(max((metrics.horizontalAdvance(t) for t in texts), default=0) + 12)
+
+
+class NameColumnsAxis(pg.AxisItem):
+    """A horizontal axis with a name at each whole number, elided to its column's width."""
+
+    def __init__(self) -> None:
+        super().__init__("bottom", maxTickLength=0)
+        self.setStyle(hideOverlappingLabels=False)
+
+    def set_names(self, names: Sequence[str], plot_width: float) -> None:
+        """Show ``names`` at 0, 1, 2, …; only some where there is no room for a few letters."""
+        metrics = QFontMetricsF(self.font())
+        each = 0.85 * plot_width / max(len(names), 1)
+        longest = max((metrics.horizontalAdvance(name) for name in names), default=0.0)
+        needed = min(longest, metrics.horizontalAdvance("query…"))
+        stride = next(s for s in _strides() if s * each >= needed)
+        mode = Qt.TextElideMode.ElideMiddle
+        texts = [metrics.elidedText(name, mode, stride * each) for name in names]
+        self.setTicks([list(enumerate(texts))[::stride]])
 
 
 class ThresholdAxis(pg.AxisItem):

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QAction, QColor, QFocusEvent, QKeySequence, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAction,
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QShowEvent,
+)
 from PySide6.QtWidgets import (
-    QCheckBox,
     QFileDialog,
     QHBoxLayout,
     QLabel,
@@ -22,9 +31,17 @@ import pyqtgraph as pg
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.plots.axes import QuantityAxis
-from ace_gui.gui.plots.export_image import FILTERS, IN_PICTURE, copy_plot, grab_plot
+from ace_gui.gui.plots.controls import CheckControl, PictureButton
+from ace_gui.gui.plots.export_image import (
+    FILTERS,
+    IN_PICTURE,
+    copy_plot,
+    grab_plot,
+    pictures_on_white,
+    set_pictures_on_white,
+)
 from ace_gui.gui.plots.legend import ElidedLabel, Legend
-from ace_gui.gui.theme import Theme, current_theme
+from ace_gui.gui.theme import Theme, current_theme, palette_of
 
 BUSY_AFTER_MS = 200
 
@@ -60,21 +77,16 @@ class _Canvas(pg.PlotWidget):
             axis.setStyle(hideOverlappingLabels=False)
 
 
-class _LogBox(QCheckBox):
-    """The switch of the scale, which pictures do without."""
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.property(IN_PICTURE):
-            super().paintEvent(event)
-
-
 class Plot(QWidget):
     """A plot with title, caption and legend around it, or a message in its place.
 
     Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:
     the legend switches curves; ``wraps``: a long caption wraps instead of being shortened;
-    ``logarithmic``: how the scale starts, None where there is no choice of it.
+    ``logarithmic``: how the scale starts, None where there is no choice of it. ``changed`` follows
+    when other figures, or a message, are shown.
     """
+
+    changed = Signal()
 
     def __init__(
         self,
@@ -100,10 +112,12 @@ class Plot(QWidget):
         elide = Qt.TextElideMode
         self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
         self.busy = QLabel("Computing…")
-        self.log_box = _LogBox("log scale")
+        self.log_box = CheckControl("log scale")
         self._has_log_box = logarithmic is not None
+        self._controls: list[QWidget] = []
         self.log_box.setChecked(bool(logarithmic))
         self.log_box.toggled.connect(lambda _on: self.rescale())
+        self.picture_button = PictureButton(self)
         self._message = QLabel(empty)
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
@@ -118,11 +132,13 @@ class Plot(QWidget):
         self._message.setText(text)
         self._message.setAccessibleName(text)
         self._stack.setCurrentWidget(self._message)
-        for widget in (self.title, self.caption, self.legend, self.log_box):
+        texts = (self.title, self.caption, self.legend)
+        for widget in (*texts, self.log_box, self.picture_button, *self._controls):
             widget.hide()
         for action in self.actions():
             action.setEnabled(False)
         self.setAccessibleDescription(text)
+        self.changed.emit()
 
     def message(self) -> str | None:
         """The message that stands in the plot's place, None while the plot is shown."""
@@ -136,8 +152,23 @@ class Plot(QWidget):
         self.caption.setVisible(bool(self.caption.whole))
         self.legend.setVisible(bool(self.legend.entries()))
         self.log_box.setVisible(self._has_log_box)
+        for control in (self.picture_button, *self._controls):
+            control.show()
         for action in self.actions():
             action.setEnabled(True)
+        self.changed.emit()
+
+    def add_control(self, control: QWidget) -> None:
+        """Put a control beside the title; it is there while the plot is."""
+        self._controls.append(control)
+        self._head.insertWidget(self._head.indexOf(self.picture_button), control)
+        control.setVisible(self.message() is None)
+
+    def add_choice(self, control: QWidget) -> None:
+        """Put a control on a line of its own under the title; it is there while the plot is."""
+        self._controls.append(control)
+        self._choices.insertWidget(self._choices.count() - 1, control)
+        control.setVisible(self.message() is None)
 
     def set_busy(self, busy: bool) -> None:
         """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
@@ -153,8 +184,11 @@ class Plot(QWidget):
         if theme is self.theme:
             return
         before, self.theme = self.theme, theme
+        view = self.canvas.getViewBox()
+        across, up = view.viewRange()
         self._paint_theme()
         self.restyle(before)
+        view.setRange(xRange=across, yRange=up, padding=0)  # drawing anew must not undo a zoom
 
     def restyle(self, before: Theme) -> None:
         """Redraw in ``self.theme``; ``before`` is the theme that was shown."""
@@ -170,8 +204,13 @@ class Plot(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_stack"):
+        if event.type() == QEvent.Type.PaletteChange and self.isVisible():
             self.set_theme(current_theme())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catch up with the colours: a plot that nobody sees does not follow them."""
+        super().showEvent(event)
+        self.set_theme(current_theme())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -189,6 +228,9 @@ class Plot(QWidget):
         super().focusOutEvent(event)
         self.update()
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.picture_button.menu().popup(event.globalPos())
+
     def save_picture(self) -> None:
         """Ask where to, and write the picture there; say so where that fails."""
         suggested = f"{self.accessibleName()}.png"
@@ -197,7 +239,7 @@ class Plot(QWidget):
             return
         path = Path(chosen)
         if not path.suffix:
-            path = path.with_suffix(".svg" if "svg" in kind else ".png")
+            path = path.with_suffix(kind.rpartition("*")[2].rstrip(")"))
         try:
             grab_plot(self, path)
         except OutputError as error:
@@ -214,30 +256,43 @@ class Plot(QWidget):
         self._message.setMargin(24)
         self._stack.addWidget(self._message)
         self._stack.addWidget(self.canvas)
-        head = QHBoxLayout()
+        self._head = head = QHBoxLayout()
         head.setSpacing(8)
         head.addWidget(self.title, 1)
         head.addWidget(self.busy)
         head.addWidget(self.log_box)
+        head.addWidget(self.picture_button)
+        self._choices = QHBoxLayout()
+        self._choices.setSpacing(8)
+        self._choices.addStretch(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 4)
         column.setSpacing(4)
         column.addLayout(head)
+        column.addLayout(self._choices)
         column.addWidget(self.caption)
         column.addWidget(self.legend)
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         copy = QAction("Copy picture", self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         copy.triggered.connect(lambda: copy_plot(self))
         save = QAction("Save picture…", self)
+        save.setShortcut(QKeySequence("Ctrl+Alt+S"))
+        save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         save.triggered.connect(self.save_picture)
         fit = QAction("Show everything", self)
         fit.triggered.connect(self.fit)
-        self.addActions([fit, copy, save])
+        self._on_white = QAction("Pictures on white", self, checkable=True)
+        self._on_white.setToolTip("Draw pictures in the light colours, for paper")
+        self._on_white.triggered.connect(set_pictures_on_white)
+        self.addActions([fit, copy, save, self._on_white])
+        menu = self.picture_button.menu()
+        menu.addActions(self.actions())
+        # Every plot has the action, and all of them mean the same.
+        menu.aboutToShow.connect(lambda: self._on_white.setChecked(pictures_on_white()))
 
     def _paint_theme(self) -> None:
         theme = self.theme
@@ -255,6 +310,8 @@ class Plot(QWidget):
             palette = label.palette()
             palette.setColor(label.foregroundRole(), QColor(colour))
             label.setPalette(palette)
+        self.legend.setPalette(palette_of(theme))
+        self.picture_button.recolour()
         self.update()
 
 

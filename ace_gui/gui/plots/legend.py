@@ -240,7 +240,12 @@ class Legend(QWidget):
         """Show ``entries``, keeping what was switched off."""
         if tuple(entries) == self._entries:
             return
-        self._entries = tuple(entries)
+        before, self._entries = self._entries, tuple(entries)
+        if [(e.key, e.label) for e in before] == [(e.key, e.label) for e in self._entries]:
+            for chip, entry in zip(self._chips, self._entries, strict=True):
+                chip.entry = entry  # only the colours are others: the place is the same
+                chip.update()
+            return
         for chip in self._chips:
             self._flow.removeWidget(chip)
             chip.hide()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +12,57 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerSpectrum, Regime
+from ace_gui.engine.events import LayerSpectrum
+from ace_gui.engine.spectral_figures import MARKS, directions_for
+from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import number_text, power_of_ten
 from ace_gui.gui.plots.base import Plot, quantity_axis
-from ace_gui.gui.plots.legend import LegendEntry
+from ace_gui.gui.plots.controls import Choice
+from ace_gui.gui.plots.spectrum_curves import (
+    AFTER,
+    BEFORE,
+    FLOOR_EXPONENT,
+    Curve,
+    Picture,
+    Quantity,
+    picture_of_comparison,
+    picture_of_pair,
+    picture_of_spectrum,
+    unrefined,
+)
 from ace_gui.gui.theme import Theme
 
+__all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
+
 EMPTY = "Choose a layer to see its singular values."
-FLOOR_EXPONENT = -9
-"""Values under 10^this of the largest one are rounding, not spectrum; a log axis cuts them off."""
-
-AFTER, BEFORE = "merge: after", "merge: before"
 NEAR_PIXELS = 14.0
-_EXPERT_STYLES = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 
-
-@dataclass(frozen=True)
-class _Curve:
-    entry: LegendEntry
-    values: NDArray[np.float64]
+_LABELS = {
+    Quantity.VALUE: "singular value σᵢ",
+    Quantity.RELATIVE: "singular value σᵢ / σ₁",
+    Quantity.ENERGY: "cumulative energy (%)",
+}
+_TIPS = {
+    Quantity.VALUE: "σᵢ, largest first",
+    Quantity.RELATIVE: "σᵢ / σ₁: the shape of each spectrum, whatever its size",
+    Quantity.ENERGY: "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
+}
 
 
 class SpectrumPlot(Plot):
-    """Singular values against their index, largest first; the legend switches curves off."""
+    """Singular values against their index, largest first; the legend switches curves off.
+
+    ``quantity`` chooses between σᵢ, σᵢ/σ₁ and the cumulative energy.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", "singular value σᵢ", grid=True)
-        self._curves: tuple[_Curve, ...] = ()
+        self._left = quantity_axis("left", _LABELS[Quantity.VALUE], grid=True)
+        self._curves: tuple[Curve, ...] = ()
         self._items: dict[str, pg.PlotDataItem] = {}
-        self._colours: dict[str, str] = {}
-        self._spectrum: LayerSpectrum | None = None
+        self._marks: list[pg.GraphicsObject] = []
+        self._dots: dict[str, pg.ScatterPlotItem] = {}
+        self._picture: Picture | None = None
+        self._shown: tuple[LayerSpectrum, dict[str, str]] | None = None
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
             name="Singular values of the layer",
@@ -54,6 +73,10 @@ class SpectrumPlot(Plot):
             logarithmic=True,
             parent=parent,
         )
+        self.quantity = Choice("Quantity", {q: (q.value, _TIPS[q]) for q in Quantity}, self)
+        self.quantity.chosen.connect(self.rescale)
+        self.add_choice(self.quantity)
+        self.add_choice(self.log_box)
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
@@ -61,21 +84,51 @@ class SpectrumPlot(Plot):
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
-        self.set_busy(False)
-        self._spectrum, self._colours = spectrum, dict(expert_colours)
-        self.title.set_whole(spectrum.name)
-        self._draw()
-        self.show_canvas()
+        known, colours = self._shown or (None, {})
+        if known is spectrum and colours == expert_colours:
+            self.set_busy(False)
+            return
+        self._show(picture_of_spectrum(spectrum, expert_colours))
+        self._shown = (spectrum, dict(expert_colours))
+
+    def show_comparison(
+        self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
+    ) -> None:
+        """Draw the merged delta of two merges of one layer over one another, without experts."""
+        self._show(picture_of_comparison(old, new, labels))
+
+    def show_pair(
+        self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
+    ) -> None:
+        """Draw two spectra by label over one another."""
+        self._show(picture_of_pair(title, caption, spectra))
 
     def clear(self, message: str = EMPTY) -> None:
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
-        self._spectrum = None
+        self._picture = self._shown = None
         self.show_message(message)
 
-    def restyle(self, before: Theme) -> None:
-        swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
-        self._colours = {name: swap.get(colour, colour) for name, colour in self._colours.items()}
+    def curves(self) -> tuple[Curve, ...]:
+        """What is drawn, the merge first; empty while a message is shown."""
+        return self._curves if self._picture is not None else ()
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """The singular values as a table, a row an index; NaN beyond the end of a spectrum."""
+        curves = self.curves()
+        count = max((len(curve.values) for curve in curves), default=0)
+        padded = {
+            curve.entry.label: np.pad(
+                curve.values, (0, count - len(curve.values)), constant_values=np.nan
+            )
+            for curve in curves
+        }
+        return (
+            FigureColumn(title="i", values=np.arange(1, count + 1)),
+            *(FigureColumn(title=f"σ, {label}", values=v) for label, v in padded.items()),
+        )
+
+    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (the picture knows every theme)
         self._draw()
 
     def rescale(self) -> None:
@@ -86,7 +139,7 @@ class SpectrumPlot(Plot):
         present = np.concatenate([np.zeros(0), *heights])
         if not present.size:
             return
-        low = float(present.min()) if self.log_box.isChecked() else 0.0
+        low = float(present.min()) if self._logarithmic else 0.0
         view = self.canvas.getViewBox()
         length = max(len(values) for values in self._drawn.values())
         view.setLimits(xMin=1, xMax=max(length, 2))
@@ -95,26 +148,42 @@ class SpectrumPlot(Plot):
 
     # Drawing
 
+    @property
+    def _logarithmic(self) -> bool:
+        return self.log_box.isChecked() and self.quantity.current is not Quantity.ENERGY
+
+    def _show(self, picture: Picture) -> None:
+        self.set_busy(False)
+        self._picture, self._shown = picture, None
+        self.title.set_whole(picture.title)
+        self._draw()
+        self.show_canvas()
+
     def _draw(self) -> None:
-        spectrum = self._spectrum
-        if spectrum is None:
+        picture = self._picture
+        if picture is None:
             return
-        self._left.logarithmic = self.log_box.isChecked()
+        quantity = self.quantity.current
+        self.log_box.setEnabled(quantity is not Quantity.ENERGY)
+        self._left.logarithmic = self._logarithmic
+        self._left.setScale(100 if quantity is Quantity.ENERGY else 1)
+        self._left.setLabel(_LABELS[quantity])
         self._left.picture = None
-        self._curves = _curves(spectrum, self._colours, self.theme)
+        self._curves = picture.curves(self.theme)
         self.legend.set_entries([curve.entry for curve in self._curves])
         self._drawn = self._heights()
-        for item in self._items.values():
+        for item in (*self._items.values(), *self._marks):
             self.canvas.removeItem(item)
         # The merge lies on top of the experts, in the legend it comes first.
         self._items = {c.entry.key: self._item(c) for c in reversed(self._curves)}
+        self._dots = {}
+        self._marks = self._energy_marks() if quantity is Quantity.ENERGY else []
         self._show_switched_on()
         self.fit()
-        cut = self._cut_count()
-        self.caption.set_whole(_caption(spectrum, cut))
-        self.setAccessibleDescription(f"{spectrum.name}. {self.caption.whole}")
+        self.caption.set_whole(" · ".join(filter(None, (picture.caption, self._cut_text()))))
+        self.setAccessibleDescription(f"{picture.title}. {self.caption.whole}")
 
-    def _item(self, curve: _Curve) -> pg.PlotDataItem:
+    def _item(self, curve: Curve) -> pg.PlotDataItem:
         entry, heights = curve.entry, self._drawn[curve.entry.key]
         pen = pg.mkPen(entry.colour, width=entry.width, style=entry.style)
         item = pg.PlotDataItem(
@@ -127,27 +196,61 @@ class SpectrumPlot(Plot):
         item.setClipToView(True)  # SVG pictures know no clipping of their own
         return item
 
-    def _floor(self) -> float:
-        largest = max((c.values.max(initial=0.0) for c in self._curves), default=0.0)
-        return float(largest) * 10.0**FLOOR_EXPONENT
+    def _energy_marks(self) -> list[pg.GraphicsObject]:
+        """A line at each share, and a dot where each merge reaches it."""
+        marks: list[pg.GraphicsObject] = []
+        pen = pg.mkPen(self.theme.muted, width=1, style=Qt.PenStyle.DotLine)
+        for place, share in enumerate(MARKS):
+            # Side by side on their lines: one below the other they would overlap.
+            options = {
+                "position": 0.55 + 0.17 * place,
+                "anchors": [(0.5, 0.5), (0.5, 0.5)],
+                "color": self.theme.muted,
+                "fill": self.theme.base,
+            }
+            label = f"{share:.0%}".replace("%", " %")
+            line = pg.InfiniteLine(share, angle=0, pen=pen, label=label, labelOpts=options)
+            line.setZValue(-1)
+            marks.append(line)
+        for curve in self._curves:
+            if curve.entry.key.startswith("expert "):
+                continue
+            marks.append(self._dots_of(curve))
+        for mark in marks:
+            self.canvas.addItem(mark, ignoreBounds=True)
+        return marks
+
+    def _dots_of(self, curve: Curve) -> pg.ScatterPlotItem:
+        """Where the curve reaches each of the shares."""
+        reached = [directions_for(curve.values, share) for share in MARKS]
+        x = [index for index in reached if index]
+        y = [self._drawn[curve.entry.key][index - 1] for index in x]
+        brush, nothing = pg.mkBrush(curve.entry.colour), pg.mkPen(None)
+        dots = pg.ScatterPlotItem(x=x, y=y, size=7, brush=brush, pen=nothing)
+        self._dots[curve.entry.key] = dots
+        return dots
 
     def _heights(self) -> dict[str, NDArray[np.float64]]:
-        """What is drawn of each curve: log10 σ with NaN where it is cut off, or σ itself."""
-        if not self.log_box.isChecked():
-            return {c.entry.key: c.values for c in self._curves}
-        floor = max(self._floor(), np.finfo(np.float64).tiny)
-        heights = {}
-        for curve in self._curves:
-            kept = np.where(curve.values >= floor, curve.values, np.nan)
-            heights[curve.entry.key] = np.log10(kept)
-        return heights
+        """What is drawn of each curve: log10 with NaN where it is cut off, or the quantity."""
+        quantity = self.quantity.current
+        heights = {c.entry.key: c.of(quantity) for c in self._curves}
+        if not self._logarithmic:
+            return heights
+        largest = max((float(h.max(initial=0.0)) for h in heights.values()), default=0.0)
+        floor = max(largest * 10.0**FLOOR_EXPONENT, np.finfo(np.float64).tiny)
+        return {k: np.log10(np.where(h >= floor, h, np.nan)) for k, h in heights.items()}
 
-    def _cut_count(self) -> int:
-        return sum(int(np.isnan(heights).sum()) for heights in self._drawn.values())
+    def _cut_text(self) -> str:
+        cut = sum(int(np.isnan(heights).sum()) for heights in self._drawn.values())
+        if not cut or not self._logarithmic:
+            return ""
+        values = "value" if cut == 1 else "values"
+        return f"{cut} {values} under {power_of_ten(FLOOR_EXPONENT)}·σ₁ cut off"
 
     def _show_switched_on(self) -> None:
-        for key, item in self._items.items():
-            item.setVisible(self.legend.is_on(key))
+        for items in (self._items, self._dots):
+            for key, item in items.items():
+                item.setVisible(self.legend.is_on(key))
 
     # Mouse
 
@@ -173,65 +276,17 @@ class SpectrumPlot(Plot):
             return
         key, index = found
         curve = next(c for c in self._curves if c.entry.key == key)
-        value = number_text(float(curve.values[index - 1]), 3)
         place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, f"{curve.entry.label}: σ at i = {index} is {value}", self.canvas)
+        QToolTip.showText(place, f"{curve.entry.label}: {self._said_of(curve, index)}", self.canvas)
+
+    def _said_of(self, curve: Curve, index: int) -> str:
+        quantity = self.quantity.current
+        value = float(curve.of(quantity)[index - 1])
+        if quantity is Quantity.ENERGY:
+            return f"{value:.1%} of the energy in {index} directions".replace("%", " %")
+        symbol = "σ" if quantity is Quantity.VALUE else "σ / σ₁"
+        return f"{symbol} at i = {index} is {number_text(value, 3)}"
 
     def _clicked(self, event: object) -> None:
         if event.double():  # type: ignore[attr-defined]
             self.fit()
-
-
-def unrefined(spectrum: LayerSpectrum) -> bool:
-    """Whether the merge before and after refinement is the same."""
-    before, after = spectrum.preliminary, spectrum.merged
-    if before is None or before.shape != after.shape:
-        return False
-    largest = float(after.max(initial=0.0))
-    return np.allclose(before, after, rtol=1e-9, atol=largest * 10.0**FLOOR_EXPONENT)
-
-
-def _curves(
-    spectrum: LayerSpectrum, colours: Mapping[str, str], theme: Theme
-) -> tuple[_Curve, ...]:
-    """The merge first, then the experts in their order."""
-    refined = spectrum.preliminary is not None and not unrefined(spectrum)
-    label = "after refinement" if refined else "merged"
-    after = LegendEntry(key=AFTER, label=label, colour=theme.text, width=2.6)
-    curves = [_Curve(after, spectrum.merged)]
-    if refined and spectrum.preliminary is not None:
-        before = LegendEntry(
-            key=BEFORE,
-            label="before (W_pre)",
-            colour=theme.text,
-            style=Qt.PenStyle.DashLine,
-            width=2.0,
-        )
-        curves.append(_Curve(before, spectrum.preliminary))
-    used: Counter[str] = Counter()
-    for name, values in spectrum.experts.items():
-        colour = colours.get(name, theme.muted)
-        # Colours repeat beyond the palette; the line's style then tells experts apart.
-        style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
-        used[colour] += 1
-        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
-        curves.append(_Curve(entry, values))
-    return tuple(curves)
-
-
-def _caption(spectrum: LayerSpectrum, cut: int) -> str:
-    report, parts = spectrum.report, []
-    if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
-        parts.append("homogeneous: no refinement, before = after")
-    elif report.regime is not None:
-        parts.append(report.regime.value)
-    elif unrefined(spectrum):
-        parts.append("no refinement, before = after")
-    if report.gamma is not None:
-        parts.append(f"γ = {number_text(report.gamma, 3)}")
-    if report.ridge_mass is not None:
-        parts.append(f"ridge mass Σε = {number_text(report.ridge_mass)}")
-    if cut:
-        values = "value" if cut == 1 else "values"
-        parts.append(f"{cut} {values} under {power_of_ten(FLOOR_EXPONENT)}·σ₁ cut off")
-    return " · ".join(parts)

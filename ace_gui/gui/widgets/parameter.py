@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.events import FieldInfo
 from ace_gui.gui.text import number_text, tooltip
+from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.recipe.values import ParameterValue
@@ -138,7 +138,7 @@ def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
 
 
 def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = QCheckBox(parent)
+    box = CheckBox(parent)
     box.toggled.connect(edited)
     return lambda value: box.setChecked(bool(value)), box
 

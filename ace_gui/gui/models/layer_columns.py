@@ -1,0 +1,75 @@
+"""The columns of the layers table, and what stands in them in words."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from ace_gui.engine.checks import Verdict
+from ace_gui.gui.models.figures import GAP
+
+OVERRIDDEN: Final = "◆"
+"""Marks a tensor for which an override of the recipe holds."""
+
+
+class Column(IntEnum):
+    """The columns, from left to right."""
+
+    TENSOR = 0
+    ROLE = 1
+    SHAPE = 2
+    OUTCOME = 3
+    GAMMA = 4
+    REGIME = 5
+    HEALTH = 6
+    STATE = 7
+
+
+HEADERS: Final = ("Tensor", "Role", "Shape", "Outcome", f"γ{GAP}", "Regime", "Health", "State")
+HEADER_TIPS: Final = (
+    "Name of the tensor in the base model's files.",
+    "What the tensor does in its model.",
+    "Shape as stored in the files.",
+    "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the menu of "
+    "the selected rows makes one.",
+    "Heterogeneity: how much the experts' energies differ in this layer "
+    "(variance of the logarithms).",
+    "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
+    "Half filled: γ is above τ only because it is near its pole, not because the experts disagree.",
+    "How many things are out of the ordinary; hover over a row to read what one can do.",
+    "Whether the tensor is merged, and with the parameters chosen now.",
+)
+
+
+class LayerState(IntEnum):
+    """How far the merge of a tensor is, in sorting order."""
+
+    NONE = 0
+    WAITING = 1
+    EARLIER = 2
+    DONE = 3
+
+
+STATE_TEXT: Final = {
+    LayerState.NONE: "–",
+    LayerState.WAITING: "◌ waiting",
+    LayerState.EARLIER: "↺ outdated",
+    LayerState.DONE: "✓ done",
+}
+REGIME_TEXT: Final = {
+    "heterogeneous": "● het.",
+    "heterogeneous, γ near its pole": "◐ het.",
+    "homogeneous": "○ hom.",
+    "–": "–",
+}
+HEALTH_ICONS: Final = {
+    Verdict.ERROR: "error",
+    Verdict.WARNING: "warning",
+    Verdict.NOTE: "info",
+}
+STATE_TIPS: Final = {
+    LayerState.NONE: "Not merged yet.",
+    LayerState.WAITING: "Waiting for its turn in the merge.",
+    LayerState.EARLIER: "Merged with earlier parameters; merge again to apply the present ones.",
+    LayerState.DONE: "Merged with the present parameters.",
+}

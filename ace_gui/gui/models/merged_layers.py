@@ -1,0 +1,97 @@
+"""The layers that the method merges, as the plots take them: arrays that follow the session."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ace_gui.engine.events import LayerStatistics
+from ace_gui.gui.layer_figures import LayerFigures
+from ace_gui.gui.session import Session
+
+REFRESH: Final = 60  # ms between announcements while figures stream in
+
+
+class MergedLayers(QObject):
+    """The session's merged layers.
+
+    ``replaced`` follows when there are other layers, ``figures_changed`` when more is known of
+    those there are; while figures stream in, once every ``REFRESH`` ms.
+    """
+
+    replaced = Signal()
+    figures_changed = Signal()
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._index: dict[str, int] = {}
+        self._dirty: set[str] = set()
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._flush)
+        self.figures = LayerFigures()
+        self._seen: tuple[object, object] = (None, None)
+        session.plan_changed.connect(self.take_plan)
+        session.layers_changed.connect(self._learn_all)
+        session.layer_changed.connect(self._mark)
+        self.take_plan()
+
+    def take_plan(self) -> None:
+        """Take over the session's plan and experts, where they are others than before."""
+        session, (rows, statistics) = self._session, self._seen
+        same = rows is session.rows and statistics is session.statistics
+        if not same or self.figures.experts != session.inputs.names:
+            self._seen = (session.rows, session.statistics)
+            self._rebuild()
+            self.replaced.emit()
+
+    def _rebuild(self) -> None:
+        self._timer.stop()
+        rows, experts = self._session.merged_rows, self._session.inputs.names
+        self._index = {row.name: place for place, row in enumerate(rows)}
+        self.figures = LayerFigures(
+            names=tuple(self._index),
+            roles=tuple(row.role for row in rows),
+            blocks=tuple(row.block for row in rows),
+            experts=experts,
+            gamma_L=np.full(len(rows), np.nan),
+            mean_log_L=np.full(len(rows), np.nan),
+            energies_LT=np.full((len(rows), len(experts)), np.nan),
+        )
+        self._dirty = set(self._index)
+        self._fill()
+
+    def _learn_all(self) -> None:
+        self._dirty = set(self._index)
+        self._flush()
+
+    def _mark(self, name: str) -> None:
+        if name in self._index:
+            self._dirty.add(name)
+            if not self._timer.isActive():
+                self._timer.start()
+
+    def _flush(self) -> None:
+        self._timer.stop()
+        self._fill()
+        self.figures_changed.emit()
+
+    def _fill(self) -> None:
+        for name in self._dirty:
+            statistics = self._session.statistics.get(name)
+            if statistics is not None:
+                self._fill_layer(self._index[name], statistics)
+        self._dirty.clear()
+
+    def _fill_layer(self, place: int, statistics: LayerStatistics) -> None:
+        figures = self.figures
+        figures.gamma_L[place] = _or_nan(statistics.gamma)
+        figures.mean_log_L[place] = _or_nan(statistics.mean_log_energy)
+        energies = statistics.energies
+        figures.energies_LT[place] = [energies.get(expert, 0.0) for expert in figures.experts]
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

@@ -1,0 +1,88 @@
+"""What panels about the selected layer have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.engine.plan import PlanRow
+from ace_gui.gui.inquiries import Kind
+from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.session import Session
+from ace_gui.gui.theme import Theme, current_theme
+
+
+class LayerPanel(QWidget):
+    """Follows the session's selection while it is looked at.
+
+    ``finding``: what the engine has to be asked for it, None if nothing; ``looked_at`` says of that
+    kind whether it is wanted. Subclasses implement ``refresh``.
+    """
+
+    finding: ClassVar[Kind | None] = None
+    looked_at = Signal(object, bool)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.session = session
+        for changed in (
+            session.selection_changed,
+            session.inputs_changed,
+            session.plan_changed,
+            session.layers_changed,
+        ):
+            changed.connect(self._follow)
+        for learnt in (session.spectrum_changed, session.layer_changed, session.findings.changed):
+            learnt.connect(self._learn)
+
+    def refresh(self) -> None:
+        """Show the selected layer, as far as it is known."""
+        raise NotImplementedError
+
+    def set_theme(self, theme: Theme) -> None:
+        """Restyle the plots; the experts' colours are the theme's."""
+        for plot in self.findChildren(Plot):
+            plot.set_theme(theme)
+        self._follow()
+
+    def set_busy(self, busy: bool) -> None:
+        """What is shown here is on its way, or no longer."""
+        for plot in self.findChildren(Plot):
+            plot.set_busy(busy)
+
+    @property
+    def row(self) -> PlanRow | None:
+        """The selected layer."""
+        name = self.session.selection
+        return self.session.row(name) if name else None
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self.finding is not None:
+            self.looked_at.emit(self.finding, True)
+        self.refresh()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if self.finding is not None:
+            self.looked_at.emit(self.finding, False)
+
+    def _follow(self) -> None:
+        if self.isVisible():
+            self.refresh()
+
+    def _learn(self, name: str) -> None:
+        if name == self.session.selection:
+            self._follow()
+
+
+def expert_colours(session: Session) -> dict[str, str]:
+    """Every expert's colour in the present theme, by name."""
+    inputs, theme = session.inputs, current_theme()
+    return {
+        name: theme.expert_colour(expert.colour)
+        for name, expert in zip(inputs.names, inputs.experts, strict=True)
+    }

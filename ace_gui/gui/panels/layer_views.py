@@ -1,0 +1,169 @@
+"""The views of all merged layers: each a plot with its table that follows the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.plots.energies_along import EnergiesAlongPlot
+from ace_gui.gui.plots.gamma import GammaPlot
+from ace_gui.gui.plots.layers import LayersPlot
+from ace_gui.gui.plots.role_map import RoleMapPlot
+from ace_gui.gui.session import Session
+from ace_gui.gui.theme import current_theme
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+
+class LayersView(PlotWithTable):
+    """One view. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is looked at.
+
+    ``tau_committed`` carries τ where the view lets the person move it.
+    """
+
+    tau_committed = Signal(float)
+
+    def __init__(
+        self,
+        plot: LayersPlot,
+        columns: Callable[[], tuple],
+        session: Session,
+        layers: MergedLayers,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(plot, columns, parent)
+        self.session, self.layers = session, layers
+        plot.layer_selected.connect(session.select)
+        self.row_chosen.connect(lambda row: session.select(self.name_at(row)))
+
+    def load(self) -> None:
+        """Show the layers there are, with all that is known of them."""
+        raise NotImplementedError
+
+    def update_figures(self) -> None:
+        """Show what is known of the layers by now."""
+        raise NotImplementedError
+
+    def set_tau(self, tau: float) -> None:
+        """Part the layers at τ, where the view does."""
+
+    def follow(self) -> None:
+        """Mark the session's selection."""
+        name = self.session.selection
+        self.layers_plot.select(name)
+        self.select(self.row_of(name))
+
+    @property
+    def layers_plot(self) -> LayersPlot:
+        """The plot."""
+        assert isinstance(self.plot, LayersPlot)
+        return self.plot
+
+    def name_at(self, row: int) -> str | None:
+        """The layer in a row of the table; None where a row is not one layer."""
+        return self.layers.figures.names[row]
+
+    def row_of(self, name: str | None) -> int | None:
+        """The row of a layer in the table."""
+        names = self.layers.figures.names
+        return names.index(name) if name in names else None
+
+    def why_no_gamma(self) -> str:
+        """What stands in the place of γ; empty where there is γ."""
+        plan = self.session.plan
+        if plan is None or not plan.experts:
+            return "Add experts to see where they disagree."
+        if not plan.heterogeneity:
+            return "This method has no heterogeneity threshold."
+        return "" if self.layers.figures.names else "No tensor here is merged by the method."
+
+
+class GammaView(LayersView):
+    """γ of every layer, along the model or by role."""
+
+    def __init__(self, plot: GammaPlot, session: Session, layers: MergedLayers) -> None:
+        super().__init__(plot, plot.columns, session, layers)
+        self._plot = plot
+        plot.tau_changed.connect(session.preview_tau)
+        plot.tau_committed.connect(self.tau_committed)
+
+    def load(self) -> None:
+        why_not, figures = self.why_no_gamma(), self.layers.figures
+        if why_not:
+            self._plot.clear()
+            self._plot.show_message(why_not)
+            return
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
+        self._plot.set_tau(self.session.tau)
+        self.update_figures()
+        self.follow()
+
+    def update_figures(self) -> None:
+        if not self.why_no_gamma():
+            self._plot.set_figures(self.layers.figures.gamma_L, self.layers.figures.mean_log_L)
+
+    def set_tau(self, tau: float) -> None:
+        self._plot.set_tau(tau)
+
+
+class RoleMapView(LayersView):
+    """γ by block and role."""
+
+    def __init__(self, session: Session, layers: MergedLayers) -> None:
+        plot = RoleMapPlot()
+        super().__init__(plot, plot.columns, session, layers)
+        self._plot = plot
+
+    def load(self) -> None:
+        why_not, figures = self.why_no_gamma(), self.layers.figures
+        if why_not:
+            self._plot.clear()
+            self._plot.show_message(why_not)
+            return
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
+        self._plot.set_tau(self.session.tau)
+        self.update_figures()
+        self.follow()
+
+    def update_figures(self) -> None:
+        if not self.why_no_gamma():
+            self._plot.set_figures(self.layers.figures.gamma_L)
+
+    def set_tau(self, tau: float) -> None:
+        self._plot.set_tau(tau)
+
+    def name_at(self, row: int) -> str | None:  # noqa: ARG002  (a row is a block)
+        return self.session.selection
+
+    def row_of(self, name: str | None) -> int | None:
+        return self._plot.row_of(name)
+
+
+class EnergiesView(LayersView):
+    """The energies of every expert along the model."""
+
+    def __init__(self, session: Session, layers: MergedLayers) -> None:
+        plot = EnergiesAlongPlot()
+        super().__init__(plot, plot.columns, session, layers)
+        self._plot = plot
+
+    def load(self) -> None:
+        figures, inputs, theme = self.layers.figures, self.session.inputs, current_theme()
+        colours = {
+            name: theme.expert_colour(expert.colour)
+            for name, expert in zip(inputs.names, inputs.experts, strict=True)
+        }
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
+        self.update_figures()
+        self.follow()
+
+    def update_figures(self) -> None:
+        self._plot.set_figures(self.layers.figures.energies_LT)
+
+    def name_at(self, row: int) -> str | None:
+        return self._plot.name_at(row)
+
+    def row_of(self, name: str | None) -> int | None:
+        return self._plot.row_of(name)

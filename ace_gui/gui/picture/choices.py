@@ -1,0 +1,76 @@
+"""Pictures of overrides and of methods compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.overriding import overridden
+from ace_gui.recipe import Override
+
+if TYPE_CHECKING:
+    from ace_gui.gui.picture import Studio
+
+COMPARED: Final = ("ace", "linear", "task_arithmetic", "ties", "tsv_m", "slerp")
+
+Take = Callable[[str, QWidget | None], None]
+
+
+def choice_pictures(studio: Studio, take: Take) -> None:
+    """Some layers merged otherwise, the dialog for that, and the methods compared."""
+    _override_pictures(studio, take)
+    _comparison_picture(studio, take)
+
+
+def _override_pictures(studio: Studio, take: Take) -> None:
+    window, session = studio.window, studio.window.session
+    values = {row.name for row in session.merged_rows if row.role == "value"}
+    rules = overridden(session, values, Override(merge_method="ties", disposition="merge"))
+    rules = (*rules, Override(role="norm", blocks="0-1", disposition="base"))
+    window.conductor.override(rules)
+    studio.wait(
+        lambda: (
+            session.plan is not None
+            and session.plan.recipe.overrides == rules
+            and session.is_analysed
+            and not window.conductor.is_busy
+        ),
+        window.conductor.idle,
+    )
+    window.workspace.method.show_overrides()
+    layers = window.workspace.layers
+    layers.table.scrollTo(layers.model.index(layers.model.position(min(values)), 0))
+    studio.settle()
+    take("overrides", None)
+    window.override_editor.edit(0)
+    studio.settle()
+    take("override", window.override_editor.dialog)
+    if window.override_editor.dialog is not None:
+        window.override_editor.dialog.reject()
+    window.conductor.override(())
+    studio.wait(lambda: not window.conductor.is_busy, window.conductor.idle)
+
+
+def _comparison_picture(studio: Studio, take: Take) -> None:
+    window = studio.window
+    window.compare_methods()
+    dialog = window.compare_dialog
+    if dialog is None:
+        return
+    for name, box in dialog.boxes.items():
+        box.setChecked(name in COMPARED)
+    dialog.start.click()
+    studio.wait(lambda: not window.comparison.is_running, window.comparison.changed)
+    means = [
+        place
+        for place in range(dialog.model.columnCount())
+        if dialog.model.headerData(place, Qt.Orientation.Horizontal) == "Mean"
+    ]
+    dialog.table.sortByColumn((means or [0])[0], Qt.SortOrder.DescendingOrder)
+    dialog.table.selectRow(0)
+    studio.settle()
+    take("compare-methods", dialog)
+    dialog.close()

@@ -1,0 +1,108 @@
+"""Pictures of the panels that look closely at one layer, and of two merges compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.engine.events import LayerDistribution, LayerSubspaces
+from ace_gui.gui.panels.compare import ComparePanel
+from ace_gui.gui.panels.distribution import DistributionPanel
+from ace_gui.gui.panels.energies import EnergiesPanel
+from ace_gui.gui.panels.spectra import SpectraPanel
+from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
+from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.spectrum_curves import Quantity
+from ace_gui.gui.theme import Scheme
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+
+OTHER_METHOD: Final = "task_arithmetic"
+"""What the recipe's own method is compared with."""
+
+_Take = Callable[[str, QWidget], None]
+
+
+def take_panel_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
+    """A picture of every look at the most heterogeneous layer. Raises WorkbenchError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    studio = Studio(scheme)
+    taken: list[Path] = []
+
+    def take(name: str, widget: QWidget) -> None:
+        studio.settle()
+        taken.append(studio.take(widget, folder / f"{name}-{scheme}.png"))
+
+    try:
+        studio.open(recipe)
+        studio.select_most_heterogeneous()
+        _spectra(studio, take)
+        _subspaces(studio, take)
+        _distribution(studio, take)
+        inspector = studio.window.workspace.inspector
+        turn_to(inspector.tabs, EnergiesPanel)
+        take("energies", inspector)
+        _compare(studio, take)
+    finally:
+        studio.close()
+    return taken
+
+
+def turn_to(tabs: LazyTabs, kind: type[QWidget]) -> QWidget:
+    """Show the tab with a panel of this kind; LookupError where there is none."""
+    for index in range(tabs.count()):
+        if isinstance(tabs.content(index), kind):
+            tabs.setCurrentIndex(index)
+            return tabs.content(index)
+    raise LookupError(kind.__name__)
+
+
+def _spectra(studio: Studio, take: _Take) -> None:
+    inspector = studio.window.workspace.inspector
+    panel = turn_to(inspector.tabs, SpectraPanel)
+    assert isinstance(panel, SpectraPanel)
+    for quantity in Quantity:
+        panel.plot.quantity.choose(quantity)
+        take(f"spectrum-{quantity.name.lower()}", inspector)
+    panel.plot.quantity.choose(Quantity.VALUE)
+
+
+def _subspaces(studio: Studio, take: _Take) -> None:
+    session, inspector = studio.window.session, studio.window.workspace.inspector
+    panel = turn_to(inspector.tabs, SubspacesPanel)
+    assert isinstance(panel, SubspacesPanel)
+    name, key = session.selection or "", session.recipe_key()
+    known = session.findings
+    studio.wait(lambda: known.get(LayerSubspaces, name, key) is not None, known.changed)
+    for look in Look:
+        panel.look.choose(look)
+        take(f"subspaces-{look.name.lower()}", inspector)
+
+
+def _distribution(studio: Studio, take: _Take) -> None:
+    session, inspector = studio.window.session, studio.window.workspace.inspector
+    turn_to(inspector.tabs, DistributionPanel)
+    name, key = session.selection or "", session.models_key()
+    known = session.findings
+    studio.wait(lambda: known.get(LayerDistribution, name, key) is not None, known.changed)
+    take("distribution", inspector)
+
+
+def _compare(studio: Studio, take: _Take) -> None:
+    window, session = studio.window, studio.window.session
+    studio.merge()
+    window.conductor.choose_method(OTHER_METHOD)
+    studio.wait(
+        lambda: session.inputs.method == OTHER_METHOD and session.can_merge, session.state_changed
+    )
+    window.conductor.merge()
+    studio.wait(lambda: len(session.runs.all) == 2, session.runs.changed)
+    lower = window.workspace.heterogeneity
+    turn_to(lower.tabs, ComparePanel)
+    name, comparison = session.selection, session.comparison
+    studio.wait(lambda: name in comparison.spectra, comparison.changed)
+    take("compare", lower)
+    turn_to(window.workspace.inspector.tabs, SpectraPanel)
+    take("window", window)

@@ -1,0 +1,56 @@
+"""Colours of experts and of matrices' cells, in light and dark.
+
+A cell's colour tells its value by lightness alone, so that every eye sees the order; the hue of a
+diverging scale only repeats the sign that the number in the cell has.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ace_gui.gui.theme import DARK, LIGHT, Theme
+
+_POSITIVE: Final = {False: "#0a4f9e", True: "#8cc4ff"}  # by whether the theme is dark
+_NEGATIVE: Final = {False: "#8a4200", True: "#ffb066"}
+
+
+def in_theme(expert_colour: str, theme: Theme) -> str:
+    """An expert's colour of either theme as the one at its place in ``theme``."""
+    for palette in (LIGHT.expert_colours, DARK.expert_colours):
+        if expert_colour in palette:
+            return theme.expert_colours[palette.index(expert_colour)]
+    return expert_colour
+
+
+def cell_colour(share: float, theme: Theme) -> str:
+    """From the background at 0 to blue at 1 and to orange at −1; beyond, the ends."""
+    end = (_POSITIVE if share >= 0 else _NEGATIVE)[theme.dark]
+    return _mixed(theme.base, end, min(abs(share), 1.0))
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on ``colour``: 4.5:1 at least."""
+    return max(("#000000", "#ffffff"), key=lambda ink: _contrast(ink, colour))
+
+
+def _mixed(start: str, end: str, share: float) -> str:
+    pairs = zip(_channels(start), _channels(end), strict=True)
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
+
+
+def _channels(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+
+
+def _contrast(one: str, other: str) -> float:
+    """Contrast ratio of WCAG 2.2."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (channel / 255 for channel in _channels(colour))
+    ]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

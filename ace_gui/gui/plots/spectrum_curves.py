@@ -1,0 +1,173 @@
+"""What a spectrum plot can draw: which curves, in which colours, of which quantity.
+
+R singular values, largest first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt
+
+from ace_gui.engine.events import LayerSpectrum, Regime
+from ace_gui.engine.spectral_figures import cumulative_energy
+from ace_gui.gui.plots.axes import number_text
+from ace_gui.gui.plots.colours import in_theme
+from ace_gui.gui.plots.legend import LegendEntry
+from ace_gui.gui.theme import Theme
+
+AFTER: Final = "merge: after"
+BEFORE: Final = "merge: before"
+
+FLOOR_EXPONENT: Final = -9
+"""Values under 10^this of the largest one are rounding, not spectrum; a log axis cuts them off."""
+
+_EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
+
+
+class Quantity(StrEnum):
+    """What stands on the vertical axis; the value is what people choose."""
+
+    VALUE = "singular values"
+    RELATIVE = "relative to the largest"
+    ENERGY = "cumulative energy"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One spectrum σ_R and how it is drawn."""
+
+    entry: LegendEntry
+    values: NDArray[np.float64]
+
+    def of(self, quantity: Quantity) -> NDArray[np.float64]:
+        """The R values of ``quantity``; of a spectrum of zeros, zeros or, as a share, NaN."""
+        if quantity is Quantity.ENERGY:
+            return cumulative_energy(self.values)
+        relative = quantity is Quantity.RELATIVE and self.values[0] > 0
+        return self.values / self.values[0] if relative else self.values
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a spectrum plot shows: ``curves`` in a theme's colours, under a title and a caption."""
+
+    title: str
+    caption: str
+    curves: Callable[[Theme], tuple[Curve, ...]]
+
+
+def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
+    """The merge before and after refinement, then the experts in their order and ``colours``."""
+    return Picture(
+        spectrum.name,
+        _caption(spectrum),
+        lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
+    )
+
+
+def picture_of_comparison(
+    old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str]
+) -> Picture:
+    """Two merges of one layer over one another, each with its W_pre where that differs."""
+
+    def curves(theme: Theme) -> tuple[Curve, ...]:
+        return (
+            *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
+            *_merge_curves(old, theme, label=labels[0], colour=theme.muted, width=1.8),
+        )
+
+    captions = (f"{labels[0]}: {_caption(old)}", f"{labels[1]}: {_caption(new)}")
+    return Picture(new.name, "\n".join(captions), curves)
+
+
+def picture_of_pair(
+    title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
+) -> Picture:
+    """Spectra by label over one another; the first is the thinner one."""
+
+    def curves(theme: Theme) -> tuple[Curve, ...]:
+        styles = ((theme.muted, 1.8), (theme.accent, 2.6))
+        return tuple(
+            Curve(LegendEntry(key=label, label=label, colour=colour, width=width), values)
+            for (label, values), (colour, width) in zip(spectra.items(), styles, strict=True)
+        )
+
+    return Picture(title, caption, curves)
+
+
+def unrefined(spectrum: LayerSpectrum) -> bool:
+    """Whether the merge before and after refinement is the same."""
+    before, after = spectrum.preliminary, spectrum.merged
+    if before is None or before.shape != after.shape:
+        return False
+    largest = float(after.max(initial=0.0))
+    return np.allclose(before, after, rtol=1e-9, atol=largest * 10.0**FLOOR_EXPONENT)
+
+
+def _merge_curves(
+    spectrum: LayerSpectrum,
+    theme: Theme,
+    *,
+    label: str = "",
+    colour: str = "",
+    width: float = 2.6,
+) -> list[Curve]:
+    """The merged delta and, where refinement changed it, W_pre dashed.
+
+    Keys start with ``label``.
+    """
+    refined = spectrum.preliminary is not None and not unrefined(spectrum)
+    plain = "after refinement" if refined else "merged"
+    names = (label or plain, f"{label}, before (W_pre)" if label else "before (W_pre)")
+    prefix = f"{label} " if label else ""
+    after = LegendEntry(
+        key=prefix + AFTER, label=names[0], colour=colour or theme.text, width=width
+    )
+    curves = [Curve(after, spectrum.merged)]
+    if refined and spectrum.preliminary is not None:
+        before = LegendEntry(
+            key=prefix + BEFORE,
+            label=names[1],
+            colour=colour or theme.text,
+            style=Qt.PenStyle.DashLine,
+            width=0.75 * width,
+        )
+        curves.append(Curve(before, spectrum.preliminary))
+    return curves
+
+
+def _expert_curves(
+    spectrum: LayerSpectrum, colours: Mapping[str, str], theme: Theme
+) -> list[Curve]:
+    curves = []
+    used: Counter[str] = Counter()
+    for name, values in spectrum.experts.items():
+        colour = in_theme(colours.get(name, theme.muted), theme)
+        # Colours repeat beyond the palette; the line's style then tells experts apart.
+        style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
+        used[colour] += 1
+        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
+        curves.append(Curve(entry, values))
+    return curves
+
+
+def _caption(spectrum: LayerSpectrum) -> str:
+    report, parts = spectrum.report, []
+    if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
+        parts.append("homogeneous: no refinement, before = after")
+    elif report.regime is not None:
+        parts.append(report.regime.value)
+    elif unrefined(spectrum):
+        parts.append("no refinement, before = after")
+    if report.gamma is not None:
+        parts.append(f"γ = {number_text(report.gamma, 3)}")
+    if report.ridge_mass is not None:
+        parts.append(f"ridge mass Σε = {number_text(report.ridge_mass)}")
+    return " · ".join(parts)

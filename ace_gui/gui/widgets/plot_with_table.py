@@ -1,0 +1,210 @@
+"""A plot that can be read as a table: the same figures, sorted, copied and saved as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QPaintEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFileDialog,
+    QHBoxLayout,
+    QHeaderView,
+    QMessageBox,
+    QStackedWidget,
+    QTableView,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, write_csv
+from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.plots.export_image import IN_PICTURE
+from ace_gui.gui.widgets.labels import heading
+
+REFRESH: Final = 100  # ms between two readings of figures that change
+_NARROW, _WIDE = 60, 420  # px, of a column
+
+
+class PlotWithTable(QStackedWidget):
+    """A plot, or in its place the table of what it shows. Each has a button to the other.
+
+    ``columns`` is asked for the figures when the table is shown and after ``Plot.changed``, never
+    for a table that nobody looks at. ``row_chosen`` carries the place, in those columns, of the row
+    that the person chose.
+    """
+
+    row_chosen = Signal(int)
+
+    def __init__(
+        self,
+        plot: Plot,
+        columns: Callable[[], Sequence[FigureColumn]],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.plot = plot
+        self._columns = columns
+        self._wanted = False
+        self._selected: int | None = None
+        self.model = FiguresModel(self)
+        self.table = self._make_table()
+        self.table_button = _HeadButton("Table", "Show the same figures as a table", self)
+        self.table_button.clicked.connect(lambda: self.show_table(True))
+        plot.add_control(self.table_button)
+        self.addWidget(plot)
+        self.addWidget(self._make_page())
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._read)
+        plot.changed.connect(self._plan_reading)
+        self.setFocusProxy(plot)
+
+    def show_table(self, wanted: bool) -> None:
+        """Show the table, or the plot again."""
+        self._wanted = wanted
+        self._read()
+        (self.table if self.shows_table else self.plot).setFocus()
+
+    @property
+    def shows_table(self) -> bool:
+        """Whether the table is shown; a plot that has only a message keeps its place."""
+        return self.currentIndex() == 1
+
+    def select(self, row: int | None) -> None:
+        """Mark the row at this place of the columns; no signal."""
+        self._selected = row
+        if self.shows_table:
+            self._mark()
+
+    def save_csv(self) -> None:
+        """Ask where to, and write the table there; say so where that fails."""
+        suggested = f"{self.plot.accessibleName()}.csv"
+        chosen, _ = QFileDialog.getSaveFileName(self, "Save table", suggested, "Table (*.csv)")
+        if not chosen:
+            return
+        path = Path(chosen)
+        try:
+            write_csv(self.model.columns, path if path.suffix else path.with_suffix(".csv"))
+        except OutputError as error:
+            QMessageBox.warning(self, "Save table", error.sentence)
+
+    def copy(self) -> None:
+        """Put the selected rows, or all of them, on the clipboard, parted by tabs."""
+        chosen = sorted(index.row() for index in self.table.selectionModel().selectedRows())
+        rows = chosen if len(chosen) > 1 else range(self.model.rowCount())
+        columns = self.model.columns
+        lines = ["\t".join(column.title for column in columns)]
+        for row in map(self.model.source_row, rows):
+            lines.append("\t".join(cell_text(column.values[row]) for column in columns))
+        QGuiApplication.clipboard().setText("\n".join(lines))
+
+    # The table
+
+    def _plan_reading(self) -> None:
+        if self._wanted and not self._timer.isActive():
+            self._timer.start()
+
+    def _read(self) -> None:
+        self._timer.stop()
+        shown = self._wanted and self.plot.message() is None
+        if shown:
+            self.model.set_columns(self._columns())
+            self._fit_columns()
+        self.setCurrentIndex(int(shown))
+        self.setFocusProxy(self.table if shown else self.plot)
+        if shown:
+            self._mark()
+
+    def _fit_columns(self) -> None:
+        """Widths by the titles and the first rows: twenty thousand rows would take too long."""
+        for column in range(self.model.columnCount()):
+            wish = max(self.table.sizeHintForColumn(column), _NARROW)
+            title = self.table.horizontalHeader().sectionSizeHint(column)
+            self.table.setColumnWidth(column, min(max(wish, title) + 8, _WIDE))
+
+    def _mark(self) -> None:
+        position = -1 if self._selected is None else self.model.position(self._selected)
+        selection = self.table.selectionModel()
+        selection.blockSignals(True)
+        flags = QItemSelectionModel.SelectionFlag
+        if position < 0:
+            selection.clear()
+        else:
+            index = self.model.index(position, 0)
+            selection.setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
+            self.table.scrollTo(index)
+        selection.blockSignals(False)
+        self.table.viewport().update()
+
+    def _choose(self) -> None:
+        rows = self.table.selectionModel().selectedRows()
+        if len(rows) == 1:  # several are chosen to be copied
+            self._selected = self.model.source_row(rows[0].row())
+            self.row_chosen.emit(self._selected)
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
+        table.setModel(self.model)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setAlternatingRowColors(True)
+        table.setShowGrid(False)
+        table.setTabKeyNavigation(False)
+        table.setWordWrap(False)
+        table.verticalHeader().hide()
+        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 6)
+        header = table.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setResizeContentsPrecision(50)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        table.setSortingEnabled(True)
+        table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
+        header.setSortIndicatorClearable(True)
+        table.selectionModel().selectionChanged.connect(self._choose)
+        copy = QAction("Copy table", table)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        copy.triggered.connect(self.copy)
+        save = QAction("Save table…", table)
+        save.triggered.connect(self.save_csv)
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        table.addActions([copy, save])
+        return table
+
+    def _make_page(self) -> QWidget:
+        page = QWidget(self)
+        head = QHBoxLayout()
+        head.addWidget(heading(self.plot.accessibleName(), page), 1)
+        buttons = (
+            ("Save CSV…", "Save the table as CSV, with every digit", self.save_csv),
+            ("Plot", "Show the plot again", lambda: self.show_table(False)),
+        )
+        for text, tip, slot in buttons:
+            button = _HeadButton(text, tip, page)
+            button.clicked.connect(slot)
+            head.addWidget(button)
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.addLayout(head)
+        layout.addWidget(self.table, 1)
+        return page
+
+
+class _HeadButton(QToolButton):
+    """A small button beside a plot's title, which pictures do without."""
+
+    def __init__(self, text: str, tip: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setText(text)
+        self.setToolTip(tip)
+        self.setAccessibleName(text)
+        self.setAccessibleDescription(tip)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.property(IN_PICTURE):
+            super().paintEvent(event)

@@ -1,0 +1,34 @@
+"""Any table as CSV, on the disk or on the clipboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.models.figures import FigureColumn, write_csv
+
+
+def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
+    """Ask where to, and write the table there; say so where that fails."""
+    chosen, _ = QFileDialog.getSaveFileName(parent, "Save table", f"{name}.csv", "Table (*.csv)")
+    if not chosen:
+        return
+    path = Path(chosen)
+    try:
+        write_csv(columns, path if path.suffix else path.with_suffix(".csv"))
+    except OutputError as error:
+        QMessageBox.warning(parent, "Save table", error.sentence)
+
+
+def copy_table(columns: Sequence[FigureColumn]) -> None:
+    """Put the table on the clipboard, parted by tabs as spreadsheets take it."""
+    lines = ["\t".join(column.title for column in columns)]
+    lines += [
+        "\t".join(str(value) for value in row)
+        for row in zip(*(column.values for column in columns), strict=True)
+    ]
+    QGuiApplication.clipboard().setText("\n".join(lines))

@@ -1,0 +1,194 @@
+"""Comparing methods in the window: the queue, the table, taking a row."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QModelIndex, Qt
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import (
+    CompareProgress,
+    JobCancelled,
+    JobDone,
+    LayerReport,
+    MethodCompared,
+    PlanReady,
+)
+from ace_gui.engine.jobs import CompareJob, PlanJob, Variant
+from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.models.compared import ComparedModel
+from ace_gui.gui.state import State
+from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, load, plan, recipe
+
+
+@pytest.fixture
+def dialog(window: MainWindow, worker: FakeWorker) -> CompareMethodsDialog:
+    worker.said.emit(0, ENGINE)
+    window.conductor.open([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    window.compare_methods()
+    assert window.compare_dialog is not None
+    return window.compare_dialog
+
+
+def result(variant: Variant, place: int, **changes: object) -> MethodCompared:
+    values = {
+        "title": f"merge {place}",
+        "seconds": 1.0 + place,
+        "peak_bytes": 10**8,
+        "norm": 2.0 + place,
+        "expert_norms": {"cola": 1.0, "sst2": 3.0},
+        "distances": {"cola": 0.5, "sst2": 1.5 - place},
+        "cosines": {"cola": 0.5, "sst2": float("nan")},
+        "reports": (LayerReport(name="layer.0.q", delta_norm=1.0),),
+    }
+    return MethodCompared(variant=variant, place=place, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def compare(dialog: CompareMethodsDialog, worker: FakeWorker, **changes: object) -> CompareJob:
+    """Compare both of the fake engine's methods."""
+    dialog.all.click()
+    dialog.start.click()
+    job = worker.jobs[worker.newest(CompareJob)]
+    assert isinstance(job, CompareJob)
+    rows = [result(variant, place, **changes) for place, variant in enumerate(job.variants)]
+    for variant in job.variants:
+        variant.store.mkdir(parents=True)
+    worker.say(*rows, JobDone(), job=worker.newest(CompareJob))
+    return job
+
+
+def test_a_queue_of_the_methods_ticked(
+    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    dialog.all.click()
+    assert dialog.start.text() == "&Compare 2"
+    dialog.start.click()
+    number = worker.newest(CompareJob)
+    job = worker.jobs[number]
+    assert isinstance(job, CompareJob)
+    assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
+    assert len({variant.store for variant in job.variants}) == 2
+    assert window.session.is_running(State.MERGING)
+    assert not dialog.start.isEnabled()
+    worker.say(CompareProgress(title="ACE", place=0, of=2, done=3, total=9), job=number)
+    assert dialog.status.text() == "Merging 1 of 2: ACE, 3 of 9 tensors …"
+    dialog.stop.click()
+    assert worker.cancelled == [number]
+    worker.say(JobCancelled(), job=number)
+    assert not window.session.is_running(State.MERGING)
+    assert dialog.start.isEnabled()
+
+
+def test_values_of_one_parameter(dialog: CompareMethodsDialog) -> None:
+    dialog.parameter.setCurrentIndex(dialog.parameter.findText("k_frac"))
+    dialog.values.setText("0.1, 0.5, 7, x, 0.5")
+    assert [recipe.parameters["k_frac"] for recipe in dialog.recipes()] == [0.1, 0.5]
+    assert not dialog.methods.isEnabled()
+
+
+def test_rows_appear_and_a_failed_one_says_why(
+    dialog: CompareMethodsDialog, worker: FakeWorker
+) -> None:
+    dialog.all.click()
+    dialog.start.click()
+    job = worker.jobs[worker.newest(CompareJob)]
+    assert isinstance(job, CompareJob)
+    failed = MethodCompared(title="SLERP", variant=job.variants[1], place=1, error="Two experts.")
+    worker.say(result(job.variants[0], 0), failed, JobDone(), job=worker.newest(CompareJob))
+    assert dialog.model.rowCount() == 2
+    assert dialog.status.text() == "SLERP: Two experts."
+    dialog.table.selectRow(dialog.model.position(failed))
+    assert not dialog.use.isEnabled()
+
+
+def test_the_chosen_row_becomes_the_merge(
+    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    job = compare(dialog, worker)
+    dialog.table.selectRow(1)
+    dialog.use.click()
+    chosen = job.variants[1]
+    assert window.session.inputs.method == "linear"
+    planned = plan(chosen.recipe, parameters={})
+    worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
+    assert window.session.merge is not None
+    assert window.session.merge.store == chosen.store
+    assert window.session.merge.reports["layer.0.q"].delta_norm == 1.0
+    assert window.session.merge_is_current
+    assert window.session.can_export
+
+
+def test_two_rows_are_compared_layer_by_layer(
+    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    job = compare(dialog, worker)
+    assert not dialog.pair.isEnabled()
+    dialog.table.selectAll()
+    dialog.pair.click()
+    pair = window.session.comparison.pair
+    assert pair is not None
+    assert [run.store for run in pair] == [variant.store for variant in job.variants]
+
+
+def test_the_same_recipe_once_more_takes_the_place_of_its_row(
+    dialog: CompareMethodsDialog, worker: FakeWorker
+) -> None:
+    compare(dialog, worker)
+    dialog.start.click()
+    again = worker.jobs[worker.newest(CompareJob)]
+    assert isinstance(again, CompareJob)
+    row = result(again.variants[0], 0, title="once more")
+    worker.say(row, JobDone(), job=worker.newest(CompareJob))
+    titles = [dialog.model.row_at(place).title for place in range(dialog.model.rowCount())]
+    assert sorted(titles) == ["merge 1", "once more"]
+
+
+def variant(method: str) -> Variant:
+    return Variant(recipe=recipe(COLA, merge_method=method), store=Path("/cache") / method)
+
+
+def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
+    qtbot: QtBot, qtmodeltester: ModelTester
+) -> None:
+    model = ComparedModel()
+    failed = MethodCompared(title="failed", variant=variant("slerp"), place=2, error="No.")
+    first = result(variant("ace"), 0, accuracies={"cola": 0.5, "sst2": 0.7})
+    second = result(variant("linear"), 1, accuracies={"cola": 0.9, "sst2": 0.9})
+    model.show_rows((failed, first, second))
+    headings = [
+        model.headerData(place, Qt.Orientation.Horizontal) for place in range(model.columnCount())
+    ]
+    assert headings[:4] == ["Method", "cola", "sst2", "Mean"]
+    model.sort(3, Qt.SortOrder.DescendingOrder)
+    assert [model.row_at(place) for place in range(3)] == [second, first, failed]
+    model.sort(3, Qt.SortOrder.AscendingOrder)
+    assert [model.row_at(place) for place in range(3)] == [first, second, failed]
+    assert model.index(0, 3).data() == "0.600"
+    assert model.index(2, 3).data() == "–"
+    qtmodeltester.check(model)
+    assert model.rowCount(QModelIndex()) == 3
+
+
+def test_the_table_as_csv(qtbot: QtBot) -> None:
+    model = ComparedModel()
+    model.show_rows((result(variant("ace"), 0),))
+    heading, line = model.as_csv().splitlines()
+    figures = dict(zip(heading.split(","), line.split(","), strict=True))
+    assert float(figures["Norm"]) == 1.0
+    assert float(figures["Distance"]) == 1.0
+    assert float(figures["Cosine"]) == 0.5
+    assert figures["Error"] == ""
+
+
+def test_rows_of_another_base_are_forgotten(
+    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    compare(dialog, worker)
+    window.session.keep(replace(window.session.inputs, base=Path("/models/other")))
+    window.comparison.start([window.session.inputs.recipe()])
+    assert window.comparison.rows == ()
+    worker.say(JobCancelled(), job=worker.newest(CompareJob))

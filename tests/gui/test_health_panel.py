@@ -1,0 +1,132 @@
+"""The health of the layers, in the table and for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import LayerReport, LayerStatistics
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.models.healths import Healths
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layers import LayersModel
+from ace_gui.gui.panels.health import HealthPanel
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import MergeRun
+from tests.gui.fakes import BASE, COLA, SST2, plan, recipe
+
+SICK, FINE, POLE = "layer.10.q", "layer.0.q", "layer.2.q"
+WARNING = "Something is wrong here. Raise epsilon."
+
+
+@pytest.fixture
+def healths(session: Session) -> Iterator[Healths]:
+    healths = Healths(session)
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    for name, gamma, mean in ((SICK, 0.1, -3.0), (FINE, 0.1, -3.0), (POLE, 0.9, 0.2)):
+        energies = {"cola": 1.0, "sst2": 2.0}
+        session.record_statistics(
+            LayerStatistics(name=name, energies=energies, gamma=gamma, mean_log_energy=mean)
+        )
+    run = MergeRun(recipe=session.inputs.recipe(), key=session.recipe_key(), store=BASE)
+    session.start_merge(run)
+    session.record_report(LayerReport(name=SICK, gamma=0.1, warnings=(WARNING,)))
+    session.finish_analysis()
+    yield healths
+    healths.deleteLater()
+
+
+@pytest.fixture
+def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
+    model = LayersModel(session, healths)
+    yield model
+    model.deleteLater()
+
+
+@pytest.fixture
+def panel(session: Session, healths: Healths, qtbot: QtBot) -> HealthPanel:
+    panel = HealthPanel(session, healths)
+    qtbot.addWidget(panel)
+    panel.resize(900, 260)
+    panel.show()
+    return panel
+
+
+def cell(model: LayersModel, name: str, column: Column, role: int) -> object:
+    return model.index(model.position(name), column).data(role)
+
+
+def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> None:
+    display, icon = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.DecorationRole
+    assert cell(model, SICK, Column.HEALTH, display) == "1"
+    assert cell(model, SICK, Column.HEALTH, icon) is not None
+    assert WARNING in cell(model, SICK, Column.HEALTH, Qt.ItemDataRole.ToolTipRole)
+    spoken = cell(model, SICK, Column.HEALTH, Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == f"warning {WARNING}"
+    assert cell(model, FINE, Column.HEALTH, display) == "✓"
+    assert cell(model, FINE, Column.HEALTH, icon) is None
+    assert cell(model, "head", Column.HEALTH, display) == "–"
+
+
+def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session: Session) -> None:
+    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "◐ het."
+    spoken = cell(model, POLE, Column.REGIME, Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == "heterogeneous, γ near its pole"
+    session.preview_tau(1.0)
+    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "○ hom."
+
+
+def test_the_worst_come_first_and_the_unknown_last(model: LayersModel) -> None:
+    model.sort(Column.HEALTH, Qt.SortOrder.AscendingOrder)
+    names = [model.name_at(place) for place in range(model.rowCount())]
+    assert set(names[:2]) == {SICK, POLE}
+    assert names[2] == FINE
+
+
+def test_a_report_counts_only_while_the_merge_is_current(
+    healths: Healths, session: Session
+) -> None:
+    before = healths.of(SICK)
+    assert before is not None
+    assert before.findings
+    assert healths.of(SICK) is before  # remembered
+    session.set_parameter("epsilon", 1e-3)
+    after = healths.of(SICK)
+    assert after is not None
+    assert not after.findings
+
+
+def test_everything_is_found_in_advance_when_nothing_changes(
+    healths: Healths, session: Session, qtbot: QtBot
+) -> None:
+    qtbot.waitUntil(lambda: set(healths._found) == {SICK, FINE, POLE})
+    qtbot.waitUntil(lambda: not healths._idle.isActive())
+
+
+def test_the_summary_names_the_worst_layers_and_leads_to_them(
+    panel: HealthPanel, session: Session
+) -> None:
+    assert "3 tensors" in panel.summary.text() or "Of 3" in panel.summary.text()
+    named = [panel.worst.item(row, 0).text() for row in range(panel.worst.rowCount())]
+    assert set(named) == {"…10.q", "…2.q"}
+    panel.worst.selectRow(named.index("…10.q"))
+    assert session.selection == SICK
+    session.select(POLE)
+    assert panel.worst.selectedItems()[0].text() == "…2.q"
+    session.select(FINE)
+    assert not panel.worst.selectedItems()
+
+
+def test_a_sound_model_says_so_without_an_empty_table(
+    panel: HealthPanel, session: Session, qtbot: QtBot
+) -> None:
+    session.start_merge(None)
+    pole = session.statistics[POLE]
+    session.record_statistics(replace(pole, mean_log_energy=-9.0, gamma=0.01))
+    qtbot.waitUntil(lambda: "Nothing out of the ordinary" in panel.summary.text())
+    assert not panel.worst.isVisible()
+    assert panel.extremes.isVisible()

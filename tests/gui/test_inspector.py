@@ -1,0 +1,407 @@
+"""The inspector's panels: they follow the selection, ask for what is looked at, and show it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import (
+    JobDone,
+    JobFailed,
+    LayerDifference,
+    LayerDistribution,
+    LayerStatistics,
+    LayerSubspaces,
+    SampleAccuracy,
+)
+from ace_gui.engine.jobs import DifferenceJob, DistributionJob, Job, SpectrumJob, SubspacesJob
+from ace_gui.errors import EngineError
+from ace_gui.gui.findings import FINDINGS_KEPT, Findings
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.compare import ComparePanel
+from ace_gui.gui.panels.distribution import DistributionPanel
+from ace_gui.gui.panels.spectra import SpectraPanel
+from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
+from ace_gui.gui.runs import RUNS_KEPT, FinishedRuns, run_titles
+from ace_gui.gui.session import Session
+from ace_gui.gui.state import MergeRun
+from tests.gui.fakes import (
+    ACE,
+    BASE,
+    COLA,
+    ENGINE,
+    GAMMAS,
+    LINEAR,
+    SST2,
+    FakeWorker,
+    analysed,
+    finished_merge,
+    load,
+    recipe,
+    spectrum,
+)
+
+QUERY, KEY = "layer.0.q", "layer.10.q"
+
+
+@pytest.fixture
+def loaded(window: MainWindow, worker: FakeWorker) -> MainWindow:
+    """A base with two experts, compared, and nothing selected."""
+    worker.say(ENGINE, job=0)
+    window.opener.open_paths([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    worker.say(*analysed(GAMMAS))
+    return window
+
+
+def turn_to(window: MainWindow, kind: type) -> object:
+    """Show the inspector's tab with this panel."""
+    tabs = window.workspace.inspector.tabs
+    for index in range(tabs.count()):
+        if isinstance(tabs.content(index), kind):
+            tabs.setCurrentIndex(index)
+            return tabs.content(index)
+    raise AssertionError(kind)
+
+
+def asked(worker: FakeWorker, kind: type) -> list[Job]:
+    return [job for job in worker.jobs.values() if isinstance(job, kind)]
+
+
+def subspaces(name: str) -> LayerSubspaces:
+    return LayerSubspaces(
+        name=name,
+        experts=("cola", "sst2"),
+        alignment=np.array([1.0, 0.5]),
+        alignment_right=np.array([1.0, 0.4]),
+        overlap=np.array([[1, 0.25], [0.25, 1]]),
+        rank=1,
+    )
+
+
+def distribution(name: str) -> LayerDistribution:
+    both = ("cola", "sst2")
+    return LayerDistribution(
+        name=name,
+        edges=np.linspace(-1, 1, 4),
+        counts={expert: np.array([1, 10, 1]) for expert in both},
+        outside=dict.fromkeys(both, 0),
+        means=dict.fromkeys(both, 0.0),
+        deviations=dict.fromkeys(both, 0.3),
+        excess=dict.fromkeys(both, 1.0),
+    )
+
+
+# What is asked
+
+
+def test_only_the_panel_in_view_asks_and_only_once(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, SpectrumJob)))
+    qtbot.wait(100)
+    assert not asked(worker, SubspacesJob)
+    turn_to(loaded, SubspacesPanel)
+    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    job = asked(worker, SubspacesJob)[0]
+    assert isinstance(job, SubspacesJob)
+    assert job.row.name == QUERY
+    number = worker.newest(SubspacesJob)
+    worker.say(subspaces(QUERY), JobDone(), job=number)
+    loaded.session.select(KEY)
+    loaded.session.select(QUERY)
+    qtbot.wait(150)
+    assert len(asked(worker, SubspacesJob)) == 1  # remembered, and the other only passed by
+
+
+def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    turn_to(loaded, DistributionPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
+    first = worker.newest(DistributionJob)
+    loaded.session.select(KEY)
+    qtbot.waitUntil(lambda: first in worker.withdrawn)
+    worker.say(distribution(QUERY), job=first)  # too late to be heard
+    assert (
+        loaded.session.findings.get(LayerDistribution, QUERY, loaded.session.models_key()) is None
+    )
+    turn_to(loaded, SpectraPanel)
+    second = worker.newest(DistributionJob)
+    qtbot.waitUntil(lambda: second in worker.withdrawn)
+
+
+def test_a_distribution_holds_whatever_the_method_is(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = turn_to(loaded, DistributionPanel)
+    assert isinstance(panel, DistributionPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
+    worker.say(distribution(QUERY), JobDone(), job=worker.newest(DistributionJob))
+    loaded.session.set_parameter("epsilon", 1e-3)
+    qtbot.wait(150)
+    assert panel.plot.message() is None
+    assert len(asked(worker, DistributionJob)) == 1
+    assert panel.sheet.horizontalHeaderItem(0).text() == "cola"
+    assert panel.sheet.isVisible()
+
+
+def test_an_inquiry_that_fails_is_told_and_not_repeated(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    turn_to(loaded, SubspacesPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    with qtbot.waitSignal(loaded.session.problem):
+        failed = JobFailed(error=EngineError("Something is wrong."))
+        worker.say(failed, job=worker.newest(SubspacesJob))
+    qtbot.wait(150)
+    assert len(asked(worker, SubspacesJob)) == 1
+
+
+def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = turn_to(loaded, DistributionPanel)
+    assert isinstance(panel, DistributionPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
+    assert not panel.plot.busy.isVisible()
+    qtbot.waitUntil(panel.plot.busy.isVisible, timeout=2000)
+    worker.say(distribution(QUERY), JobDone(), job=worker.newest(DistributionJob))
+    assert not panel.plot.busy.isVisible()
+
+
+def test_a_lost_engine_ends_the_waiting(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    turn_to(loaded, SubspacesPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    with qtbot.waitSignal(loaded.inquiries.awaited) as told:
+        worker.engine_lost.emit(EngineError("The engine is gone."))
+    assert told.args == [LayerSubspaces, False]
+
+
+def test_findings_are_remembered_up_to_a_bound(qapp: object) -> None:
+    findings = Findings()
+    for place in range(FINDINGS_KEPT + 1):
+        findings.record((place,), subspaces(QUERY))
+    assert findings.get(LayerSubspaces, QUERY, (0,)) is None
+    assert findings.get(LayerSubspaces, QUERY, (1,)) is not None
+    assert findings.get(LayerDistribution, QUERY, (1,)) is None
+
+
+# What is shown
+
+
+def test_the_spectrums_figures_stand_under_it(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path, monkeypatch
+) -> None:
+    panel = turn_to(loaded, SpectraPanel)
+    assert isinstance(panel, SpectraPanel)
+    assert not panel.sheet.isVisible()
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, SpectrumJob)))
+    worker.say(spectrum(QUERY), JobDone(), job=worker.newest(SpectrumJob))
+    assert panel.sheet.isVisible()
+    titles = [panel.sheet.horizontalHeaderItem(i).text() for i in range(3)]
+    assert titles == ["merged", "cola", "sst2"]
+    rows = [panel.sheet.verticalHeaderItem(i) for i in range(panel.sheet.rowCount())]
+    assert all(row.toolTip() for row in rows)
+    assert panel.sheet.item(4, 0).text() == "6"  # Σσ of 3, 2, 1
+    panel.sheet.copy()
+    assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()
+    file = tmp_path / "figures.csv"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
+    panel.sheet.save_csv()
+    with file.open(encoding="utf-8", newline="") as opened:
+        table = {row[0]: row[1:] for row in csv.reader(opened)}
+    assert [float(value) for value in table["Frobenius norm"]] == pytest.approx(
+        [np.sqrt(14), np.sqrt(14), np.sqrt(14) / 2], rel=1e-15
+    )
+
+
+def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> None:
+    panel = turn_to(loaded, SubspacesPanel)
+    assert isinstance(panel, SubspacesPanel)
+    loaded.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    worker.say(subspaces(QUERY), JobDone(), job=worker.newest(SubspacesJob))
+    assert "1 kept their place" in panel.alignment.caption.whole
+    panel.look.choose(Look.OVERLAP)
+    assert "cola and sst2: 0.25." in panel.overlap.caption.whole
+    assert "would share 0.25" in panel.overlap.caption.whole  # 1 of 4 outputs
+    panel.look.choose(Look.COSINES)
+    assert panel.cosines.message()  # not known yet
+    panel.look.choose(Look.MODEL)
+    assert panel.cosines.message()
+
+
+def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> None:
+    session = loaded.session
+    for name, energies, cosine in ((QUERY, (1.0, 4.0), 0.5), (KEY, (9.0, 1.0), -0.1)):
+        session.record_statistics(
+            LayerStatistics(
+                name=name,
+                energies=dict(zip(("cola", "sst2"), energies, strict=True)),
+                cosines=np.array([[1, cosine], [cosine, 1]]),
+            )
+        )
+    panel = turn_to(loaded, SubspacesPanel)
+    assert isinstance(panel, SubspacesPanel)
+    panel.look.choose(Look.MODEL)
+    expected = (0.5 * 1 * 2 - 0.1 * 3 * 1) / np.sqrt((1 + 9) * (4 + 1))
+    assert panel.cosines.columns()[2].values[0] == pytest.approx(expected)
+    session.select(QUERY)
+    panel.look.choose(Look.COSINES)
+    assert panel.cosines.columns()[2].values[0] == 0.5
+
+
+def test_a_tensor_without_spectrum_says_why(loaded: MainWindow) -> None:
+    for kind in (SpectraPanel, SubspacesPanel):
+        panel = turn_to(loaded, kind)
+        loaded.session.select("layer.0.q.bias")
+        plot = panel.plot if isinstance(panel, SpectraPanel) else panel.alignment  # type: ignore[attr-defined]
+        assert "matrix of a linear layer" in str(plot.message())
+
+
+def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
+    layers = loaded.workspace.layers
+    layers.text.setText("layer.10")
+    layers.model.flush()
+    (copy,) = [a for a in layers.table.actions() if a.text() == "Copy table"]
+    copy.trigger()
+    titles, *rows = [line.split("\t") for line in QGuiApplication.clipboard().text().splitlines()]
+    assert [row[0] for row in rows] == [KEY]
+    assert rows[0][titles.index("γ")] == str(GAMMAS[KEY])
+    assert rows[0][titles.index("‖ΔW‖² sst2")] == "2.0"
+
+
+# Comparing merges
+
+
+def run(method: str, store: str, **parameters: float) -> MergeRun:
+    of = recipe(COLA, SST2, merge_method=method, parameters=parameters)
+    made = MergeRun(recipe=of, key=(store,), store=Path(store))
+    made.finished = finished_merge(Path(store))
+    return made
+
+
+@pytest.fixture
+def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePanel:
+    """The panel in view, with the differences of two merges known."""
+    for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
+        loaded.session.runs.keep(made)
+    tabs = loaded.workspace.heterogeneity.tabs
+    tabs.setCurrentIndex([tabs.tabText(i) for i in range(tabs.count())].index("Compare"))
+    panel = tabs.current
+    assert isinstance(panel, ComparePanel)
+    qtbot.waitUntil(lambda: bool(asked(worker, DifferenceJob)))
+    worker.say(
+        LayerDifference(
+            name=QUERY, first_norm=3.0, second_norm=4.0, difference_norm=5.0, cosine=0.0
+        ),
+        LayerDifference(name=KEY, first_norm=1.0, second_norm=1.0, difference_norm=0.0, cosine=1.0),
+        JobDone(),
+        job=worker.newest(DifferenceJob),
+    )
+    qtbot.waitUntil(lambda: panel.differences.message() is None)
+    return panel
+
+
+def test_two_merges_are_compared_layer_by_layer(
+    comparing: ComparePanel, worker: FakeWorker
+) -> None:
+    job = asked(worker, DifferenceJob)[0]
+    assert job == DifferenceJob(first=Path("/cache/1"), second=Path("/cache/2"))
+    names, relative, cosine, *_ = comparing.differences.columns()
+    assert dict(zip(names.values, relative.values, strict=True)) == {
+        QUERY: pytest.approx(5 / 3.5),
+        KEY: 0,
+    }
+    assert list(cosine.values) == [0, 1]
+    # √(5² + 0²) by the mean of √(3² + 1²) and √(4² + 1²)
+    whole = 5 / ((np.sqrt(10) + np.sqrt(17)) / 2)
+    assert comparing.differences.title.whole.endswith(f"{whole:.2f}")
+    assert comparing.second.currentText() == "ACE-Merging · epsilon 0.5"
+
+
+def test_the_selected_layers_spectra_are_asked_for_and_shown(
+    comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    comparing.session.select(QUERY)
+    qtbot.waitUntil(lambda: len(asked(worker, DifferenceJob)) == 2)
+    assert asked(worker, DifferenceJob)[1].row.name == QUERY  # type: ignore[attr-defined]
+    found = LayerDifference(
+        name=QUERY,
+        first_norm=3.0,
+        second_norm=4.0,
+        difference_norm=5.0,
+        cosine=0.0,
+        first=np.array([3.0, 1.0]),
+        second=np.array([4.0, 0.5]),
+    )
+    worker.say(found, JobDone(), job=worker.newest(DifferenceJob))
+    values = [curve.values.tolist() for curve in comparing.spectra.curves()]
+    assert values == [[3.0, 1.0], [4.0, 0.5]]
+    labels = [curve.entry.label for curve in comparing.spectra.curves()]
+    assert labels == ["1: ACE-Merging", "2: ACE-Merging · epsilon 0.5"]
+
+
+def test_a_merge_that_is_gone_is_no_longer_compared(
+    comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    comparing.session.select(QUERY)
+    qtbot.waitUntil(lambda: len(asked(worker, DifferenceJob)) == 2)
+    comparing.session.runs.forget(Path("/cache/2"))
+    assert worker.newest(DifferenceJob) in worker.withdrawn
+    assert comparing.session.comparison.pair is None
+    assert comparing.differences.message()
+
+
+def test_accuracies_of_merges_with_defaults_stand_beside(comparing: ComparePanel) -> None:
+    assert not comparing.accuracies.isVisible()
+    accuracy = SampleAccuracy(model="ace", by_task={"a": 0.5, "b": 1.0})
+    comparing.session.record_accuracy(accuracy)
+    assert comparing.accuracies.text() == "Held-out accuracy: ACE-Merging 0.750"
+
+
+def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:
+    comparing.first.setCurrentIndex(comparing.second.currentIndex())
+    assert comparing.differences.message() == "Choose two different merges."
+
+
+# Runs
+
+
+def test_runs_are_kept_up_to_a_bound_and_merged_anew_in_place(qapp: object) -> None:
+    runs = FinishedRuns()
+    made = [run("ace", f"/cache/{place}") for place in range(RUNS_KEPT + 1)]
+    given_up = [old for each in made for old in runs.keep(each)]
+    assert given_up == made[:1]
+    again = run("ace", "/cache/3")
+    assert runs.keep(again) == ()
+    assert runs.all == (*made[1:3], *made[4:], again)
+    assert runs.clear() == (*made[1:3], *made[4:], again)
+    assert runs.all == ()
+
+
+def test_runs_have_distinct_titles(session: Session) -> None:
+    made = [run("ace", "/1"), run("linear", "/2"), run("ace", "/3", epsilon=1e-5), run("ace", "/4")]
+    assert run_titles(made, (ACE, LINEAR)) == (
+        "ACE-Merging (1)",
+        "Weight averaging",
+        "ACE-Merging · epsilon 1e-5",
+        "ACE-Merging (2)",
+    )
+    assert run_titles(made[1:2], ()) == ("linear",)

@@ -1,0 +1,402 @@
+"""The plots of the inspector's panels: numbers as computed here in float64, shown and exported."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QImage
+from PySide6.QtSvg import QSvgRenderer
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import LayerDistribution, LayerReport, LayerSpectrum, LayerSubspaces
+from ace_gui.gui.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
+from ace_gui.gui.panels.spectra import figure_rows
+from ace_gui.gui.plots.alignment import LEFT, RIGHT, AlignmentPlot
+from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.plots.colours import cell_colour, in_theme, ink_on
+from ace_gui.gui.plots.export_image import grab_plot, set_pictures_on_white
+from ace_gui.gui.plots.histogram import GAUSSIAN, HistogramPlot
+from ace_gui.gui.plots.matrix import ExpertMatrixPlot, agreement, pair_text
+from ace_gui.gui.plots.spectrum import SpectrumPlot
+from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
+from ace_gui.gui.theme import DARK, LIGHT, Theme, set_scheme
+from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
+
+LAYER = "model.layers.0.q_proj.weight"
+EXPERTS = ("cola", "mnli", "rte")
+COLOURS = dict(zip(EXPERTS, LIGHT.expert_colours, strict=False))
+both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+
+
+@pytest.fixture(autouse=True)
+def light(qapp: object) -> object:
+    set_scheme("light")
+    yield
+    set_pictures_on_white(False)
+    set_scheme("system")
+
+
+def shown(qtbot: QtBot, plot: Plot) -> Plot:
+    qtbot.addWidget(plot)
+    plot.resize(460, 400)
+    plot.show()
+    qtbot.waitExposed(plot)
+    return plot
+
+
+def spectrum(seed: int = 0) -> LayerSpectrum:
+    random = np.random.default_rng(seed)
+    sigmas = [np.sort(random.exponential(size=24))[::-1] for _ in range(5)]
+    return LayerSpectrum(
+        name=LAYER,
+        experts=dict(zip(EXPERTS, sigmas[:3], strict=True)),
+        preliminary=sigmas[3],
+        merged=sigmas[4],
+        report=LayerReport(name=LAYER),
+    )
+
+
+def distribution(seed: int = 0) -> LayerDistribution:
+    random = np.random.default_rng(seed)
+    edges = np.linspace(-4, 4, 162)
+    entries = {name: random.normal(0.1, 0.5 + 0.4 * t, 5000) for t, name in enumerate(EXPERTS)}
+    counts = {name: np.histogram(x, edges)[0] for name, x in entries.items()}
+    return LayerDistribution(
+        name=LAYER,
+        edges=edges,
+        counts=counts,
+        outside={name: x.size - int(counts[name].sum()) for name, x in entries.items()},
+        means={name: float(x.mean()) for name, x in entries.items()},
+        deviations={name: float(x.std()) for name, x in entries.items()},
+        excess=dict.fromkeys(entries, 0.0),
+    )
+
+
+COSINES = np.array([[1, 0.31, -0.2], [0.31, 1, np.nan], [-0.2, np.nan, 1]])
+
+
+# Spectra
+
+
+@pytest.fixture
+def spectra(qtbot: QtBot) -> SpectrumPlot:
+    plot = shown(qtbot, SpectrumPlot())
+    plot.show_spectrum(spectrum(), COLOURS)
+    return plot
+
+
+def heights(plot: SpectrumPlot, key: str) -> np.ndarray:
+    return plot._items[key].getOriginalDataset()[1]
+
+
+def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(
+    spectra: SpectrumPlot,
+) -> None:
+    sigma = spectrum().merged
+    spectra.log_box.setChecked(False)
+    spectra.quantity.choose(Quantity.RELATIVE)
+    np.testing.assert_allclose(heights(spectra, AFTER), sigma / sigma[0])
+    spectra.quantity.choose(Quantity.ENERGY)
+    cumulative = [float((sigma[:i] ** 2).sum() / (sigma**2).sum()) for i in range(1, 25)]
+    np.testing.assert_allclose(heights(spectra, AFTER), cumulative)
+    spectra.log_box.setChecked(True)  # shares are never logarithmic
+    np.testing.assert_allclose(heights(spectra, AFTER), cumulative)
+
+
+def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra: SpectrumPlot) -> None:
+    spectra.quantity.choose(Quantity.ENERGY)
+    energy = np.cumsum(spectrum().preliminary ** 2) / (spectrum().preliminary ** 2).sum()
+    x, y = spectra._dots[BEFORE].getData()
+    first = [int(np.argmax(energy >= share)) for share in (0.90, 0.95, 0.99)]
+    assert list(x) == [i + 1 for i in first]
+    np.testing.assert_allclose(y, energy[first])
+    spectra.legend.chip(BEFORE).click()
+    assert not spectra._dots[BEFORE].isVisible()
+    spectra.quantity.choose(Quantity.VALUE)
+    assert not spectra._marks
+
+
+def test_two_merges_of_a_layer_lie_over_one_another(spectra: SpectrumPlot) -> None:
+    spectra.show_comparison(spectrum(0), spectrum(1), labels=("now", "tried"))
+    labels = [curve.entry.label for curve in spectra.curves()]
+    assert labels == ["tried", "tried, before (W_pre)", "now", "now, before (W_pre)"]
+    styles = {(c.entry.colour, c.entry.style) for c in spectra.curves()}
+    assert len(styles) == 4
+    np.testing.assert_array_equal(spectra.curves()[2].values, spectrum(0).merged)
+
+
+def test_a_pair_of_any_lengths_has_a_table(spectra: SpectrumPlot) -> None:
+    spectra.show_pair("layer", "how far", {"one": np.array([3.0, 2, 1]), "two": np.array([1.0])})
+    i, one, two = spectra.columns()
+    assert list(i.values) == [1, 2, 3]
+    assert list(one.values) == [3, 2, 1]
+    np.testing.assert_array_equal(two.values, [1, np.nan, np.nan])
+
+
+def test_a_layer_of_zeros_is_shown_in_every_quantity(spectra: SpectrumPlot) -> None:
+    zero = np.zeros(5)
+    spectra.show_pair("layer", "", {"one": zero, "two": zero})
+    for quantity in Quantity:
+        spectra.quantity.choose(quantity)
+        spectra.grab()
+    assert spectra.message() is None
+
+
+def test_the_figures_are_those_of_their_definitions(spectra: SpectrumPlot) -> None:
+    rows = {row.title: row for row in figure_rows(spectra.curves())}
+    sigma = spectrum().merged
+    share = sigma / sigma.sum()
+    expected = {
+        "energy in top 5 %": (sigma[:2] ** 2).sum() / (sigma**2).sum(),
+        "effective rank": np.exp(-(share * np.log(share)).sum()),
+        "stable rank": (sigma**2).sum() / sigma[0] ** 2,
+        "condition number": sigma[0] / sigma[-1],
+        "nuclear norm": sigma.sum(),
+        "Frobenius norm": np.sqrt((sigma**2).sum()),
+    }
+    for title, value in expected.items():
+        assert rows[title].values[0] == pytest.approx(value, rel=1e-12), title
+        assert rows[title].tip
+    energy = np.cumsum(sigma**2) / (sigma**2).sum()
+    for percent in (90, 95, 99):
+        counted = rows[f"directions for {percent} %"].values[0]
+        assert counted == np.argmax(energy >= percent / 100) + 1
+
+
+# Alignment
+
+
+def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
+    plot = shown(qtbot, AlignmentPlot())
+    left, right = np.array([1.0, 0.95, 0.2]), np.array([0.9, 0.8, 0.1])
+    found = LayerSubspaces(
+        name=LAYER,
+        experts=EXPERTS,
+        alignment=left,
+        alignment_right=right,
+        overlap=np.eye(3),
+        rank=2,
+    )
+    plot.show_alignment(found)
+    for side, values in ((LEFT, left), (RIGHT, right)):
+        x, y = plot._items[side].getOriginalDataset()
+        assert list(x) == [1, 2, 3]
+        np.testing.assert_array_equal(y, values)
+    assert "Of the 3 leading directions, 2 kept their place" in plot.caption.whole
+    assert plot.columns()[0].title == "i"
+    styles = [entry.style for entry in plot.legend.entries()]
+    assert styles[0] != styles[1]
+
+
+def test_a_merge_without_a_preliminary_solution_says_so(qtbot: QtBot) -> None:
+    plot = shown(qtbot, AlignmentPlot())
+    nothing = {"alignment": None, "alignment_right": None}
+    plot.show_alignment(
+        LayerSubspaces(name=LAYER, experts=EXPERTS, overlap=np.eye(3), rank=2, **nothing)
+    )
+    assert "no preliminary solution" in str(plot.message())
+
+
+# Matrices
+
+
+@pytest.fixture
+def matrix(qtbot: QtBot) -> ExpertMatrixPlot:
+    plot = shown(qtbot, ExpertMatrixPlot("Cosines"))
+    plot.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
+    return plot
+
+
+def test_a_matrix_says_who_agrees(matrix: ExpertMatrixPlot) -> None:
+    expected = "cola and mnli agree most (0.31), cola and rte least (−0.20)."
+    assert matrix.caption.whole == expected
+    assert expected in matrix.accessibleDescription()
+
+
+def test_no_pair_is_known_to_agree_where_nothing_is() -> None:
+    assert agreement(EXPERTS, np.full((3, 3), np.nan)) == ""
+    assert agreement(EXPERTS[:1], np.ones((1, 1))) == ""
+    assert agreement(EXPERTS[:2], np.array([[1, 0.5], [0.5, 1]])) == "cola and mnli: 0.50."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.314, ".31"), (-0.02, "−.02"), (1.0, "1"), (0.999, "1"), (-0.001, "0"), (np.nan, "–")],
+)
+def test_numbers_in_cells_are_short(value: float, text: str) -> None:
+    assert pair_text(value) == text
+
+
+def test_every_cell_has_its_number_unless_it_is_too_small(
+    qtbot: QtBot, matrix: ExpertMatrixPlot
+) -> None:
+    texts = [number.toPlainText() for number in matrix._numbers]
+    assert texts == ["1", ".31", "−.20", ".31", "1", "–", "−.20", "–", "1"]
+    matrix.resize(120, 400)
+    qtbot.waitUntil(lambda: not matrix._numbers)
+
+
+def test_the_matrix_is_a_table(matrix: ExpertMatrixPlot) -> None:
+    experts, *columns = matrix.columns()
+    assert tuple(experts.values) == EXPERTS
+    assert [column.title for column in columns] == list(EXPERTS)
+    np.testing.assert_array_equal(np.array([c.values for c in columns]), COSINES)
+
+
+@both
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_cells_tell_their_order_by_lightness(theme: Theme, deficiency: str, sign: int) -> None:
+    shares = np.linspace(0, sign, 9)
+    seen = [lab(DEFICIENCIES[deficiency] @ linear(cell_colour(s, theme)))[0] for s in shares]
+    steps = [(b - a) * (1 if theme.dark else -1) for a, b in pairwise(seen)]
+    assert min(steps) > 2
+
+
+@both
+def test_numbers_are_readable_on_their_cells(theme: Theme) -> None:
+    for share in np.linspace(-1, 1, 41):
+        colour = cell_colour(float(share), theme)
+        assert contrast(ink_on(colour), colour) >= 4.5, share
+
+
+def test_an_experts_colour_is_the_same_place_in_both_themes() -> None:
+    for light, dark in zip(LIGHT.expert_colours, DARK.expert_colours, strict=True):
+        assert in_theme(light, DARK) == dark
+        assert in_theme(dark, LIGHT) == light
+    assert in_theme("#123456", DARK) == "#123456"
+
+
+# Distributions
+
+
+@pytest.fixture
+def histogram(qtbot: QtBot) -> HistogramPlot:
+    plot = shown(qtbot, HistogramPlot())
+    plot.show_distribution(distribution(), COLOURS)
+    return plot
+
+
+def test_counts_are_drawn_as_steps(histogram: HistogramPlot) -> None:
+    counts = distribution().counts["mnli"]
+    histogram.log_box.setChecked(False)
+    x, y = histogram._steps["mnli"].getOriginalDataset()
+    np.testing.assert_array_equal(y[::2], counts)
+    np.testing.assert_array_equal(y[1::2], counts)
+    np.testing.assert_array_equal(x[::2], distribution().edges[:-1])
+    histogram.log_box.setChecked(True)
+    y = histogram._steps["mnli"].getOriginalDataset()[1]
+    np.testing.assert_allclose(y[::2][counts > 0], np.log10(counts[counts > 0]))
+    assert np.isnan(y[::2][counts == 0]).all()
+
+
+def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: HistogramPlot) -> None:
+    found = distribution()
+    histogram.log_box.setChecked(False)
+    x, y = histogram._gaussians["cola"].getOriginalDataset()
+    mean, deviation = found.means["cola"], found.deviations["cola"]
+    density = np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(y, 5000 * density * np.diff(found.edges), atol=0.3)
+    histogram.legend.chip(GAUSSIAN).click()
+    assert not any(item.isVisible() for item in histogram._gaussians.values())
+    assert all(item.isVisible() for item in histogram._steps.values())
+
+
+def test_an_expert_without_change_has_no_gaussian(qtbot: QtBot) -> None:
+    plot = shown(qtbot, HistogramPlot())
+    plot.show_distribution(
+        LayerDistribution(
+            name=LAYER,
+            edges=np.linspace(-1, 1, 6),
+            counts={"cola": np.array([0, 0, 9, 0, 0])},
+            outside={"cola": 0},
+            means={"cola": 0.0},
+            deviations={"cola": 0.0},
+            excess={"cola": float("nan")},
+        ),
+        COLOURS,
+    )
+    assert np.isnan(plot._gaussians["cola"].getOriginalDataset()[1]).all()
+    plot.grab()
+
+
+def test_expected_counts_are_the_gaussians() -> None:
+    edges = np.array([-np.inf, 0.5, np.inf])
+    np.testing.assert_allclose(expected_counts(edges, 1000, 0.5, 2.0), [500, 500])
+    within = expected_counts(np.array([-3.0, 3.0]), 1, 0.0, 1.0)
+    assert within[0] == pytest.approx(1 - GAUSSIAN_TAIL)
+    assert pytest.approx(0.0026998, rel=1e-4) == GAUSSIAN_TAIL
+
+
+def test_the_tail_share_is_that_of_the_entries() -> None:
+    entries = np.random.default_rng(3).standard_t(4, 200_000)
+    mean, deviation = float(entries.mean()), float(entries.std())
+    edges = np.linspace(-5 * deviation, 5 * deviation, 162)
+    counts = np.histogram(entries, edges)[0]
+    outside = entries.size - int(counts.sum())
+    true = float((np.abs(entries - mean) > 3 * deviation).mean())
+    found = tail_share(edges, counts, outside, mean, deviation)
+    assert found == pytest.approx(true, rel=0.03)
+    assert found > 3 * GAUSSIAN_TAIL
+    assert np.isnan(tail_share(edges, counts, outside, mean, 2 * deviation))  # bins end too early
+    assert np.isnan(tail_share(edges, counts, 0, 0.0, 0.0))
+
+
+# Pictures
+
+
+def plots(qtbot: QtBot) -> list[Plot]:
+    spectra, matrix, histogram = SpectrumPlot(), ExpertMatrixPlot("Cosines"), HistogramPlot()
+    for plot in (spectra, matrix, histogram):
+        shown(qtbot, plot)
+    spectra.show_spectrum(spectrum(), COLOURS)
+    matrix.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
+    histogram.show_distribution(distribution(), COLOURS)
+    return [spectra, matrix, histogram]
+
+
+def test_every_kind_of_picture_is_well_formed(qtbot: QtBot, tmp_path: Path) -> None:
+    for place, plot in enumerate(plots(qtbot)):
+        for ending in ("png", "svg", "pdf"):
+            grab_plot(plot, tmp_path / f"{place}.{ending}")
+        assert not QImage(str(tmp_path / f"{place}.png")).isNull()
+        drawing = ElementTree.parse(tmp_path / f"{place}.svg").getroot()
+        assert drawing.tag.endswith("svg")
+        assert not list(drawing.iter("{http://www.w3.org/2000/svg}image"))
+        assert QSvgRenderer(str(tmp_path / f"{place}.svg")).isValid()
+        document = (tmp_path / f"{place}.pdf").read_bytes()
+        assert document.startswith(b"%PDF-1.")
+        assert document.rstrip().endswith(b"%%EOF")
+        assert document.count(b"/Type /Page\n") + document.count(b"/Type /Page ") == 1
+        assert b"/Subtype /Image" not in document
+
+
+def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path) -> None:
+    set_scheme("dark")
+    for plot in plots(qtbot):
+        plot.set_theme(DARK)
+        plot.canvas.getViewBox().setXRange(1, 2, padding=0)
+        before, seen = plot.grab().toImage(), plot.canvas.getViewBox().viewRange()
+        grab_plot(plot, tmp_path / "dark.png")
+        assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.base
+        set_pictures_on_white(True)
+        grab_plot(plot, tmp_path / "white.png")
+        assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.base
+        set_pictures_on_white(False)
+        assert plot.theme is DARK
+        assert plot.canvas.getViewBox().viewRange() == seen  # nor is a zoom undone
+        assert plot.grab().toImage() == before
+
+
+def test_the_picture_button_offers_what_the_menu_does(qtbot: QtBot) -> None:
+    plot = plots(qtbot)[0]
+    offered = plot.picture_button.menu().actions()
+    assert offered == plot.actions()
+    assert plot.picture_button.isVisible()
+    assert plot.picture_button.accessibleName()
+    plot.clear("Nothing.")
+    assert not plot.picture_button.isVisible()

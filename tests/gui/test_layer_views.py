@@ -1,0 +1,290 @@
+"""The views of all layers: what is known is drawn and tabulated, what is chosen is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.health import near_pole as near_pole_of_one
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.layer_figures import near_pole
+from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.panels.heterogeneity import HeterogeneityPanel
+from ace_gui.gui.panels.layer_views import LayersView
+from ace_gui.gui.plots.by_role import STRIP, RolePlot
+from ace_gui.gui.plots.energies_along import EnergiesAlongPlot
+from ace_gui.gui.plots.gamma import NEAR_POLE, POLE_TIP
+from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
+from ace_gui.gui.plots.layers import block_of, block_starts
+from ace_gui.gui.plots.role_map import NO_BLOCKS, RoleMapPlot
+from ace_gui.gui.session import Session
+from ace_gui.gui.theme import DARK, LIGHT, set_scheme
+from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, analysed, plan, recipe
+
+PARTS = ("query", "key", "MLP up")
+BLOCKS = [block for block in range(4) for _ in PARTS]
+ROLES = list(PARTS) * 4
+NAMES = [f"layers.{block}.{role.replace(' ', '_')}.weight" for block in range(4) for role in PARTS]
+GAMMA = np.geomspace(0.01, 1.0, len(NAMES))
+FAR = np.full(len(NAMES), -5.0)  # mean log energies far from zero
+COLOURS = {"cola": LIGHT.expert_colours[0], "sst2": LIGHT.expert_colours[1]}
+
+
+@pytest.fixture(autouse=True)
+def light(qapp: object) -> Iterator[None]:
+    set_scheme("light")
+    yield
+    set_scheme("system")
+
+
+def shown(qtbot: QtBot, plot):
+    qtbot.addWidget(plot)
+    plot.resize(700, 320)
+    plot.show()
+    qtbot.waitExposed(plot)
+    return plot
+
+
+@pytest.fixture
+def by_role(qtbot: QtBot) -> RolePlot:
+    plot = shown(qtbot, RolePlot())
+    plot.set_layers(NAMES, ROLES, BLOCKS)
+    plot.set_figures(GAMMA, FAR)
+    return plot
+
+
+@pytest.fixture
+def role_map(qtbot: QtBot) -> RoleMapPlot:
+    plot = shown(qtbot, RoleMapPlot())
+    plot.set_layers(NAMES, ROLES, BLOCKS)
+    plot.set_figures(GAMMA)
+    return plot
+
+
+@pytest.fixture
+def energies(qtbot: QtBot) -> EnergiesAlongPlot:
+    plot = shown(qtbot, EnergiesAlongPlot())
+    plot.set_layers(NAMES, ROLES, BLOCKS, COLOURS)
+    plot.set_figures(np.column_stack([GAMMA, 2 * GAMMA]))
+    return plot
+
+
+# γ near its pole
+
+
+def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
+    plot = shown(qtbot, HeterogeneityPlot())
+    plot.set_layers(NAMES, ROLES, BLOCKS)
+    means = FAR.copy()
+    means[-1] = 0.1
+    plot.set_figures(GAMMA, means)
+    (x,), _ = plot._crosses.getData()
+    assert x == len(NAMES) - 1
+    assert NEAR_POLE in [entry.label for entry in plot.legend.entries()]
+    plot.select(NAMES[-1])
+    assert POLE_TIP in plot.caption.whole
+    plot.set_figures(GAMMA, FAR)
+    assert NEAR_POLE not in [entry.label for entry in plot.legend.entries()]
+
+
+def test_all_layers_and_one_layer_have_one_rule() -> None:
+    generator = np.random.default_rng(1)
+    gammas, means = generator.lognormal(-1, 1, 200), generator.normal(0, 2, 200)
+    together = near_pole(gammas, means, 0.3)
+    for gamma, mean, found in zip(gammas, means, together, strict=True):
+        one = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)
+        assert near_pole_of_one(one, 0.3) == found
+    assert 0 < together.sum() < 200
+
+
+# By role
+
+
+def test_a_strip_a_role_from_input_to_output_over_its_quartiles(by_role: RolePlot) -> None:
+    for place, role in enumerate(PARTS):
+        chosen = [i for i, other in enumerate(ROLES) if other == role]
+        x = by_role._x[chosen]
+        assert list(x) == sorted(x)
+        assert np.all(np.abs(x - place) <= STRIP / 2)
+        expected = np.percentile(GAMMA[chosen], (25, 50, 75))
+        np.testing.assert_allclose(by_role.quartiles()[place], expected)
+
+
+def test_roles_of_which_nothing_is_known_have_no_box(by_role: RolePlot) -> None:
+    gamma = np.where(np.array(ROLES) == "key", np.nan, GAMMA)
+    by_role.set_figures(gamma, FAR)
+    assert np.isnan(by_role.quartiles()[1]).all()
+    assert np.isfinite(by_role.quartiles()[[0, 2]]).all()
+
+
+def test_the_keyboard_walks_role_by_role(by_role: RolePlot, qtbot: QtBot) -> None:
+    qtbot.keyClick(by_role, Qt.Key.Key_Home)
+    for _ in range(4):
+        qtbot.keyClick(by_role, Qt.Key.Key_Right)
+    assert by_role.selected == "layers.0.key.weight"
+
+
+# The map
+
+
+def test_a_cell_a_layer_and_a_dot_above_tau(role_map: RoleMapPlot) -> None:
+    role_map.set_tau(float(GAMMA[8]))
+    image = role_map._image.image
+    assert image.shape == (len(PARTS), 4)
+    np.testing.assert_allclose(image, np.log10(GAMMA).reshape(4, 3).T)
+    x, y = role_map._dots.getData()
+    assert set(zip(x, y, strict=True)) == {(3, 0), (3, 1), (3, 2)}
+
+
+def test_arrow_keys_move_from_cell_to_cell(role_map: RoleMapPlot, qtbot: QtBot) -> None:
+    role_map.select("layers.1.key.weight")
+    moves = [
+        (Qt.Key.Key_Right, "layers.2.key.weight"),
+        (Qt.Key.Key_Down, "layers.2.MLP_up.weight"),
+        (Qt.Key.Key_Down, "layers.2.MLP_up.weight"),  # the last row
+        (Qt.Key.Key_Left, "layers.1.MLP_up.weight"),
+        (Qt.Key.Key_Up, "layers.1.key.weight"),
+    ]
+    for key, name in moves:
+        qtbot.keyClick(role_map, key)
+        assert role_map.selected == name
+
+
+def test_clicking_a_cell_selects_its_layer(role_map: RoleMapPlot, qtbot: QtBot) -> None:
+    view = role_map.canvas.getViewBox()
+    place = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
+    with qtbot.waitSignal(role_map.layer_selected) as chosen:
+        qtbot.mouseClick(role_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert chosen.args == ["layers.2.key.weight"]
+
+
+def test_the_maps_table_has_a_row_a_block(role_map: RoleMapPlot) -> None:
+    block, *roles = role_map.columns()
+    assert list(block.values) == [0, 1, 2, 3]
+    found = np.column_stack([column.values for column in roles])
+    np.testing.assert_array_equal(found, GAMMA.reshape(4, 3))
+    assert role_map.row_of("layers.3.key.weight") == 3
+
+
+def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: QtBot) -> None:
+    plot = shown(qtbot, RoleMapPlot())
+    names = ["wte.weight", "h.0.attn.q.weight", "h.0.cross.q.weight"]
+    plot.set_layers(names, ["embedding", "query", "query"], [None, 0, 0])
+    plot.set_figures(np.array([9.0, 0.1, 0.2]))
+    assert plot._labels == ("query: attn.q", "query: cross.q")
+    assert "1 outside the blocks" in plot.title.whole
+    assert np.nanmax(plot._image.image) == pytest.approx(np.log10(0.2))
+    plot.set_layers(names[:1], ["embedding"], [None])
+    assert plot.message() == NO_BLOCKS
+
+
+# Energies
+
+
+def test_a_curve_an_expert_with_lines_within_one_role(energies: EnergiesAlongPlot) -> None:
+    item = energies._items["sst2"]
+    np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA))
+    assert item.opts["pen"] is None
+    energies.role.setCurrentText("key")
+    item = energies._items["sst2"]
+    np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA[1::3]))
+    assert item.opts["pen"] is not None
+    assert energies.name_at(2) == "layers.2.key.weight"
+    assert energies.row_of("layers.2.query.weight") is None
+
+
+def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot) -> None:
+    values = np.column_stack([GAMMA, np.zeros(len(NAMES))])
+    values[0, 0] = np.nan
+    energies.set_figures(values)
+    assert not np.isfinite(energies._items["sst2"].yData).any()
+    energies.log_box.setChecked(False)
+    assert (energies._items["sst2"].yData == 0).all()
+    assert np.isnan(energies.columns()[2].values[0])
+
+
+def test_experts_keep_their_hue_in_the_dark(energies: EnergiesAlongPlot) -> None:
+    energies.set_theme(DARK)
+    assert [entry.colour for entry in energies.legend.entries()] == list(DARK.expert_colours[:2])
+
+
+# All of them
+
+
+def test_blocks_start_where_the_number_changes() -> None:
+    assert block_starts([None, 0, 0, 1, None]) == [(1, "0"), (3, "1")]
+    assert block_starts([]) == []
+    assert block_of("h.12.attn.weight") == 12
+    assert block_of("wte.weight") is None
+
+
+def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None:
+    layers = MergedLayers(session)
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    told: list[int] = []
+    layers.figures_changed.connect(lambda: told.append(1))
+    with qtbot.waitSignal(layers.figures_changed):
+        for event in analysed(GAMMAS)[:-1]:
+            session.record_statistics(event.statistics)
+    assert told == [1]
+    figures = layers.figures
+    assert dict(zip(figures.names, figures.gamma_L, strict=True)) == GAMMAS
+    np.testing.assert_array_equal(figures.energies_LT, [[1.0, 2.0]] * 3)
+    layers.deleteLater()
+
+
+@pytest.fixture
+def panel(session: Session, qtbot: QtBot) -> HeterogeneityPanel:
+    panel = HeterogeneityPanel(session)
+    qtbot.addWidget(panel)
+    panel.resize(900, 320)
+    panel.show()
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    for event in analysed(GAMMAS)[:-1]:
+        session.record_statistics(event.statistics)
+    session.finish_analysis()
+    return panel
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_every_view_follows_the_session_and_leads_it(
+    panel: HeterogeneityPanel, session: Session, index: int, qtbot: QtBot
+) -> None:
+    panel.tabs.setCurrentIndex(index)
+    view = panel.tabs.current
+    assert isinstance(view, LayersView)
+    assert view.plot.message() is None
+    session.select("layer.2.q")
+    assert view.layers_plot.selected == "layer.2.q"
+    view.show_table(True)
+    assert view.table.selectionModel().hasSelection()
+    view.show_table(False)
+    view.layers_plot.layer_selected.emit("layer.10.q")
+    assert session.selection == "layer.10.q"
+    view.plot.grab()
+
+
+def test_a_view_that_was_hidden_catches_up(panel: HeterogeneityPanel, session: Session) -> None:
+    panel.tabs.setCurrentIndex(1)
+    panel.tabs.setCurrentIndex(0)
+    session.preview_tau(0.05)
+    session.select("layer.0.q")
+    panel.tabs.setCurrentIndex(1)
+    view = panel.tabs.current
+    assert view.plot.tau == 0.05
+    assert view.plot.selected == "layer.0.q"
+
+
+def test_views_say_why_there_is_no_gamma(panel: HeterogeneityPanel, session: Session) -> None:
+    inputs = Inputs(base=BASE, method="linear").with_experts([COLA, SST2])
+    session.adopt(inputs, plan(recipe(COLA, SST2, merge_method="linear")))
+    for index in range(3):
+        panel.tabs.setCurrentIndex(index)
+        assert "no heterogeneity" in panel.tabs.current.plot.message()
+    panel.tabs.setCurrentIndex(3)
+    assert panel.tabs.current.plot.message() is None

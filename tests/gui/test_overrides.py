@@ -1,0 +1,207 @@
+"""Overrides in the window: the layers' menu, the list, the dialog."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel
+from PySide6.QtWidgets import QDialogButtonBox, QMenu
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import JobDone, PlanReady
+from ace_gui.engine.jobs import PlanJob
+from ace_gui.engine.plan import Disposition, RowOverride
+from ace_gui.gui.dialogs.override import OverrideDialog
+from ace_gui.gui.inputs import Expert, Inputs
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.overriding import open_to_override, overridden, reset
+from ace_gui.gui.session import Session
+from ace_gui.recipe import Override
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    ENGINE,
+    ROWS,
+    SST2,
+    FakeWorker,
+    load,
+    plan,
+    recipe,
+)
+
+QUERIES = frozenset({"layer.0.q", "layer.2.q"})
+AVERAGE = Override(disposition="average")
+
+
+@pytest.fixture
+def loaded(session: Session) -> Session:
+    session.set_engine(ENGINE)
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    return session
+
+
+@pytest.fixture
+def full(window: MainWindow, worker: FakeWorker) -> MainWindow:
+    worker.said.emit(0, ENGINE)
+    window.conductor.open([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    return window
+
+
+def choose(menu: QMenu, *titles: str) -> None:
+    """Trigger the entry that these titles lead to."""
+    for title in titles:
+        action = next(a for a in menu.actions() if a.text().replace("&", "") == title)
+        menu = action.menu() or menu
+    action.trigger()
+
+
+def test_only_what_takes_part_can_be_overridden(loaded: Session) -> None:
+    everything = {row.name for row in ROWS}
+    assert open_to_override(loaded, everything) == everything - {"head"}
+
+
+def test_a_whole_role_is_named_as_such(loaded: Session) -> None:
+    rules = overridden(loaded, QUERIES, AVERAGE)
+    assert rules == (Override(role="query", disposition="average"),)
+
+
+def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded: Session) -> None:
+    first = overridden(loaded, QUERIES, AVERAGE)
+    loaded.keep(replace(loaded.inputs, overrides=first))
+    again = overridden(loaded, QUERIES, Override(disposition="base"))
+    assert again == (Override(role="query", disposition="base"),)
+    narrower = overridden(loaded, {"layer.2.q"}, Override(disposition="base"))
+    assert narrower == (*first, Override(blocks="2", disposition="base"))
+
+
+def test_reset_takes_a_layer_out_of_a_wider_rule(loaded: Session) -> None:
+    loaded.keep(replace(loaded.inputs, overrides=overridden(loaded, QUERIES, AVERAGE)))
+    (rule,) = reset(loaded, {"layer.2.q"})
+    assert rule.holds_for("layer.0.q", "query", 0)
+    assert not rule.holds_for("layer.2.q", "query", 2)
+
+
+def test_rules_make_another_recipe(loaded: Session) -> None:
+    before, analysed = loaded.recipe_key(), loaded.analysis_key
+    loaded.keep(replace(loaded.inputs, overrides=(Override(role="key", disposition="base"),)))
+    assert loaded.recipe_key() != before
+    assert loaded.analysis_key != analysed
+    assert {loaded.recipe_key(): 1}  # spectra are kept under it
+
+
+def test_weights_follow_their_expert() -> None:
+    rule = Override(role="query", weights={"cola": 0.5, "sst2": 2.0})
+    inputs = replace(Inputs(base=BASE).with_experts([COLA, SST2]), overrides=(rule,))
+    renamed = inputs.with_expert(0, Expert(path=COLA, name="grammar", colour=0))
+    assert renamed.overrides[0].weights == {"grammar": 0.5, "sst2": 2.0}
+    assert renamed.without_experts([1]).overrides[0].weights == {"grammar": 0.5}
+    assert renamed.without_experts([0]).without_experts([0]).overrides == ()
+
+
+def test_the_menu_of_selected_layers_makes_a_rule(full: MainWindow, worker: FakeWorker) -> None:
+    layers = full.workspace.layers
+    select = QItemSelectionModel.SelectionFlag
+    for name in QUERIES:
+        index = layers.model.index(layers.model.position(name), 0)
+        layers.table.selectionModel().select(index, select.Select | select.Rows)
+    assert set(layers.selected) == QUERIES
+    choose(layers.menu(), "Merge by", "Weight averaging")
+    rule = Override(role="query", merge_method="linear", disposition="merge")
+    assert full.session.inputs.overrides == (rule,)
+    assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)  # type: ignore[union-attr]
+
+
+def test_an_overridden_layer_shows_its_method_and_can_be_reset(
+    full: MainWindow, worker: FakeWorker
+) -> None:
+    rule = Override(role="key", merge_method="linear")
+    full.conductor.override((rule,))
+    own = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
+    planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
+    worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
+    layers, listed = full.workspace.layers, full.workspace.method.overrides
+    place = layers.model.position("layer.10.q")
+    assert layers.model.index(place, Column.OUTCOME).data() == "◆ Weight averaging"
+    assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
+    assert full.session.merged_rows == [r for r in full.session.rows if r.role == "query"]
+    layers.table.selectRow(place)
+    choose(layers.menu(), "Reset")
+    assert full.session.inputs.overrides == ()
+
+
+def test_heads_alone_offer_nothing(full: MainWindow) -> None:
+    layers = full.workspace.layers
+    layers.table.selectRow(layers.model.position("head"))
+    assert not any(action.isEnabled() for action in layers.menu().actions())
+
+
+def test_a_rule_is_removed_from_the_list(full: MainWindow) -> None:
+    rules = (AVERAGE, Override(role="key", disposition="base"))
+    full.conductor.override(tuple(replace(rule, role="key") for rule in rules))
+    listed = full.workspace.method.overrides
+    listed.list.setCurrentRow(0)
+    listed.remove.click()
+    assert [rule.disposition for rule in full.session.inputs.overrides] == ["base"]
+
+
+def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
+    dialog = OverrideDialog(loaded, None)
+    qtbot.addWidget(dialog)
+    ok = dialog.findChild(QDialogButtonBox).button(QDialogButtonBox.StandardButton.Ok)
+    assert not ok.isEnabled()
+    dialog.role.setCurrentText("query")
+    dialog.blocks.setText("1-")
+    dialog.outcome.setCurrentIndex(dialog.outcome.findData("ace"))
+    assert dialog.verdict.text() == f"1 of {len(ROWS)} tensors"
+    dialog.fields["tau"].edited.emit(0.7)
+    with qtbot.waitSignal(dialog.rule_made) as made:
+        ok.click()
+    assert made.args == [
+        Override(
+            role="query",
+            blocks="1-",
+            merge_method="ace",
+            disposition="merge",
+            parameters={"tau": 0.7},
+        )
+    ]
+
+
+@pytest.mark.parametrize(("blocks", "words"), [("x", "blocks such as"), ("9", "0 of")])
+def test_the_dialog_says_why_it_cannot_be_accepted(
+    loaded: Session, qtbot: QtBot, blocks: str, words: str
+) -> None:
+    dialog = OverrideDialog(loaded, AVERAGE)
+    qtbot.addWidget(dialog)
+    dialog.blocks.setText(blocks)
+    assert words in dialog.verdict.text()
+    buttons = dialog.findChild(QDialogButtonBox)
+    assert not buttons.button(QDialogButtonBox.StandardButton.Ok).isEnabled()
+
+
+def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot) -> None:
+    rule = Override(role="key", blocks="10", merge_method="linear", disposition="merge")
+    dialog = OverrideDialog(loaded, rule)
+    qtbot.addWidget(dialog)
+    assert dialog.rule() == rule
+
+
+def test_values_of_the_recipes_method_alone_stay_of_that(loaded: Session, qtbot: QtBot) -> None:
+    rule = Override(role="key", parameters={"tau": 0.9})
+    dialog = OverrideDialog(loaded, rule)
+    qtbot.addWidget(dialog)
+    assert dialog.rule() == rule
+
+
+def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> None:
+    rules = (Override(role="key", parameters={"tau": 0.9}),)
+    own = RowOverride(method="ace", parameters={"tau": 0.9}, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
+    loaded.adopt(
+        replace(loaded.inputs, overrides=rules),
+        plan(recipe(COLA, SST2, overrides=rules), rows=rows),
+    )
+    assert {row.disposition for row in rows} >= {Disposition.MERGED}
+    assert [loaded.tau_of(row) for row in rows if row.block is not None] == [0.3, 0.3, 0.9, 0.3]

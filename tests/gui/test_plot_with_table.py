@@ -1,0 +1,145 @@
+"""A plot read as a table: the same figures, in any order, and the same selection."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QAbstractItemModelTester
+from pytestqt.qtbot import QtBot
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, write_csv
+from ace_gui.gui.plots.energies import EnergiesPlot
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+NAMES = ("b", "a", "c", "d")
+VALUES = np.array([2.0, np.nan, 1e-7, 3.0])
+COLUMNS = (
+    FigureColumn(title="name", values=NAMES),
+    FigureColumn(title="value", values=VALUES, tip="What it is"),
+    FigureColumn(title="count", values=np.array([10, 9, 8, 7])),
+)
+
+
+def energy_columns() -> tuple[FigureColumn, ...]:
+    return COLUMNS
+
+
+@pytest.fixture
+def shown(qtbot: QtBot) -> PlotWithTable:
+    widget = PlotWithTable(EnergiesPlot(), energy_columns)
+    qtbot.addWidget(widget)
+    widget.resize(500, 300)
+    widget.show()
+    widget.plot.show_energies("layer", dict.fromkeys(NAMES, 1.0), {})
+    return widget
+
+
+def column(model: FiguresModel, number: int) -> list[str]:
+    return [model.index(row, number).data() for row in range(model.rowCount())]
+
+
+def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot: QtBot) -> None:
+    model = FiguresModel()
+    QAbstractItemModelTester(model, QAbstractItemModelTester.FailureReportingMode.Fatal, model)
+    model.set_columns(COLUMNS)
+    kept = QPersistentModelIndex(model.index(model.position(3), 1))
+    for order, expected in (
+        (Qt.SortOrder.AscendingOrder, "cbda"),
+        (Qt.SortOrder.DescendingOrder, "dbca"),
+    ):
+        model.sort(1, order)
+        assert column(model, 0) == list(expected)
+        assert model.source_row(kept.row()) == 3
+    model.sort(0, Qt.SortOrder.AscendingOrder)
+    assert column(model, 0) == sorted(NAMES)
+    model.sort(-1)
+    assert column(model, 0) == list(NAMES)
+
+
+def test_cells_are_read_by_people() -> None:
+    assert cell_text(np.float64("nan")) == "–"
+    assert cell_text(np.float64(0.123456789)) == "0.12346"
+    assert cell_text(np.int64(1234567)) == "1234567"
+
+
+def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
+    write_csv(COLUMNS, tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        title, *rows = list(csv.reader(file))
+    assert title == ["name", "value", "count"]
+    assert [row[0] for row in rows] == list(NAMES)
+    assert [float(row[1] or "nan") for row in rows] == pytest.approx(VALUES, rel=0, nan_ok=True)
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_csv(COLUMNS, tmp_path / "no such folder" / "table.csv")
+
+
+def test_the_table_takes_the_plots_place_and_gives_it_back(shown: PlotWithTable) -> None:
+    assert shown.table_button.isVisible()
+    shown.table_button.click()
+    assert shown.shows_table
+    assert shown.table.isVisible()
+    assert not shown.plot.isVisible()
+    assert column(shown.model, 0) == list(NAMES)
+    shown.show_table(False)
+    assert shown.plot.isVisible()
+
+
+def test_a_message_keeps_its_place_and_the_table_comes_back(
+    shown: PlotWithTable, qtbot: QtBot
+) -> None:
+    shown.show_table(True)
+    shown.plot.clear("Nothing here.")
+    qtbot.waitUntil(lambda: not shown.shows_table)
+    shown.plot.show_energies("layer", {"a": 1.0}, {})
+    qtbot.waitUntil(lambda: shown.shows_table)
+
+
+def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> None:
+    asked: list[int] = []
+
+    def columns() -> tuple[FigureColumn, ...]:
+        asked.append(1)
+        return COLUMNS
+
+    widget = PlotWithTable(EnergiesPlot(), columns)
+    qtbot.addWidget(widget)
+    widget.plot.show_energies("layer", {"a": 1.0}, {})
+    assert not asked
+    widget.show_table(True)
+    assert len(asked) == 1
+    with qtbot.waitSignal(widget.model.modelReset):
+        for _ in range(5):
+            widget.plot.show_energies("layer", {"a": 1.0}, {})
+    assert len(asked) == 2
+
+
+def test_rows_are_chosen_and_marked_in_any_order(shown: PlotWithTable, qtbot: QtBot) -> None:
+    chosen: list[int] = []
+    shown.row_chosen.connect(chosen.append)
+    shown.show_table(True)
+    shown.model.sort(0, Qt.SortOrder.AscendingOrder)
+    shown.select(2)
+    assert shown.table.currentIndex().data() == "c"
+    assert not chosen
+    qtbot.keyClick(shown.table, Qt.Key.Key_Down)
+    assert chosen == [NAMES.index("d")]
+    shown.select(None)
+    assert not shown.table.selectionModel().hasSelection()
+
+
+def test_the_table_is_copied_whole_or_as_selected(shown: PlotWithTable) -> None:
+    shown.show_table(True)
+    shown.copy()
+    assert QGuiApplication.clipboard().text().splitlines()[1] == "b\t2\t10"
+    flags = QItemSelectionModel.SelectionFlag
+    for row in (0, 2):
+        index = shown.model.index(row, 0)
+        shown.table.selectionModel().select(index, flags.Select | flags.Rows)
+    shown.copy()
+    assert [line[0] for line in QGuiApplication.clipboard().text().splitlines()[1:]] == ["b", "c"]

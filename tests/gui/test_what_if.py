@@ -1,0 +1,175 @@
+"""Trying other values on one layer changes no recipe until they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.events import JobDone, JobFailed, LayerSpectrum
+from ace_gui.engine.jobs import PlanJob, SpectrumJob
+from ace_gui.errors import MethodError
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.what_if import FIGURES, WhatIfPanel, figure_text
+from ace_gui.gui.session import Session
+from ace_gui.gui.what_if import DELAY, WhatIf
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    load,
+    plan,
+    recipe,
+    spectrum,
+)
+
+LAYER = "layer.10.q"
+
+
+@pytest.fixture
+def what_if(session: Session, worker: FakeWorker) -> Iterator[WhatIf]:
+    what_if = WhatIf(session, worker)
+    session.set_engine(ENGINE)
+    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    session.select(LAYER)
+    yield what_if
+    what_if.deleteLater()
+
+
+@pytest.fixture
+def panel(session: Session, what_if: WhatIf, qtbot: QtBot) -> WhatIfPanel:
+    panel = WhatIfPanel(session, what_if)
+    qtbot.addWidget(panel)
+    panel.resize(1000, 280)
+    panel.show()
+    return panel
+
+
+def asked(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
+    """The spectra asked for, when there are so many and no more come."""
+    qtbot.waitUntil(lambda: len(worker.jobs) == count)
+    qtbot.wait(2 * DELAY)
+    assert len(worker.jobs) == count
+    return [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
+
+
+def answer(norm: float) -> LayerSpectrum:
+    known = spectrum(LAYER)
+    report = replace(known.report, delta_norm=norm, ridge_mass=0.01)
+    return replace(known, merged=known.merged * norm, report=report)
+
+
+def test_trying_asks_once_for_the_last_of_many_values(
+    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    for value in (0.2, 0.1, 0.05):
+        what_if.try_parameter("k_frac", value)
+    (job,) = asked(worker, qtbot, 1)
+    assert job.recipe.parameters == {"k_frac": 0.05}
+    assert job.row.name == LAYER
+    assert session.inputs.touched == {}
+
+
+def test_a_newer_question_takes_the_place_of_the_one_before(
+    what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    what_if.try_parameter("epsilon", 1e-3)
+    asked(worker, qtbot, 1)
+    what_if.try_scope("authors-vit")
+    second = asked(worker, qtbot, 2)[-1]
+    assert worker.withdrawn == [1]
+    assert (second.recipe.scope, second.recipe.parameters) == ("authors-vit", {"epsilon": 1e-3})
+    worker.say(answer(5.0), JobDone(), job=1)  # late, and nobody waits for it
+    assert what_if.new is None
+    worker.say(answer(7.0), JobDone(), job=2)
+    assert what_if.new is not None
+    assert what_if.new.report.delta_norm == 7.0
+
+
+def test_what_was_answered_is_not_asked_again(
+    what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    what_if.try_parameter("tau", 2.0)
+    asked(worker, qtbot, 1)
+    worker.say(answer(5.0), JobDone())
+    what_if.back()
+    assert what_if.new is None
+    assert not what_if.is_on
+    what_if.try_parameter("tau", 2.0)
+    assert what_if.new is not None
+    asked(worker, qtbot, 1)
+
+
+def test_the_recipes_own_value_is_no_trial(what_if: WhatIf, session: Session) -> None:
+    what_if.try_parameter("tau", 0.7)
+    what_if.try_scope("authors-vit")
+    session.set_parameter("tau", 0.7)  # set in the form, or applied
+    assert not what_if.is_tried("tau")
+    what_if.try_scope("default")
+    assert not what_if.is_on
+
+
+def test_layers_without_a_spectrum_are_not_asked_about(
+    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot, panel: WhatIfPanel
+) -> None:
+    session.select("layer.0.q.bias")
+    what_if.try_parameter("tau", 2.0)
+    asked(worker, qtbot, 0)
+    assert "Select a layer" in panel.plot.message()
+
+
+def test_the_panel_shows_old_beside_new(
+    panel: WhatIfPanel, what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    assert "Change a value" in panel.plot.message()
+    session.record_spectrum(session.recipe_key(), answer(1.0))
+    panel.fields["k_frac"].control.setValue(0.9)
+    asked(worker, qtbot, 1)
+    worker.say(answer(5.0), JobDone())
+    rows = {title: place for place, (title, _, _) in enumerate(FIGURES)}
+    norms = [panel.table.item(rows["‖ΔW‖_F"], column) for column in (0, 1)]
+    assert [float(item.text()) for item in norms] == [1.0, 5.0]
+    assert norms[1].font().bold()
+    assert not panel.table.item(rows["γ"], 1).font().bold()
+    assert panel.plot.message() is None
+    drawn = [curve.values for curve in panel.plot.curves()]
+    assert any(np.array_equal(values, answer(5.0).merged) for values in drawn)
+    panel.back.click()
+    assert panel.fields["k_frac"].control.value() == 0.3
+
+
+def test_what_cannot_be_computed_says_why(
+    panel: WhatIfPanel, what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    what_if.try_parameter("epsilon", 1e-9)
+    asked(worker, qtbot, 1)
+    worker.say(JobFailed(error=MethodError("It does not work; raise epsilon.")))
+    assert panel.plot.message() == "It does not work; raise epsilon."
+    what_if.try_parameter("epsilon", 1e-3)
+    assert what_if.error is None
+
+
+def test_methods_without_a_figure_show_a_dash() -> None:
+    assert figure_text(spectrum(LAYER).report, "condition") == "–"
+    assert figure_text(spectrum(LAYER).report, "regime") == "heterogeneous"
+
+
+def test_applying_makes_it_the_recipe(window: MainWindow, worker: FakeWorker) -> None:
+    worker.say(ENGINE, job=0)
+    window.opener.open_paths([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    worker.say(*analysed(GAMMAS))
+    window.what_if.try_parameter("k_frac", 0.9)
+    window.what_if.try_scope("authors-vit")
+    window.workspace.trial_accepted.emit()
+    planned = worker.jobs[worker.newest(PlanJob)].recipe
+    assert (planned.scope, planned.parameters) == ("authors-vit", {"k_frac": 0.9})
+    assert not window.what_if.is_on

@@ -1,0 +1,20 @@
+"""A pass over the whole model, before or after the merge, is said in the status bar."""
+
+from ace_gui.engine.events import PassProgress
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.progress import ProgressBar
+from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load, started
+
+
+def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWorker) -> None:
+    worker.say(ENGINE, job=0)
+    window.conductor.open([COLA.parent / "recipe.yaml"])
+    load(worker, COLA, SST2)
+    worker.say(*analysed(GAMMAS))
+    window.conductor.merge()
+    worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
+    bar = window.findChild(ProgressBar)
+    assert bar is not None
+    assert "looking at the whole model, layer 3 of 7" in bar.text.text()
+    worker.say(started())
+    assert "merging, layer 0 of" in bar.text.text()

@@ -1,0 +1,62 @@
+"""Small controls that Qt does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.theme import DARK, LIGHT, Theme, palette_of
+from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from tests.gui.test_theme import contrast
+
+
+def test_tabs_are_made_when_they_are_first_looked_at(qtbot: QtBot) -> None:
+    made: list[str] = []
+    tabs = LazyTabs("Tabs")
+    qtbot.addWidget(tabs)
+
+    def make(name: str) -> QWidget:
+        made.append(name)
+        return QLabel(name)
+
+    for name in ("one", "two", "three"):
+        tabs.add(name, f"The tab {name}", lambda name=name: make(name))
+    assert made == ["one"]
+    told: list[QWidget] = []
+    tabs.made.connect(told.append)
+    tabs.setCurrentIndex(2)
+    tabs.setCurrentIndex(0)
+    tabs.setCurrentIndex(2)
+    assert made == ["one", "three"]
+    assert told == [tabs.current]
+    assert [content.text() for content in tabs.contents()] == ["one", "three"]
+    assert tabs.content(1).text() == "two"
+    assert tabs.tabToolTip(1) == "The tab two"
+
+
+@pytest.fixture
+def own_palette(qapp: QApplication) -> Iterator[QApplication]:
+    before = qapp.palette()
+    yield qapp
+    qapp.setPalette(before)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_check_box_is_seen_on_its_background(
+    theme: Theme, checked: bool, own_palette: QApplication, qtbot: QtBot
+) -> None:
+    own_palette.setPalette(palette_of(theme))
+    box = CheckBox("on")
+    qtbot.addWidget(box)
+    box.setChecked(checked)
+    box.resize(box.sizeHint())
+    picture = box.grab().toImage()
+    middle = picture.height() // 2
+    strengths = [contrast(QColor(picture.pixel(x, middle)).name(), theme.window) for x in range(12)]
+    assert max(strengths) >= 3  # WCAG 2.2 for graphics
