@@ -131,6 +131,24 @@ def merge(
         )
 
 
+@app.command("task")
+def task(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that merge wrote.")],
+    expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is new or empty.")],
+    base: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The base model (default: where the recipe says)."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Make one expert's model again from a merged one (emr, tall_masks, tsv_c)."""
+    with _reported(verbose):
+        from ace_gui.engine.tasks import write_task_model
+
+        typer.echo(f"Written to {write_task_model(model, expert, out, base=base)}.")
+
+
 @app.command("inspect")
 def inspect(
     recipe: RecipeFile,
@@ -148,6 +166,61 @@ def inspect(
         from ace_gui.console import inspect_recipe
 
         inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert)
+
+
+@app.command("report")
+def report(
+    recipe: RecipeFile,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The report; replaced if there.")],
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    threads: Threads = None,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write one HTML file that shows what the merge of a recipe does; write no model."""
+    with _reported(verbose):
+        from ace_gui.console import report_recipe
+
+        report_recipe(recipe, out, device=device, threads=threads, convert=convert)
+
+
+@app.command("compare")
+def compare(
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe, or the word sample.")
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="a,b,c|all", help="The methods, each with its defaults.")
+    ] = "",
+    parameter: Annotated[
+        str, typer.Option(metavar="NAME=v1,v2", help="Values of one parameter of one method.")
+    ] = "",
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    verbose: Verbose = False,
+) -> None:
+    """Merge by several methods, or with several values, and print one table; keep nothing."""
+    with _reported(verbose):
+        if not methods and not parameter:
+            raise typer.BadParameter("Say which --methods or which --parameter to compare.")
+        from ace_gui.comparing import compare_methods
+
+        compare_methods(recipe, methods=methods, parameter=parameter, json_file=json, device=device)
+
+
+@app.command("mergekit")
+def mergekit(
+    recipe: RecipeFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file; replaced if there.")],
+    verbose: Verbose = False,
+) -> None:
+    """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
+    with _reported(verbose):
+        from ace_gui.comparing import write_mergekit
+
+        write_mergekit(recipe, out)
 
 
 @app.command("methods")

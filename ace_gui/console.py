@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,19 +27,26 @@ from ace_gui.engine.events import (
     LayerStatistics,
     MergeFinished,
     MergeStarted,
+    PassProgress,
     Regime,
+    Reported,
+    ReportProgress,
     TensorFinished,
 )
 from ace_gui.engine.exporting import publish
-from ace_gui.engine.fit import fit_checks
+from ace_gui.engine.fit import equally_weighted, fit_checks
+from ace_gui.engine.inspection_cache import InspectionCache, cache_folder
 from ace_gui.engine.merging import input_folders, merge
 from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.errors import Cancelled, OutputError, PickleConsentError
+from ace_gui.engine.preflight import output_checks
+from ace_gui.engine.report.gather import report
+from ace_gui.errors import Cancelled, OutputError, PickleConsentError, ResourceError
 from ace_gui.methods import METHODS, get_method
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.files import load_recipe
+from ace_gui.recipe.rules import describe
 
 
 def merge_to_folder(
@@ -63,6 +71,15 @@ def merge_to_folder(
     console = Console(stderr=True)
     for warning in prepared.plan.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
+    checks = output_checks(
+        prepared.plan,
+        target,
+        memory_bytes=memory_bytes,
+        complete_heads=complete_heads,
+        resumes=resume and store.exists(),
+    )
+    print_checks(checks, console)
+    refuse_errors(checks)
     try:
         events = merge(
             prepared,
@@ -112,29 +129,49 @@ def inspect_recipe(
     records = inspect_records(prepared, statistics)
     recipe = prepared.plan.recipe
     weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-    checks = worst_first((*prepared.plan.checks, *fit_checks(statistics.values(), weights)))
+    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
+    checks = worst_first((*prepared.plan.checks, *fit_checks(alike, weights)))
     if json_file is not None:
         content = {"layers": records, "checks": [dataclasses.asdict(check) for check in checks]}
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        _write(json_file, text + "\n")
+        write_text(json_file, text + "\n")
     if csv_file is not None:
         _write_csv(csv_file, records, prepared.plan)
     print_layers(prepared.plan, records)
-    print_worries(checks)
+    print_checks(checks, wide_console(), notes=True)
+
+
+def report_recipe(
+    recipe_file: Path, out: Path, *, device: str, threads: int | None, convert: bool
+) -> None:
+    """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    where = resolve_device(device)
+    prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
+    cache, console = InspectionCache(cache_folder()), Console(stderr=True)
+    with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        for event in report(prepared, out, where, cache):
+            match event:
+                case ReportProgress():
+                    progress.update(task, total=event.total, completed=event.done)
+                case Reported():
+                    Console().print(Text(f"The report is in {event.file}."))
 
 
 def inspect_records(
     prepared: Prepared, statistics: dict[str, LayerStatistics]
 ) -> list[dict[str, object]]:
     """One record a tensor, as ``inspect --json`` has them."""
-    tau = prepared.plan.parameters.get("tau")
-    return [_record(row, statistics.get(row.name), tau) for row in prepared.plan.rows]
+    plan = prepared.plan
+    return [_record(row, statistics.get(row.name), plan.tau_of(row)) for row in plan.rows]
 
 
-def _record(row: PlanRow, found: LayerStatistics | None, tau: object) -> dict[str, object]:
+def _record(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> dict[str, object]:
     gamma = None if found is None else found.gamma
     regime = None
-    if gamma is not None and isinstance(tau, int | float):
+    if gamma is not None and tau is not None:
         regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
     return {
         "name": row.name,
@@ -205,6 +242,10 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
             match event:
                 case MergeStarted():
                     progress.update(task, total=event.total, completed=event.done)
+                case PassProgress():
+                    progress.update(
+                        task, total=event.total, completed=event.done, description=event.title
+                    )
                 case TensorFinished():
                     progress.update(task, completed=event.done, description=event.report.name)
                 case MergeFinished():
@@ -236,23 +277,41 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
     regimes = [record["regime"] for record in records if record["regime"] is not None]
     if regimes:
         over = regimes.count(Regime.HETEROGENEOUS.value)
-        console.print(
-            f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {plan.parameters['tau']})."
-        )
+        tau = plan.parameters.get("tau", "τ")
+        if any("tau" in rule.parameters for rule in plan.recipe.overrides):
+            tau = f"{tau}, or the threshold of an override"
+        console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}).")
+    _print_overrides(plan, console)
     for warning in plan.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
 
 
-def print_worries(checks: Sequence[Check]) -> None:
-    """Print the warnings and errors among the checks, a line each."""
-    console = wide_console()
+def _print_overrides(plan: Plan, console: Console) -> None:
+    for place, rule in enumerate(plan.recipe.overrides):
+        ruled = [row for row in plan.rows if row.override and place in row.override.rules]
+        if ruled:
+            reasons = Counter(row.reason for row in ruled)
+            console.print(Text(f"Override for {describe(rule)}: {len(ruled)} tensors"))
+            for reason, count in reasons.items():
+                console.print(Text(f"  {count} {reason}"))
+
+
+def refuse_errors(checks: Sequence[Check]) -> None:
+    """Raise ResourceError for what the checks say a merge would fail at."""
+    errors = [check for check in checks if check.verdict is Verdict.ERROR]
+    if errors:
+        raise ResourceError(f"{errors[0].line} Nothing was written.")
+
+
+def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = False) -> None:
+    """Print the warnings and errors among the checks, if wished the notes too, a line each."""
+    styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
+    if notes:
+        styles[Verdict.NOTE] = "dim"
     for check in checks:
-        if check.is_worry:
-            style = "red" if check.verdict is Verdict.ERROR else "yellow"
-            where = f"{check.title}, {check.subject}"
-            console.print(
-                Text(f"{check.verdict.value.title()}: {where}: {check.sentence}", style=style)
-            )
+        if check.verdict in styles:
+            line = f"{check.verdict.value.title()}: {check.line}"
+            console.print(Text(line, style=styles[check.verdict]), soft_wrap=True)
 
 
 def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None:
@@ -272,7 +331,8 @@ def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None
         raise _unwritable(path, error) from error
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text file. Raises OutputError."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

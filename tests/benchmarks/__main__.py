@@ -1,4 +1,4 @@
-"""The benchmarks' table: ``python -m tests.benchmarks [--quick] [--shapes 768x3072,...]``."""
+"""The benchmarks' table: ``python -m tests.benchmarks [--quick] [--minutes 5] [--shapes …]``."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ def main() -> int:
         "of float32 and float64 products measured in the same rounds."
     )
     say(HEADER)
+    end = time.monotonic() + 60 * options.minutes
+    rate = layers.rate(torch.float64, seconds)
     for case in layers.cases(options.shapes, options.experts, options.kinds):
-        say(_line(layers.measure(case, seconds, options.rounds, options.patience)))
+        if layers.least_seconds(case, rate) > end - time.monotonic():
+            say(f"{_name_of(case)} no time left")
+        else:
+            patience = min(options.patience, end - time.monotonic())
+            say(_line(layers.measure(case, seconds, options.rounds, patience)))
     return 0
 
 
@@ -41,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(layers.EPSILON))
     parser.add_argument("--rounds", type=int, default=5, help="alternating runs of each")
     parser.add_argument("--patience", type=float, default=60, help="seconds a row may take")
+    parser.add_argument("--minutes", type=float, default=60, help="leave out rows beyond them")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
@@ -71,10 +78,14 @@ def _line(row: layers.Row) -> str:
     ratio = "-" if row.literal is None else f"{row.literal / row.ours:.2f}"
     sums = str(row.dtype).removeprefix("torch.")
     return (
-        f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}  {case.kind:<12} {sums:<8} "
+        f"{_name_of(case)} {sums:<8} "
         f"{literal:>10} {row.ours:>9.3f} {row.floor:>9.3f} {ratio:>13} "
         f"{row.ours / row.floor:>11.2f} {row.rounds:>7}"
     )
+
+
+def _name_of(case: layers.Case) -> str:
+    return f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}  {case.kind:<12}"
 
 
 def _name(device: torch.device) -> str:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.ace_scan import precision, scan, shares_of
+from ace_gui.methods.ace_probes import in_float32
+from ace_gui.methods.ace_scan import scan, shares_of
 from ace_gui.methods.experts import WeightedExperts
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
@@ -76,6 +77,14 @@ def products(case: Case) -> tuple[float, float]:
         small = min(o, i)
         after += 2 * o * i**2 + small * o * i + 2 * 0.3 * small * 2 * o * i
     return float(sums), float(after)
+
+
+def least_seconds(case: Case, rate: float) -> float:
+    """About what one round takes, warm-up and literal procedure included; ``rate`` in float64."""
+    o, i = case.outputs, case.inputs
+    literal = case.experts * (8 if case.heterogeneous else 6) * o * i**2 / 2  # at twice the rate
+    decomposed = 20 * min(o, i) ** 2 * max(o, i) if case.heterogeneous else 0
+    return (1.5 * (literal + decomposed) + 4 * sum(products(case))) / rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +155,11 @@ def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
     if case.heterogeneous:
         return torch.float64
     epsilon = case.parameters.epsilon
-    first = scan(WeightedExperts(deltas, [1.0] * len(deltas)), epsilon)
-    return precision(first, shares_of(first, epsilon, heterogeneous=False))
+    experts = WeightedExperts(deltas, [1.0] * len(deltas))
+    first = scan(experts, epsilon)
+    shares = shares_of(first, epsilon, heterogeneous=False)
+    enough = first.probes and in_float32(experts.matrix, shares, first.probes)
+    return torch.float32 if enough else torch.float64
 
 
 def _literal_fits(case: Case, device: torch.device) -> bool:

@@ -1,13 +1,20 @@
-"""The checks as ``inspect`` tells them, on models that do not quite fit each other."""
+"""The checks as the command line tells them, on models that do not quite fit each other."""
 
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import yaml
+from click.testing import Result
+from typer.testing import CliRunner
 
+from ace_gui.cli import app
+from ace_gui.engine.planning import prepare
+from ace_gui.recipe.files import load_recipe
 from tests.helpers.models import gpt2_family
 
 
@@ -40,3 +47,64 @@ def test_inspect_warns_of_what_does_not_fit(tmp_path: Path) -> None:
     assert "layer_norm_epsilon" in found["Configuration", "task0"]["details"]
     assert {check["verdict"] for check in content["checks"]} >= {"warning", "note", "ok"}
     assert any(title == "Distance from the base" for title, _ in found)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """Two experts, one of them with another norm epsilon."""
+    family = gpt2_family(tmp_path / "models", experts=2)
+    odd = family.experts["task0"]
+    config = json.loads((odd / "config.json").read_text())
+    (odd / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
+    file = tmp_path / "recipe.yaml"
+    models = [{"model": str(path)} for path in family.experts.values()]
+    file.write_text(yaml.safe_dump({"base_model": str(family.base), "models": models}))
+    return file
+
+
+def merge(recipe: Path, *options: str) -> Result:
+    out = str(recipe.with_name("out"))
+    return CliRunner().invoke(app, ["merge", str(recipe), "--out", out, *options])
+
+
+def shrink_disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    usage = SimpleNamespace(total=10**12, used=0, free=free)
+    monkeypatch.setattr("ace_gui.engine.budget.shutil.disk_usage", lambda _: usage)
+
+
+def test_merge_tells_warnings_first_and_goes_on(recipe: Path) -> None:
+    done = merge(recipe)
+    assert done.exit_code == 0, done.stderr
+    assert "Warning: Configuration, task0: Its norm epsilon differs" in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_merge_is_refused_before_it_starts_where_memory_will_not_do(recipe: Path) -> None:
+    done = merge(recipe, "--memory", "0.001")
+    assert done.exit_code == 1
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("Error: Memory: About ")
+    assert error.endswith("Allow more, or keep that tensor from the base. Nothing was written.")
+    assert {path.name for path in recipe.parent.iterdir()} == {"models", "recipe.yaml"}
+
+
+def test_merge_is_refused_before_it_starts_where_the_disk_of_its_output_is_full(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_disk(monkeypatch, 100_000)
+    done = merge(recipe)
+    assert done.exit_code == 1
+    assert " for the merged model; 100 kB free." in done.stderr
+    assert "choose an output folder on another disk" in done.stderr
+    assert {path.name for path in recipe.parent.iterdir()} == {"models", "recipe.yaml"}
+
+
+def test_whole_models_for_the_heads_need_room_as_well(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = prepare(load_recipe(recipe)).plan.bytes_to_write
+    shrink_disk(monkeypatch, 2 * size)
+    refused = merge(recipe, "--complete-heads")
+    assert refused.exit_code == 1
+    assert "Disk" in refused.stderr
+    assert merge(recipe).exit_code == 0

@@ -20,7 +20,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench, make_application
 from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.models.layers import Column
+from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.state import State
 from ace_gui.gui.stores import MergeStores
 from tests.helpers.models import Family, roberta_family

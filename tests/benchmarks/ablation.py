@@ -1,0 +1,198 @@
+"""What each identity brings: ``python -m tests.benchmarks.ablation [--shape 768x3072] …``.
+
+Every row is one step of ACE carried out twice on the same task vectors, as it is written and as
+ours does it: seconds of both, and how far apart the results are. Both are in float64, but for the
+first row's Gram matrices and the last row. O outputs, I inputs, T experts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.blocks import add_gram_, gram, mirror_
+from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.precision import full_float32
+from ace_gui.methods.ace_probes import in_float32
+from ace_gui.methods.ace_scan import prior_scale, scan, shares_of
+from ace_gui.methods.ace_terms import Sums, collect, preliminary, residual
+from ace_gui.methods.experts import WeightedExperts
+from tests.benchmarks.experts import norms, task_vector
+
+EPSILON = 1e-5
+SINGLE_EPSILON = 4e-2
+"""ε of the row on float32: the paper's value for GPT-2, with which float32 is enough."""
+
+K_FRAC = 0.3
+
+Step = Callable[[], Tensor]
+Row = tuple[str, Step, Step]
+"""What is saved, the step without it and the step with it."""
+
+
+def rows(deltas: list[Tensor]) -> Iterator[Row]:
+    """In the order in which ACE comes to them; ``deltas`` are float32, outputs × inputs."""
+    experts = WeightedExperts(deltas, [1.0] * len(deltas))
+    centred = [experts.matrix(t) for t in range(len(experts))]
+    for delta_OI in centred:
+        centre_(delta_OI)
+    first = scan(experts, EPSILON)
+    shares = shares_of(first, EPSILON, heterogeneous=True)
+    sums = collect(experts.matrix, shares, with_residual=True)
+    scale = prior_scale(first, heterogeneous=True)
+
+    yield (
+        "energies: norms instead of Gram matrices",
+        lambda: torch.stack([(delta.T @ delta).trace() for delta in deltas]),
+        lambda: torch.tensor([energy(delta) for delta in deltas]),
+    )
+    yield "Σ W̃ᵀW̃: upper half only", lambda: _full(centred), lambda: _halves(centred)
+    yield (
+        "Σ W̃W̃ᵀW̃: on the smaller side",
+        lambda: _total(tilde @ (tilde.T @ tilde) for tilde in centred),
+        lambda: _total(map(_smaller_side, centred)),
+    )
+    yield (
+        "Eq. 14: Cholesky, Sherman-Morrison, no inverse",
+        lambda: _inverted(sums, scale),
+        lambda: preliminary(_copy(sums), scale).value_OI,
+    )
+    proxies = [share.weight * tilde.T @ tilde for share, tilde in zip(shares, centred, strict=True)]
+    yield (
+        "Eq. 17: one product instead of T",
+        lambda: _products(deltas, proxies, sums),
+        lambda: _residual(_copy(sums)),
+    )
+    fused_OI = preliminary(_copy(sums), scale).value_OI + _residual(_copy(sums))
+    k = math.floor(K_FRAC * min(fused_OI.shape))
+    yield (
+        "Eq. 18: eigenvectors of a Gram matrix, no SVD",
+        lambda: _decomposed(fused_OI, k),
+        lambda: top_polar(fused_OI, k).factor_OI,
+    )
+    yield (
+        f"all of W_pre: float32 with probes (ε = {SINGLE_EPSILON:g})",
+        lambda: _double(experts),
+        lambda: _single(experts),
+    )
+
+
+def _total(terms: Iterator[Tensor]) -> Tensor:
+    total = next(terms)
+    for term in terms:
+        total += term
+    return total
+
+
+def _full(centred: list[Tensor]) -> Tensor:
+    return _total(tilde.T @ tilde for tilde in centred)
+
+
+def _halves(centred: list[Tensor]) -> Tensor:
+    inputs = centred[0].shape[1]
+    total_II = centred[0].new_zeros(inputs, inputs)
+    for tilde_OI in centred:
+        add_gram_(total_II, tilde_OI)
+    return mirror_(total_II)
+
+
+def _smaller_side(tilde_OI: Tensor) -> Tensor:
+    outputs, inputs = tilde_OI.shape
+    if 3 * outputs < 2 * inputs:
+        return gram(tilde_OI.T) @ tilde_OI
+    return tilde_OI @ gram(tilde_OI)
+
+
+def _inverted(sums: Sums, scale: float) -> Tensor:
+    system_II = sums.scaled_II + scale * sums.scaled_II.mean(dim=0)
+    system_II.diagonal().add_(sums.ridge_mass)
+    return sums.numerator_OI @ torch.linalg.inv(system_II)
+
+
+def _products(deltas: list[Tensor], proxies: list[Tensor], sums: Sums) -> Tensor:
+    mean_II = sums.scaled_II / len(deltas)
+    mean_II.diagonal().add_(sums.ridge_mass / len(deltas))
+    return _total(d.double() @ (p - mean_II) for d, p in zip(deltas, proxies, strict=True))
+
+
+def _residual(sums: Sums) -> Tensor:
+    assert sums.rest is not None
+    return residual(sums, sums.rest)
+
+
+def _copy(sums: Sums) -> Sums:
+    """The steps use up what they are given; copying counts against ours."""
+    assert sums.rest is not None
+    return replace(
+        sums,
+        scaled_II=sums.scaled_II.clone(),
+        numerator_OI=sums.numerator_OI.clone(),
+        rest=replace(sums.rest, ridge_OI=sums.rest.ridge_OI.clone()),
+    )
+
+
+def _decomposed(fused_OI: Tensor, k: int) -> Tensor:
+    u_OR, _, vh_RI = torch.linalg.svd(fused_OI, full_matrices=False)
+    return u_OR[:, :k] @ vh_RI[:k]
+
+
+def _double(experts: WeightedExperts) -> Tensor:
+    shares = shares_of(scan(experts, 0.0), SINGLE_EPSILON, heterogeneous=False)  # without probes
+    return preliminary(collect(experts.matrix, shares, with_residual=False), 1.0).value_OI
+
+
+def _single(experts: WeightedExperts) -> Tensor:
+    first = scan(experts, SINGLE_EPSILON)
+    shares = shares_of(first, SINGLE_EPSILON, heterogeneous=False)
+    found = first.probes and in_float32(experts.matrix, shares, first.probes)
+    if found is None:
+        raise SystemExit("The probes reject float32 on these task vectors.")
+    return found.value_OI
+
+
+def seconds(step: Step, clock: Callable[[], float], rounds: int, patience: float) -> float:
+    """The best of some runs; fewer where they last longer than ``patience`` seconds together."""
+    found: list[float] = []
+    while len(found) < rounds and sum(found) < patience:
+        started = clock()
+        step()
+        found.append(clock() - started)
+    return min(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.ablation")
+    parser.add_argument("--shape", default="768x3072", help="outputs x inputs")
+    parser.add_argument("--experts", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=8, help="seconds a step may take")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--processor-time", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    clock = time.process_time if options.processor_time else time.perf_counter
+    outputs, inputs = map(int, options.shape.split("x"))
+    generator = torch.Generator().manual_seed(0)
+    sizes = norms(options.experts, 0.3, 1.0)
+    deltas = [task_vector(outputs, inputs, size, generator) for size in sizes]
+    print(f"{outputs}×{inputs}, T = {options.experts}, {torch.get_num_threads()} threads")
+    print(f"{'':<50} {'as written s':>12} {'ours s':>8} {'ratio':>6} {'apart':>8}")
+    with full_float32():
+        for name, without, with_it in rows(deltas):
+            reference, value = without().double(), with_it().double()  # warm-up
+            apart = float((value - reference).norm() / reference.norm())
+            off = seconds(without, clock, options.rounds, options.patience)
+            on = seconds(with_it, clock, options.rounds, options.patience)
+            print(f"{name:<50} {off:>12.3f} {on:>8.3f} {off / on:>6.2f} {apart:>8.0e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""A tour of every panel during a merge: ``python -m tests.benchmarks.tour RECIPE --seconds 60``.
+
+A timer beats in the window's event loop while the tour walks through the layers, turns to every
+tab, reads every table, drags τ, sorts and filters, tries other values, and switches between light
+and dark; the merge under it begins anew, with another ε, whenever it is finished. The longest
+silence between two beats is the longest pause; it is told by what was being done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtCore import QEventLoop, QSettings, Qt, QTimer
+
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.panels.layer_views import GammaView
+from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.gamma import GammaPlot
+from ace_gui.gui.state import State
+from ace_gui.gui.theme import set_scheme
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from tests.benchmarks.pulse import Pulse
+
+STEP = 120  # ms between two things that a person does
+WORST_SHOWN = 12
+
+
+class Tour:
+    """Steps through everything that there is to look at, again and again."""
+
+    def __init__(self, studio: Studio) -> None:
+        self._window = studio.window
+        self._session = studio.window.session
+        self._workspace = studio.window.workspace
+        self._epsilon = cycle((1e-5, 1e-4, 1e-3))
+
+    def steps(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        """What is done, and how."""
+        while True:
+            yield from self._walk()
+            yield from self._turn("inspector", self._workspace.inspector.tabs)
+            yield from self._turn("all layers", self._workspace.heterogeneity.tabs)
+            yield from self._drag()
+            yield from self._table()
+            yield from self._try_out()
+            yield from self._window_wide()
+
+    def keep_merging(self) -> None:
+        """Merge once more, with another ε, if nothing is merging."""
+        session = self._session
+        if session.can_merge and not session.is_running(State.ANALYSING):
+            self._window.conductor.set_parameter("epsilon", next(self._epsilon))
+            self._window.session.accept_checks()
+            self._window.conductor.merge()
+
+    def _walk(self, count: int = 8) -> Iterator[tuple[str, Callable[[], object]]]:
+        names = [row.name for row in self._session.merged_rows]
+        yield "select a layer", lambda: self._session.select(names[0])
+        for _ in range(count):
+            yield "next layer", lambda: self._workspace.layers.step(1)
+
+    def _turn(self, where: str, tabs) -> Iterator[tuple[str, Callable[[], object]]]:
+        for index in range(tabs.count()):
+            title = tabs.tabText(index)
+            yield f"{where}: {title}", lambda i=index: tabs.setCurrentIndex(i)
+            yield f"{where}: {title}, another layer", lambda: self._workspace.layers.step(1)
+            plots = self._plots_with_tables(tabs)
+            for shown in (True, False):
+                yield (
+                    f"{where}: {title}, table",
+                    lambda shown=shown, plots=plots: [p.show_table(shown) for p in plots],
+                )
+        yield f"{where}: first tab", lambda: tabs.setCurrentIndex(0)
+
+    def _plots_with_tables(self, tabs) -> list[PlotWithTable]:
+        current = tabs.current
+        own = [current] if isinstance(current, PlotWithTable) else []
+        return [*own, *current.findChildren(PlotWithTable)]
+
+    def _drag(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        view = self._workspace.heterogeneity.tabs.content(0)
+        if not isinstance(view, GammaView) or not isinstance(view.plot, GammaPlot):
+            return
+        plot = view.plot
+
+        def move(position: float) -> None:
+            plot._line.setValue(position)
+            plot._dragged()
+
+        for step in range(10):
+            yield "drag τ", lambda at=-1.5 + step / 8: move(at)
+        yield "let go of τ", lambda: self._window.conductor.set_parameter("tau", 0.3)
+
+    def _table(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        layers = self._workspace.layers
+        for column in Column:
+            order = Qt.SortOrder.DescendingOrder
+            yield "sort the table", lambda c=column, o=order: layers.table.sortByColumn(c, o)
+        ascending = Qt.SortOrder.AscendingOrder
+        yield "sort the table", lambda: layers.table.sortByColumn(-1, ascending)
+        for text in ("1", "1.", ""):
+            yield "filter the table", lambda t=text: layers.text.setText(t)
+
+    def _try_out(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        what_if = self._window.what_if
+        for name, value in (("epsilon", 1e-2), ("k_frac", 0.1), ("tau", 5.0)):
+            yield "what if", lambda n=name, v=value: what_if.try_parameter(n, v)
+        yield "what if: another scope", lambda: what_if.try_scope("authors-vit")
+        yield "what if: back", what_if.back
+
+    def _window_wide(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        yield "dark", lambda: set_scheme("dark")
+        yield "light", lambda: set_scheme("light")
+        yield "resize", lambda: self._window.resize(1100, 700)
+        yield "resize", lambda: self._window.resize(1440, 900)
+
+
+def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
+    """Longest pauses in seconds, and of processor, by what was being done."""
+    studio = Studio("light")
+    pulse = Pulse()
+    try:
+        studio.settle()
+        pulse.doing = "open"
+        studio.open(recipe)
+        tour = Tour(studio)
+        loop, steps = QEventLoop(), tour.steps()
+
+        def go_on() -> None:
+            tour.keep_merging()
+            pulse.doing, action = next(steps)
+            action()
+
+        walk = QTimer()
+        walk.setInterval(STEP)
+        walk.timeout.connect(go_on)
+        walk.start()
+        QTimer.singleShot(round(1000 * seconds), loop.quit)
+        loop.exec()
+        walk.stop()
+        found = dict(pulse.longest)
+        pulse.doing = "end"
+        studio.window.conductor.cancel()
+    finally:
+        pulse.stop()
+        studio.close()
+    return found
+
+
+def main() -> None:
+    """Print the longest pauses, worst first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--seconds", type=float, default=60)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        QSettings.setDefaultFormat(QSettings.Format.IniFormat)
+        ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
+        QSettings.setPath(ini, user, folder)
+        os.environ["XDG_CACHE_HOME"] = folder
+        found = tour(options.recipe, options.seconds)
+    longest, busiest = (max(pauses) for pauses in zip(*found.values(), strict=True))
+    print(
+        f"longest pause in {options.seconds:.0f} s: {1000 * longest:.0f} ms, "
+        f"{1000 * busiest:.0f} ms of processor; the longest, by occasion:"
+    )
+    worst = sorted(found.items(), key=lambda pair: -pair[1][1])
+    for doing, (wall, processor) in worst[:WORST_SHOWN]:
+        print(f"{1000 * wall:6.0f} ms {1000 * processor:6.0f} ms of processor  {doing}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Every bad input of the catalogue, through the command line and through the window."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThreadPool
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from typer.testing import CliRunner
+
+from ace_gui.cli import app
+from ace_gui.errors import PickleConsentError, WorkbenchError
+from ace_gui.gui.app import Workbench, make_application
+from ace_gui.gui.stores import MergeStores
+from tests.helpers.bad_recipes import BadRecipe, bad_recipes
+from tests.helpers.models import Family, roberta_family
+
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
+PATIENCE = 60_000  # ms; the engine imports torch
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("family"), experts=1)
+
+
+@pytest.fixture(scope="module")
+def recipes(family: Family, tmp_path_factory: pytest.TempPathFactory) -> list[BadRecipe]:
+    found = list(bad_recipes(tmp_path_factory.mktemp("bad"), family))
+    assert len(found) > 45
+    return found
+
+
+def test_the_command_line(
+    recipes: list[BadRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for bad in recipes:
+        consent = ["--convert"] if bad.converts else []
+        done = CliRunner().invoke(app, ["inspect", str(bad.file), *consent])
+        if bad.title == "23":  # it is said, and no reason to stop
+            assert done.exit_code == 0, done.stderr
+            assert bad.sentence in done.stdout
+            continue
+        assert done.exit_code == 1, bad.title
+        error = done.stderr.splitlines()[-1]
+        assert error.startswith("Error: "), bad.title
+        assert bad.sentence in error, bad.title
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
+@pytest.fixture
+def bench(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workbench]:
+    """A started window with its own engine, ended without a trace."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_application()
+    QSettings.setDefaultFormat(QSettings.Format.IniFormat)
+    ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
+    QSettings.setPath(ini, user, str(tmp_path / "settings"))
+    bench = Workbench(qapp, MergeStores(tmp_path / "merges"))
+    bench.start()
+    yield bench
+    with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
+        bench.window.close()
+    bench.window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QThreadPool.globalInstance().waitForDone()
+
+
+def test_the_window(
+    bench: Workbench, family: Family, recipes: list[BadRecipe], qtbot: QtBot
+) -> None:
+    window = bench.window
+    window.opener.open_paths([family.base, *family.experts.values()])
+    qtbot.waitUntil(lambda: window.session.is_analysed, timeout=PATIENCE)
+    for bad in recipes:
+        if bad.title in {"23", "25"}:  # these are models; they come last
+            continue
+        heard: list[WorkbenchError] = []
+        window.session.problem.connect(heard.append)
+        window.opener.open_paths([bad.file])
+        qtbot.waitUntil(lambda heard=heard: bool(heard), timeout=PATIENCE)
+        if bad.converts:
+            assert isinstance(heard[0], PickleConsentError), bad.title
+            window.notice.answers[0].click()
+            qtbot.waitUntil(lambda heard=heard: len(heard) == 2, timeout=PATIENCE)
+        window.session.problem.disconnect(heard.append)
+        assert bad.sentence in heard[-1].sentence, bad.title
+        shown = window.notice.sentence.text().replace("\u200b", "")
+        assert bad.sentence in shown, bad.title
+        assert window.notice.isVisible()
+        assert window.session.inputs.base == family.base, bad.title
+        assert window.session.inputs.names == ("task0",), bad.title
+    check_models_that_open(bench, recipes, qtbot)
+
+
+def check_models_that_open(bench: Workbench, recipes: list[BadRecipe], qtbot: QtBot) -> None:
+    session, notice = bench.window.session, bench.window.notice
+    network, nan = (bad for bad in recipes if bad.title in {"23", "25"})
+    bench.window.opener.open_paths([network.file])
+    qtbot.waitUntil(lambda: session.inputs.names == ("expert-a",), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.is_analysed, timeout=PATIENCE)
+    assert any(network.sentence in check.sentence for check in session.checks)
+    bench.window.opener.open_paths([nan.file])
+    qtbot.waitUntil(lambda: len(notice.answers) == 2, timeout=PATIENCE)
+    assert nan.sentence in notice.sentence.text().replace("\u200b", "")
+    notice.answers[1].click()
+    qtbot.waitUntil(lambda: session.is_analysed, timeout=PATIENCE)

@@ -1,0 +1,37 @@
+"""The documented table of all methods is what the command prints."""
+
+from pathlib import Path
+
+import pytest
+
+from ace_gui.comparing import run
+from ace_gui.engine.comparison import by_method
+from ace_gui.engine.sample import sample_recipe
+from ace_gui.methods import METHODS
+
+TABLE = Path(__file__).parents[2] / "docs" / "comparison.md"
+FIGURES = 5 + 1 + 3  # accuracies, their mean, norm, distance, cosine
+
+
+def written() -> dict[str, list[float]]:
+    """The figures of every line of the table, by the method's title."""
+    lines = TABLE.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()
+    cells = [line.rsplit(maxsplit=FIGURES + 4) for line in lines[1:] if line.endswith(" MB")]
+    return {title.strip(): [float(cell) for cell in rest[:FIGURES]] for title, *rest in cells}
+
+
+def test_it_has_every_method() -> None:
+    titles = {method.title for method in METHODS.values() if method.most is None}
+    assert written().keys() == titles
+
+
+def test_some_of_its_lines_are_what_a_run_gives() -> None:
+    known = written()
+    recipes = by_method(sample_recipe(), ["ace", "linear", "ties", "tsv_m"])
+    for row in run(recipes, "cpu"):
+        accuracies = [*row.accuracies.values(), row.mean_accuracy]
+        # Another processor rounds differently: an image or two of 400 may change sides.
+        assert accuracies == pytest.approx(known[row.title][:6], abs=0.008), row.title
+        cosine = sum(row.cosines.values()) / len(row.cosines)
+        figures = [row.relative_norm, row.mean_distance, cosine]
+        assert figures == pytest.approx(known[row.title][6:], rel=0.01, abs=0.006), row.title
