@@ -19,7 +19,6 @@ import typer
 
 from ace_gui.errors import Cancelled, WorkbenchError
 
-USAGE = 2
 CANCELLED = 130
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.engine.checks import DISK, Verdict, memory_check, replaced
 from ace_gui.engine.events import (
     CompareProgress,
     Event,
@@ -33,11 +34,12 @@ from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.merging import merge
 from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.peak import peak_bytes, reset_peak
+from ace_gui.engine.plan import Plan
 from ace_gui.engine.planning import COMBINED, Prepared, prepare
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.store import MODEL, reports
 from ace_gui.engine.task_vectors import Readers, TaskVectors
-from ace_gui.errors import WorkbenchError
+from ace_gui.errors import ResourceError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -96,6 +98,7 @@ def _compared(
     reset_peak()
     started = time.monotonic()
     prepared = prepare(variant.recipe)
+    _require_room(prepared.plan, job.memory_bytes, begun=variant.store.exists())
     events = merge(
         prepared,
         variant.store,
@@ -129,6 +132,17 @@ def _compared(
         **_health(found),
         reports=tuple(found.values()),
     )
+
+
+def _require_room(plan: Plan, memory_bytes: int | None, *, begun: bool) -> None:
+    """Refuse what the checks say would fail; one that was ``begun`` has its room on the disk."""
+    checks = plan.checks
+    if memory_bytes is not None:
+        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+        checks = replaced(checks, limit)
+    for check in checks:
+        if check.verdict is Verdict.ERROR and not (begun and check.title == DISK):
+            raise ResourceError(check.line)
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

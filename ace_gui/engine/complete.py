@@ -22,7 +22,7 @@ from ace_gui.engine.merging import HEADS
 from ace_gui.engine.opening import OpenedModel, open_models
 from ace_gui.engine.parts import checksum
 from ace_gui.engine.plan import Disposition
-from ace_gui.engine.store import Manifest
+from ace_gui.engine.store import InputFile, Manifest
 from ace_gui.engine.verification import verify_shards
 from ace_gui.engine.vocabulary_rows import differs, vocabulary_tensors
 from ace_gui.recipe.values import Vocabulary
@@ -101,9 +101,8 @@ def _write(folder: Path, sources: _Sources, shard_bytes: int) -> Iterator[int]:
 
 
 def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
-    known = {(item.path, item.size, item.mtime_ns) for item in manifest.inputs}
     for stamp in expert.checkpoint.files:
-        if (str(stamp.path), stamp.size, stamp.mtime_ns) not in known:
+        if InputFile.of(stamp) not in manifest.inputs:
             raise changed(stamp.path)
 
 

@@ -73,10 +73,7 @@ def difference(
 
 def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
     """Raise MismatchError unless all merges started from the base as it is now."""
-    files = {
-        InputFile(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
-        for stamp in base.files
-    }
+    files = set(map(InputFile.of, base.files))
     for manifest in manifests:
         if not files <= set(manifest.inputs):
             raise MismatchError(

@@ -189,7 +189,7 @@ def _before(
         if least > LARGEST_RIDGE_MASS:
             yield _warning(
                 "Ridge mass",
-                f"The ridge mass Σ ε_t will be {least:.2g} or more, so that the refinement may "
+                f"The ridge mass Σ εₜ will be {least:.2g} or more, so that the refinement may "
                 "work against the experts. Lower ε.",
             )
 
@@ -205,7 +205,7 @@ def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
     if refined and mass is not None and NOTED_RIDGE_MASS < mass <= LARGEST_RIDGE_MASS:
         yield _note(
             "Ridge mass",
-            f"The ridge mass Σ ε_t is {mass:.2g}: noticeable in the refinement, which it turns "
+            f"The ridge mass Σ εₜ is {mass:.2g}: noticeable in the refinement, which it turns "
             "against the experts as it nears 1. A lower ε would leave more room.",
         )
     refinement = report.refinement_ratio
@@ -277,7 +277,7 @@ def _tensors(count: int) -> str:
 def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
     """Of every figure the value that comes nearest to trouble."""
     wanted = (
-        ("Largest ridge mass Σ ε_t", "ridge_mass", max),
+        ("Largest ridge mass Σ εₜ", "ridge_mass", max),
         ("Largest condition number", "condition", max),
         ("Lowest refinement cosine", "refinement_cosine", min),
         ("Largest refinement by solution", "refinement_ratio", max),

@@ -14,13 +14,13 @@ import torch
 
 from ace_gui.checkpoints import (
     FORMATS,
-    OutputTensor,
     ShardedWriter,
     copy_side_files,
     plan_shards,
     torch_dtype,
 )
 from ace_gui.checkpoints.output import writing
+from ace_gui.engine.beside import head_tensors
 from ace_gui.engine.budget import matrices_at_once, measured_peak_bytes, require_memory
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
@@ -28,7 +28,7 @@ from ace_gui.engine.gpu_room import GpuRoom, merged_with_room
 from ace_gui.engine.modules import write_modules
 from ace_gui.engine.non_finite import require_finite_heads
 from ace_gui.engine.parts import ordered
-from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import Prepared, output_dtype, require_experts, store_dtype
 from ace_gui.engine.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.surveying import surveyed
@@ -62,12 +62,12 @@ def merge(
     require_memory(prepared.plan.rows, prepared.method, memory_bytes)
     started = time.monotonic()
     where = resolve_device(device)
-    manifest = make_manifest(prepared, where, as_output=as_output)
+    manifest = make_manifest(prepared, where, memory_bytes, as_output=as_output)
     readers = Readers(prepared)
     require_finite_heads(prepared, readers)
     opened = MergeStore.resume if resume else MergeStore.create
     with writing(store_folder), opened(store_folder, manifest) as store:
-        yield from _fill(store, prepared, readers, where, memory_bytes)
+        yield from _fill(store, prepared, readers, where)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
@@ -81,7 +81,6 @@ def _fill(
     prepared: Prepared,
     readers: Readers,
     device: torch.device,
-    memory_bytes: int | None,
 ) -> Iterator[Event]:
     """Merge what the store lacks, and put beside it what belongs to a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
@@ -92,10 +91,7 @@ def _fill(
         bytes_total=sum(_bytes(row, store.manifest) for row in rows),
         peak_bytes=prepared.plan.peak_bytes,
     )
-    at_once = GPU_AHEAD
-    if device.type == "cpu":
-        at_once = matrices_at_once(prepared.plan.rows, prepared.method, memory_bytes)
-    yield from _merge_rows(rows, prepared, readers, store, device, at_once)
+    yield from _merge_rows(rows, prepared, readers, store, device)
     readers.check_unchanged()
     _write_heads(prepared, readers, store.model / HEADS)
     copy_side_files(prepared.base.checkpoint.side_files, store.model)
@@ -103,9 +99,13 @@ def _fill(
     store.complete()
 
 
-def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) -> Manifest:
+def make_manifest(
+    prepared: Prepared, device: torch.device, memory_bytes: int | None, *, as_output: bool
+) -> Manifest:
     """What the store binds: the recipe, the inputs as they are now, the layout, the versions."""
-    plan = prepared.plan
+    plan, at_once = prepared.plan, GPU_AHEAD
+    if device.type == "cpu":
+        at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
     dtypes = {
         row.tensor: output_dtype(row, plan.recipe.out_dtype) if as_output else store_dtype(row)
         for row in plan.rows
@@ -114,11 +114,7 @@ def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) 
     return Manifest(
         recipe=plan.recipe,
         parameters=plan.parameters,
-        inputs=tuple(
-            InputFile(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
-            for model in (prepared.base, *prepared.experts)
-            for stamp in model.checkpoint.files
-        ),
+        inputs=tuple(map(InputFile.of, prepared.files)),
         input_folders=input_folders(prepared),
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
@@ -126,6 +122,7 @@ def make_manifest(prepared: Prepared, device: torch.device, *, as_output: bool) 
         shard_bytes=SHARD_BYTES,
         device=str(device),
         threads=torch.get_num_threads(),
+        side_by_side=at_once,
     )
 
 
@@ -141,13 +138,12 @@ def _merge_rows(
     readers: Readers,
     store: MergeStore,
     device: torch.device,
-    at_once: int,
 ) -> Iterator[TensorFinished]:
     # One thread of torch's own in each: teams of threads within threads only wait for another.
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
         begun = partial(_begun, prepared=prepared, readers=readers, device=device)
-        yield from _merge_each(rows, begun, store, pool, at_once)
+        yield from _merge_each(rows, begun, store, pool)
 
 
 def _merge_each(
@@ -155,12 +151,11 @@ def _merge_each(
     begun: Callable[[list[PlanRow]], Iterator[tuple[PlanRow, TensorMerge]]],
     store: MergeStore,
     pool: ThreadPoolExecutor,
-    at_once: int,
 ) -> Iterator[TensorFinished]:
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
     waiting = [row for row in rows if row.tensor not in store.done]
     started = time.monotonic()
-    for row, work, pieces in under_way(begun(waiting), pool, at_once):
+    for row, work, pieces in under_way(begun(waiting), pool, store.manifest.side_by_side):
         dtype = torch_dtype(store.manifest.dtypes[row.tensor])
         for piece in pieces:
             store.write(row, piece.start, rounded(piece.values, dtype, row.name))
@@ -216,23 +211,14 @@ def under_way(
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
     """Every expert's own tensors, under its own names, one file an expert."""
     for t, expert in enumerate(prepared.experts):
-        names = [
-            expert.own_names.get(row.name, row.name)
-            for row in prepared.plan.rows
-            if row.disposition == Disposition.PER_EXPERT and t in row.experts
-        ]
-        if not names:
+        outputs = head_tensors(prepared.plan.rows, expert, t)
+        if not outputs:
             continue
-        infos = expert.checkpoint.tensors
-        outputs = [
-            OutputTensor(name=name, dtype=infos[name].dtype, shape=infos[name].shape)
-            for name in names
-        ]
         folder.mkdir(exist_ok=True)
         shards = plan_shards(outputs, SHARD_BYTES, stem=expert.name)
         with ShardedWriter(folder, shards) as writer:
-            for name in names:
-                writer.write(name, readers.experts[t].reader.read(name))
+            for output in outputs:
+                writer.write(output.name, readers.experts[t].reader.read(output.name))
             writer.finish()
 
 

@@ -24,11 +24,12 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
+from ace_gui.checkpoints import Shard, ShardedWriter, plan_shards
+from ace_gui.engine.beside import leaves_modules, module_tensors
 from ace_gui.engine.events import PassProgress
 from ace_gui.engine.non_finite import settle
 from ace_gui.engine.parts import Part, checksum, ordered
-from ace_gui.engine.plan import Disposition, MatrixPart, PlanRow
+from ace_gui.engine.plan import MatrixPart, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.surveying import parts_of_pass
 from ace_gui.engine.task_vectors import Readers, TaskVectors
@@ -73,8 +74,8 @@ def write_modules(prepared: Prepared, readers: Readers, folder: Path) -> Iterato
 
 def planned(prepared: Prepared) -> tuple[Shard, ...]:
     """The one file, and what is where in it; none where nothing is left for the experts."""
-    rows = _rows(prepared)
-    outputs = [output for row in rows for output in _outputs(row, prepared)]
+    rows, names = _rows(prepared), [expert.name for expert in prepared.experts]
+    outputs = [each for row in rows for each in module_tensors(row, prepared.method, names)]
     if not outputs:
         return ()
     layout = {row.name: asdict(whole(row)) for row in rows}
@@ -99,30 +100,7 @@ def whole(row: PlanRow) -> MatrixPart:
 
 
 def _rows(prepared: Prepared) -> list[PlanRow]:
-    return [
-        row
-        for row in prepared.plan.rows
-        if row.in_base
-        and row.disposition is Disposition.MERGED
-        and prod(row.shape) > 0
-        and prepared.method_of(row).modules is not None
-    ]
-
-
-def _outputs(row: PlanRow, prepared: Prepared) -> Iterator[OutputTensor]:
-    modules = prepared.method_of(row).modules
-    for t in row.experts:
-        start = f"{prepared.experts[t].name}/{row.name}"
-        if isinstance(modules, Masks):
-            count = -(-prod(row.shape) // 8)
-            yield OutputTensor(name=f"{start}/mask", dtype="U8", shape=(count,))
-            yield OutputTensor(name=f"{start}/scale", dtype="F64", shape=(1,))
-        elif isinstance(modules, Factors):
-            rows, columns = row.shape
-            rank = modules.rank(rows, columns, len(row.experts))
-            yield OutputTensor(name=f"{start}/u", dtype="F32", shape=(rows, rank))
-            yield OutputTensor(name=f"{start}/s", dtype="F32", shape=(rank,))
-            yield OutputTensor(name=f"{start}/vh", dtype="F32", shape=(rank, columns))
+    return [row for row in prepared.plan.rows if leaves_modules(row, prepared.method)]
 
 
 class _Writing:

@@ -132,8 +132,8 @@ class Plan:
     ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
     where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a
     γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory, which
-    ``largest_tensor`` decides. ``checks``:
-    what was looked at and how it came out, worst first.
+    ``largest_tensor`` decides. ``bytes_beside``: of heads and of what the method leaves for each
+    expert. ``checks``: what was looked at and how it came out, worst first.
     """
 
     recipe: Recipe
@@ -147,6 +147,7 @@ class Plan:
     checks: tuple[Check, ...] = ()
     bytes_to_read: int = 0
     bytes_to_write: int = 0
+    bytes_beside: int = 0
     peak_bytes: int = 0
     largest_tensor: str = ""
 

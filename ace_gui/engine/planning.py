@@ -10,16 +10,18 @@ from typing import Any
 import psutil
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, is_float, reader_of
+from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, reader_of
+from ace_gui.engine.beside import bytes_beside
 from ace_gui.engine.budget import free_disk_bytes, largest_tensor, peak_bytes
+from ace_gui.engine.checks import Check
 from ace_gui.engine.dispositions import plan_rows
 from ace_gui.engine.opening import OpenedModel, open_models
 from ace_gui.engine.overrides import check_overrides, method_of, overridden
 from ace_gui.engine.parameters import completed
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 from ace_gui.engine.preflight import preflight
-from ace_gui.engine.vocabulary_rows import matched_by_token
-from ace_gui.errors import FileChangedError, RecipeError
+from ace_gui.engine.vocabulary_rows import deciding_tokenizers, matched_by_token
+from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import MergeMethod
 from ace_gui.methods.survey import Findings, findings_of
@@ -33,7 +35,8 @@ COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 class Prepared:
     """A plan, and the opened models and method that carry it out.
 
-    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``findings``: what is
+    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
+    that say which rows belong together, where these are matched by token. ``findings``: what is
     known so far of the whole model, by method and parameters; ``surveying`` adds to it.
     """
 
@@ -42,6 +45,7 @@ class Prepared:
     experts: tuple[OpenedModel, ...]
     method: MergeMethod[Any]
     parameters: Any
+    tokenizers: tuple[FileStamp, ...] = ()
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
@@ -64,14 +68,21 @@ class Prepared:
         found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
         return None if found is None else findings_of(found, row.experts)
 
+    @property
+    def files(self) -> tuple[FileStamp, ...]:
+        """What the result depends on, as it was when it was opened."""
+        models = (self.base, *self.experts)
+        return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
+
     def is_current(self) -> bool:
         """Whether every file is still the one that was opened."""
+        models = (self.base, *self.experts)
         try:
-            for model in (self.base, *self.experts):
+            for model in models:
                 reader_of(model.checkpoint).check_unchanged()
-        except FileChangedError:
+            return deciding_tokenizers(models, self.plan.recipe.vocabulary) == self.tokenizers
+        except CheckpointError:
             return False
-        return True
 
 
 def prepare(recipe: Recipe) -> Prepared:
@@ -81,11 +92,12 @@ def prepare(recipe: Recipe) -> Prepared:
     """
     method = _checked_method(recipe)
     base, experts = open_models(recipe)
+    # Before they are read: what changes later is no longer what was read.
+    tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
     experts = matched_by_token(base, experts, recipe.vocabulary)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
     rows, unused = overridden(plan_rows(base, experts, method, recipe), recipe, base)
-    to_write, peak = bytes_to_write(rows, recipe.out_dtype), peak_bytes(rows, method)
     plan = Plan(
         recipe=recipe,
         base=base.summary,
@@ -96,22 +108,33 @@ def prepare(recipe: Recipe) -> Prepared:
         heterogeneity=method.heterogeneity,
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
         bytes_to_read=_bytes_to_read(rows, experts),
-        bytes_to_write=to_write,
-        peak_bytes=peak,
+        bytes_to_write=bytes_to_write(rows, recipe.out_dtype),
+        bytes_beside=bytes_beside(rows, method, experts),
+        peak_bytes=peak_bytes(rows, method),
         largest_tensor=largest_tensor(rows, method),
-        checks=preflight(
-            base,
-            experts,
-            rows,
-            vocabulary=recipe.vocabulary,
-            store_bytes=_store_bytes(rows),
-            peak_bytes=peak,
-            largest_tensor=largest_tensor(rows, method),
-            free_disk=free_disk_bytes(),
-            free_memory=psutil.virtual_memory().available,
-        ),
     )
-    return Prepared(plan=plan, base=base, experts=experts, method=method, parameters=parameters)
+    return Prepared(
+        plan=dataclasses.replace(plan, checks=_checks(plan, base, experts)),
+        base=base,
+        experts=experts,
+        method=method,
+        parameters=parameters,
+        tokenizers=tokenizers,
+    )
+
+
+def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> tuple[Check, ...]:
+    return preflight(
+        base,
+        experts,
+        plan.rows,
+        vocabulary=plan.recipe.vocabulary,
+        store_bytes=_store_bytes(plan.rows) + plan.bytes_beside,
+        peak_bytes=plan.peak_bytes,
+        largest_tensor=plan.largest_tensor,
+        free_disk=free_disk_bytes(),
+        free_memory=psutil.virtual_memory().available,
+    )
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
@@ -136,7 +159,7 @@ def output_dtype(row: PlanRow, out_dtype: str | None) -> str:
 
 
 def bytes_to_write(rows: tuple[PlanRow, ...], out_dtype: str | None) -> int:
-    """Size of the merged model's tensors, heads aside."""
+    """Size of the merged model's tensors, without what stands beside them."""
     return sum(
         prod(row.shape) * FORMATS[output_dtype(row, out_dtype)].bits // 8
         for row in rows

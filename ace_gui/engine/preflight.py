@@ -55,7 +55,8 @@ def preflight(
 ) -> tuple[Check, ...]:
     """Every check, worst first; ``rows`` are the plan's.
 
-    Sizes in bytes; ``store_bytes``: of the merged model where it waits for its export.
+    Sizes in bytes; ``store_bytes``: of the merged model, with what stands beside it, where it waits
+    for its export.
     """
     checks = _of_base(base)
     if experts:
@@ -92,7 +93,8 @@ def output_checks(
     }
     models = int(not resumes) + (len(owners) if complete_heads else 0)
     advice = "Free some space there, or choose an output folder on another disk."
-    return replaced(checks, disk_check(models * plan.bytes_to_write, free_bytes(target), advice))
+    needed = models * plan.bytes_to_write + plan.bytes_beside
+    return replaced(checks, disk_check(needed, free_bytes(target), advice))
 
 
 _DISK_ADVICE: Final = "Free some space; the export needs as much again in its own folder."

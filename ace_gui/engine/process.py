@@ -24,6 +24,9 @@ from ace_gui.errors import EngineError
 COOPERATIVE_SECONDS: Final = 5.0
 """How long a cancelled job may take to reach its next step before the process is ended."""
 
+NICENESS: Final = 5
+"""How far the engine stands back, where the system knows of it: its owner shall go on answering."""
+
 
 @dataclass(frozen=True)
 class Submit:
@@ -147,6 +150,8 @@ class EngineProcess:
 def _serve(pipe: Connection) -> None:
     """The engine process's main function."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to stop
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
     from ace_gui.engine import runner

@@ -32,6 +32,7 @@ from torch import Tensor
 
 import ace_gui
 from ace_gui.checkpoints import (
+    FileStamp,
     OutputTensor,
     Shard,
     ShardedWriter,
@@ -64,6 +65,11 @@ class InputFile:
     size: int
     mtime_ns: int
 
+    @classmethod
+    def of(cls, stamp: FileStamp) -> Self:
+        """The file of a stamp."""
+        return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -71,7 +77,8 @@ class Manifest:
 
     ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
     expert in transformers, where it is known. ``dtypes``: dtype tag in the store
-    of every tensor of the model, in file order.
+    of every tensor of the model, in file order. ``side_by_side``: how many matrices are merged at a
+    time, and so how many threads each has, on which its rounding may depend.
     """
 
     recipe: Recipe
@@ -84,6 +91,7 @@ class Manifest:
     shard_bytes: int
     device: str
     threads: int
+    side_by_side: int
     program: str = ace_gui.__version__
     torch: str = field(default_factory=lambda: str(torch.__version__))
 

@@ -68,6 +68,16 @@ def matched_by_token(
     return tuple(replace(expert, token_rows=_token_rows(base, expert, names)) for expert in experts)
 
 
+def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
+    """The tokenizer files on which the merged rows depend, as they are now.
+
+    None unless the recipe chooses ``TOKENS``. Raises CheckpointError.
+    """
+    if choice is not Vocabulary.TOKENS:
+        return ()
+    return tuple(stamp for model in models for stamp in tokenizer_stamps(model.checkpoint))
+
+
 def _token_rows(
     base: OpenedModel, expert: OpenedModel, names: Sequence[str]
 ) -> Mapping[str, NDArray[np.int64]]:

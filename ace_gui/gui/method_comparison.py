@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.engine.checks import MEMORY
 from ace_gui.engine.events import (
     CompareProgress,
     Event,
@@ -64,9 +65,15 @@ class MethodComparison(QObject):
         """Whether merges are under way."""
         return self._job is not None
 
+    @property
+    def obstacle(self) -> str:
+        """What the checks have against any merge, as a sentence; memory is each method's own."""
+        errors = (check.line for check in self._session.errors if check.title != MEMORY)
+        return next(errors, "")
+
     def start(self, recipes: Sequence[Recipe]) -> None:
         """Merge these, one after another. Rows of another base are forgotten."""
-        if self.is_running or not self._session.can_merge or not recipes:
+        if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
         if self._of != self._session.inputs.base:
             self.rows, self._of = (), self._session.inputs.base
@@ -158,6 +165,7 @@ class MethodComparison(QObject):
             key=(),
             store=row.variant.store,
             parameters=row.parameters,
+            accuracies=row.accuracies,
             reports={report.name: report for report in row.reports},
             finished=finished,
         )

@@ -28,5 +28,6 @@ def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
 
 def _place(row: PlanRow) -> tuple[int, int, str]:
     if row.block is not None:
-        return 1, row.block, natural_key(row.tensor)
+        # Blocks are alike: without the number there are few different names to take apart.
+        return 1, row.block, natural_key(row.tensor.replace(f".{row.block}.", ".#.", 1))
     return (0 if "embed" in row.role or "embed" in row.name else 2), 0, natural_key(row.tensor)

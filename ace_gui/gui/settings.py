@@ -12,7 +12,7 @@ RECENT = 9
 
 
 class Settings:
-    """Geometry, layout, recent files, colours, device and memory, under the application's name."""
+    """Layout, recent files, colours, pictures, device and memory, under the application's name."""
 
     def __init__(self) -> None:
         self._store = QSettings()
@@ -84,6 +84,15 @@ class Settings:
     @memory_bytes.setter
     def memory_bytes(self, limit: int | None) -> None:
         self._store.setValue("engine/memory", str(limit or ""))
+
+    @property
+    def pictures_on_white(self) -> bool:
+        """Whether pictures of plots are drawn in the light colours whatever the window's."""
+        return str(self._store.value("pictures/white", "false")) == "true"  # an INI file holds text
+
+    @pictures_on_white.setter
+    def pictures_on_white(self, on: bool) -> None:
+        self._store.setValue("pictures/white", "true" if on else "false")
 
     def _bytes(self, key: str) -> QByteArray:
         value = self._store.value(key)

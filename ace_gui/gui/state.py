@@ -46,7 +46,7 @@ class Progress:
 class MergeRun:
     """A merge: finished, running, or interrupted and to be resumed from its store.
 
-    ``parameters``: as resolved when it began.
+    ``parameters``: as resolved when it began. ``accuracies``: held out, by task, where measured.
     """
 
     recipe: Recipe
@@ -55,4 +55,5 @@ class MergeRun:
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     reports: dict[str, LayerReport] = field(default_factory=dict)
     finished: MergeFinished | None = None
+    accuracies: Mapping[str, float] = field(default_factory=dict)
     exported: bool = False

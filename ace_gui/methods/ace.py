@@ -32,7 +32,15 @@ from ace_gui.methods import ace_notes
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import Scan, condition, prior_scale, scan, shares_of
 from ace_gui.methods.ace_terms import Preliminary, Share, collect, preliminary, residual
-from ace_gui.methods.base import Diagnostics, Kind, Merged, MergeMethod, Place, parameter
+from ace_gui.methods.base import (
+    Diagnostics,
+    Kind,
+    Merged,
+    MergeMethod,
+    Place,
+    parameter,
+    scaling_parameter,
+)
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.survey import Findings
 
@@ -75,12 +83,8 @@ class AceParameters:
         low=0.0,
         high=1.0,
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling",
+    scaling: float = scaling_parameter(
         help="Factor on the merged task vector before it is added to the base.",
-        low=-10.0,
-        high=10.0,
     )
 
 

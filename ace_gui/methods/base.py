@@ -51,6 +51,24 @@ def parameter(
     )
 
 
+def scaling_parameter(
+    default: float = 1.0,
+    *,
+    letter: str = "",
+    help: str,
+    presets: tuple[tuple[str, float], ...] = (),
+) -> Any:
+    """The field of a factor on what is added to the base; a negative one takes it away."""
+    return parameter(
+        default,
+        label=f"Scaling {letter}".strip(),
+        help=help,
+        low=-10.0,
+        high=10.0,
+        presets=presets,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
     """What a method found out about one tensor; None where it has no such figure.

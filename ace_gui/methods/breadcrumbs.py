@@ -10,7 +10,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.trimming import kept_count, smallest
@@ -42,12 +42,10 @@ class BreadcrumbsParameters:
         low=0.0,
         high=1.0,
     )
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         0.3,
-        label="Scaling λ",
+        letter="λ",
         help="Factor on the sum of what is kept. The paper's text says average, its formula sum.",
-        low=-10.0,
-        high=10.0,
     )
 
 

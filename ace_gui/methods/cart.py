@@ -13,7 +13,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.linalg.leading import leading_triplets
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import combination, finished, require_mean
 from ace_gui.methods.experts import WeightedExperts
 
@@ -34,12 +34,9 @@ class CartParameters:
         high=1.0,
         presets=(("paper", 0.08), ("as AdaRank starts", 0.16)),
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling λ",
+    scaling: float = scaling_parameter(
+        letter="λ",
         help="Factor on the experts' low-rank differences; 0 gives the mean.",
-        low=-10.0,
-        high=10.0,
         presets=(("default", 1.0), ("as AdaRank starts", 2.3)),
     )
 

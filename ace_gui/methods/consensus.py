@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import combination, finished, task_vector
 from ace_gui.methods.experts import WeightedExperts
 
@@ -45,12 +45,10 @@ class ConsensusParameters:
         high=1000,
     )
     mask_threshold: float = mask_threshold_parameter()
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         0.3,
-        label="Scaling α",
+        letter="α",
         help="Factor on the sum of the task vectors.",
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -9,7 +9,15 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, Place, parameter
+from ace_gui.methods.base import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    Place,
+    parameter,
+    scaling_parameter,
+)
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.draws import required, uniform
 from ace_gui.methods.election import Election, combine_parameter
@@ -45,12 +53,10 @@ class DareLinearParameters:
     """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ."""
 
     density: float = density_parameter()
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         0.3,
-        label="Scaling λ",
+        letter="λ",
         help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
-        low=-10.0,
-        high=10.0,
     )
 
 
@@ -74,12 +80,9 @@ class DareTiesParameters:
         high=1.0,
         low_open=True,
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling λ",
+    scaling: float = scaling_parameter(
+        letter="λ",
         help="Factor on the merged task vector.",
-        low=-10.0,
-        high=10.0,
     )
     combine: str = combine_parameter()
 

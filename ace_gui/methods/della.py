@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, Place, parameter
+from ace_gui.methods.base import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    Place,
+    parameter,
+    scaling_parameter,
+)
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.draws import required, uniform
 from ace_gui.methods.election import Election, combine_parameter
@@ -44,12 +52,9 @@ class DellaParameters:
         low=0.0,
         high=0.5,
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling λ",
+    scaling: float = scaling_parameter(
+        letter="λ",
         help="Factor on the merged task vector.",
-        low=-10.0,
-        high=10.0,
     )
     combine: str = combine_parameter()
 

@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, finished
 from ace_gui.methods.experts import WeightedExperts
 
@@ -39,12 +39,8 @@ class FrParameters:
         ),
         choices=("magnitude", "equal"),
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling",
+    scaling: float = scaling_parameter(
         help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
-        low=-10.0,
-        high=10.0,
         presets=(("with magnitude", 1.0), ("with equal, published script", 0.7)),
     )
 

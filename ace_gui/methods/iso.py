@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import Census, census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
 
@@ -27,15 +27,12 @@ CITATION = (
 
 
 def _scaling() -> float:
-    scaling: float = parameter(
-        1.0,
-        label="Scaling α",
+    scaling: float = scaling_parameter(
+        letter="α",
         help=(
             "Factor on the merged matrix, usually validated in (0, 3]. Applies to matrices: "
             "everything else is averaged as it is."
         ),
-        low=-10.0,
-        high=10.0,
     )
     return scaling
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.leading import NOTHING
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, finished
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.draws import required
@@ -41,15 +41,13 @@ FORMULA: Final = (
 
 
 def _scaling(default: float) -> float:
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         default,
-        label="Scaling λ",
+        letter="λ",
         help=(
             "Factor on the merged matrix; the paper searches it. Biases are averaged; the "
             "published code appends them to the matrices."
         ),
-        low=-10.0,
-        high=10.0,
     )
     return scaling
 

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.survey import NormSurvey, required_findings
@@ -30,15 +30,11 @@ class NanParameters:
         choices=("tensor", "model"),
     )
 
-    scaling: float = parameter(
-        1.0,
-        label="Scaling",
+    scaling: float = scaling_parameter(
         help=(
             "Factor beside the method's own T/2, where T counts the experts that changed the "
             "tensor; one expert alone is halved."
         ),
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, finished
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.survey import Findings, RankSurvey, Stage, magnitudes, required_findings
@@ -48,12 +48,10 @@ class PcbParameters:
         ),
         choices=("model", "tensor"),
     )
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         1.2,
-        label="Scaling λ",
+        letter="λ",
         help="Factor on the merged task vector; the paper searches 0.8 to 1.3 on validation data.",
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.trimming import kept_count, smallest
@@ -30,12 +30,8 @@ class SceParameters:
         high=1.0,
         low_open=True,
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling",
+    scaling: float = scaling_parameter(
         help="Factor on the merged task vector.",
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import census, finished, require_mean
 from ace_gui.methods.experts import WeightedExperts
 
@@ -29,12 +29,9 @@ class StarParameters:
         high=100.0,
         low_open=True,
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling α",
+    scaling: float = scaling_parameter(
+        letter="α",
         help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -8,7 +8,6 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.errors import MethodError
 from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
 from ace_gui.methods.census import combination, finished, task_vector
 from ace_gui.methods.consensus import mask_threshold_parameter, relies
@@ -18,7 +17,7 @@ from ace_gui.methods.modules import Mask, Masks
 
 @dataclass(frozen=True, kw_only=True)
 class TallParameters:
-    """Parameters of TALL masks. ``mask_threshold``: λ of the masks. ``scaling``: α, not 0."""
+    """Parameters of TALL masks. ``mask_threshold``: λ of the masks. ``scaling``: α > 0."""
 
     mask_threshold: float = mask_threshold_parameter()
     scaling: float = parameter(
@@ -27,9 +26,10 @@ class TallParameters:
         help=(
             "Factor on the sum of the task vectors in the merged model, which alone is task "
             "arithmetic. The experts' models do not depend on it, but for rounding: 1 and a "
-            "float32 output keep them sharpest. 0 would lose them and is refused."
+            "float32 output keep them sharpest."
         ),
-        low=-10.0,
+        low=0.0,
+        low_open=True,
         high=10.0,
         presets=(("merged model", 0.3), ("experts' models", 1.0)),
     )
@@ -43,10 +43,8 @@ def tall_masks(
 ) -> Merged:
     """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 
-    Raises MethodError where a task vector is not finite, and for α = 0.
+    Raises MethodError where a task vector is not finite.
     """
-    if parameters.scaling == 0:
-        raise MethodError("With a scaling of 0 nothing is left to mask; choose another.")
     experts = WeightedExperts(deltas, weights)
     return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
 

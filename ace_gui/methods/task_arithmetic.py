@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, scaling_parameter
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -20,12 +20,10 @@ class TaskArithmeticParameters:
     mean. A negative λ takes abilities away.
     """
 
-    scaling: float = parameter(
+    scaling: float = scaling_parameter(
         0.3,
-        label="Scaling λ",
+        letter="λ",
         help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
-        low=-10.0,
-        high=10.0,
         presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
     )
 

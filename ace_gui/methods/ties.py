@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.election import Election, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
@@ -36,12 +36,9 @@ class TiesParameters:
         low_open=True,
     )
     trim: str = trim_parameter()
-    scaling: float = parameter(
-        1.0,
-        label="Scaling λ",
+    scaling: float = scaling_parameter(
+        letter="λ",
         help="Factor on the merged task vector; the paper's value without validation is 1.",
-        low=-10.0,
-        high=10.0,
         presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
     )
     combine: str = combine_parameter()

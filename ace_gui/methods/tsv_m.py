@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, scaling_parameter
 from ace_gui.methods.census import census, finished
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.modules import Factors
@@ -33,15 +33,12 @@ CITATION = (
 class TsvMParameters:
     """Parameters of TSV-Merging. ``scaling``: α."""
 
-    scaling: float = parameter(
-        1.0,
-        label="Scaling α",
+    scaling: float = scaling_parameter(
+        letter="α",
         help=(
             "Factor on the merged matrix; the usual value without validation is 1. Applies to "
             "matrices: everything else is averaged as it is."
         ),
-        low=-10.0,
-        high=10.0,
     )
 
 

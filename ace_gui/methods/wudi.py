@@ -14,7 +14,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import Census, census, combination, finished
 from ace_gui.methods.experts import WeightedExperts
 
@@ -61,12 +61,8 @@ class WudiParameters:
         logarithmic=True,
         presets=(("vision models", 1e-5), ("RoBERTa", 2e-5)),
     )
-    scaling: float = parameter(
-        1.0,
-        label="Scaling",
+    scaling: float = scaling_parameter(
         help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
-        low=-10.0,
-        high=10.0,
     )
 
 

@@ -16,7 +16,7 @@ from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import prepare
 from ace_gui.errors import CheckpointError, FileChangedError
 from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.checkpoints import save_model
+from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import complaint
 
 MODELS = ("base", "one", "two")
@@ -55,14 +55,8 @@ CHANGES = (truncate, lengthen, overwrite, replace, remove)
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     generator = torch.Generator().manual_seed(0)
-    shapes = {
-        "bert.encoder.layer.0.attention.self.query.weight": (8, 8),
-        "bert.encoder.layer.0.attention.self.query.bias": (8,),
-        "bert.embeddings.word_embeddings.weight": (12, 8),
-    }
     for name in MODELS:
-        tensors = {key: torch.randn(shape, generator=generator) for key, shape in shapes.items()}
-        file = save_model(folder / name, tensors) / "model.safetensors"
+        file = save_model(folder / name, tiny_bert(generator)) / "model.safetensors"
         os.utime(file, ns=(1, 1))
     return folder
 

@@ -19,7 +19,7 @@ from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import MODEL, read_finished
 from ace_gui.errors import OutputError, ResourceError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.checkpoints import save_model
+from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import FailingDisk, complaint, failing
 
 KINDS = {
@@ -33,12 +33,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """A base and two experts with a head each, of a few tensors."""
     folder = tmp_path_factory.mktemp("models")
     generator = torch.Generator().manual_seed(0)
-    shapes = {
-        "bert.encoder.layer.0.attention.self.query.weight": (8, 8),
-        "bert.encoder.layer.0.attention.self.query.bias": (8,),
-        "bert.embeddings.word_embeddings.weight": (12, 8),
-    }
-    base = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    base = tiny_bert(generator)
     entries = []
     for name in ("one", "two"):
         tuned = {

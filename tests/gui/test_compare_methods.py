@@ -8,6 +8,7 @@ from PySide6.QtCore import QModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.checks import disk_check
 from ace_gui.engine.events import (
     CompareProgress,
     JobCancelled,
@@ -81,6 +82,21 @@ def test_a_queue_of_the_methods_ticked(
     worker.say(JobCancelled(), job=number)
     assert not window.session.is_running(State.MERGING)
     assert dialog.start.isEnabled()
+
+
+def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
+    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    dialog.all.click()
+    window.session.limit_memory(1)
+    assert window.session.errors
+    assert dialog.start.isEnabled()
+    window.session.checks = (disk_check(2, 1, "Make room."),)
+    window.session.checks_changed.emit()
+    assert dialog.status.text().startswith("Disk: ")
+    assert not dialog.start.isEnabled()
+    window.comparison.start(dialog.recipes())
+    assert not any(isinstance(job, CompareJob) for job in worker.jobs.values())
 
 
 def test_values_of_one_parameter(dialog: CompareMethodsDialog) -> None:

@@ -371,9 +371,13 @@ def test_a_merge_that_is_gone_is_no_longer_compared(
 
 def test_accuracies_of_merges_with_defaults_stand_beside(comparing: ComparePanel) -> None:
     assert not comparing.accuracies.isVisible()
-    accuracy = SampleAccuracy(model="ace", by_task={"a": 0.5, "b": 1.0})
+    accuracy = SampleAccuracy(model="ACE-Merging", by_task={"a": 0.5, "b": 1.0})
     comparing.session.record_accuracy(accuracy)
     assert comparing.accuracies.text() == "Held-out accuracy: ACE-Merging 0.750"
+    second = comparing.session.runs.all[1]
+    second.accuracies = {"a": 0.25, "b": 0.5}
+    comparing.refresh()
+    assert comparing.accuracies.text().endswith(f"{comparing.second.currentText()} 0.375")
 
 
 def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:

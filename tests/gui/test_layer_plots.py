@@ -23,6 +23,7 @@ from ace_gui.gui.plots.histogram import GAUSSIAN, HistogramPlot
 from ace_gui.gui.plots.matrix import ExpertMatrixPlot, agreement, pair_text
 from ace_gui.gui.plots.spectrum import SpectrumPlot
 from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
+from ace_gui.gui.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Theme, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
 
@@ -384,6 +385,7 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path)
         grab_plot(plot, tmp_path / "dark.png")
         assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.base
         set_pictures_on_white(True)
+        assert Settings().pictures_on_white  # remembered for the next window
         grab_plot(plot, tmp_path / "white.png")
         assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.base
         set_pictures_on_white(False)

@@ -99,6 +99,7 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(
     assert a.cancel.isEnabled()
     assert not a.merge.isEnabled()
     assert not a.add_experts.isEnabled()
+    loaded.statusBar().refresh()  # progress is shown now and then only
     assert "layer 1 of 2" in loaded.statusBar().text.text()
     worker.say(finished_merge(), JobDone())
     assert a.export.isEnabled()

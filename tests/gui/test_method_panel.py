@@ -59,6 +59,22 @@ def test_a_seed_is_offered_where_numbers_are_drawn(
     assert not filled.seed.isVisible()
 
 
+def test_more_options_are_folded_until_one_is_unusual(
+    filled: MethodPanel, session: Session
+) -> None:
+    assert not filled.more.is_open
+    assert not filled.vocabulary.isVisible()
+    session.keep(replace(session.inputs, seed=9))  # of no use to a method that draws nothing
+    assert not filled.more.is_open
+    session.keep(replace(session.inputs, vocabulary=Vocabulary.TOKENS))
+    assert filled.vocabulary.isVisible()
+    filled.more.findChildren(QToolButton)[0].click()
+    session.keep(replace(session.inputs, method="linear"))
+    assert not filled.more.is_open  # it is the person's again
+    session.keep(replace(session.inputs, out_dtype="bfloat16"))
+    assert filled.more.is_open
+
+
 def test_untouched_parameters_say_where_their_value_comes_from(
     filled: MethodPanel, session: Session
 ) -> None:

@@ -16,6 +16,7 @@ from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, write_csv
 from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.widgets.table_export import copy_table
 
 NAMES = ("b", "a", "c", "d")
 VALUES = np.array([2.0, np.nan, 1e-7, 3.0])
@@ -136,10 +137,30 @@ def test_rows_are_chosen_and_marked_in_any_order(shown: PlotWithTable, qtbot: Qt
 def test_the_table_is_copied_whole_or_as_selected(shown: PlotWithTable) -> None:
     shown.show_table(True)
     shown.copy()
-    assert QGuiApplication.clipboard().text().splitlines()[1] == "b\t2\t10"
+    assert QGuiApplication.clipboard().text().splitlines()[1] == "b\t2.0\t10"
     flags = QItemSelectionModel.SelectionFlag
     for row in (0, 2):
         index = shown.model.index(row, 0)
         shown.table.selectionModel().select(index, flags.Select | flags.Rows)
     shown.copy()
     assert [line[0] for line in QGuiApplication.clipboard().text().splitlines()[1:]] == ["b", "c"]
+
+
+def test_columns_share_the_room_that_is_left(shown: PlotWithTable, qtbot: QtBot) -> None:
+    shown.show_table(True)
+    for width in (900, 1300):
+        shown.resize(width, 400)
+        qtbot.waitUntil(
+            lambda: shown.table.horizontalHeader().length() == shown.table.viewport().width()
+        )
+        assert not shown.table.horizontalScrollBar().isVisible()
+
+
+@pytest.mark.usefixtures("qapp")
+def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy() -> None:
+    assert cell_text(np.float64(-1.5e-7)) == "−1.5e−07"
+    model = FiguresModel()
+    model.set_columns([FigureColumn(title="x", values=np.array([2.0, -1.0]))])
+    (chosen,) = model.columns_of([1])
+    copy_table([chosen])
+    assert QGuiApplication.clipboard().text() == "x\n-1.0"

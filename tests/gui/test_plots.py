@@ -14,9 +14,13 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent
 from PySide6.QtSvg import QSvgRenderer
 
+# isort: split
+import pyqtgraph as pg
+
 from ace_gui.engine.events import LayerReport, LayerSpectrum, Regime
 from ace_gui.errors import OutputError
 from ace_gui.gui.plots.axes import QuantityAxis, number_text
+from ace_gui.gui.plots.base import quantity_axis
 from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.plots.export_image import PIXELS_A_POINT, copy_plot, grab_plot
 from ace_gui.gui.plots.gamma import EMPTY, two_digits
@@ -565,3 +569,14 @@ def test_controls_have_names_for_those_who_cannot_see(plot, spectra, energies):
         assert widget.log_box.accessibleName()
         assert widget.canvas.getAxis("bottom").label.toPlainText().strip()
     assert spectra.legend.chip("expert a").accessibleName() == "a"
+
+
+@pytest.mark.parametrize(("height", "title"), [(400, "heterogeneity γ"), (105, "γ"), (30, "")])
+def test_a_title_that_does_not_fit_gives_way_to_a_shorter_one(qtbot, height, title):
+    canvas = pg.PlotWidget(axisItems={"left": quantity_axis("left", "heterogeneity γ", "γ")})
+    qtbot.addWidget(canvas)
+    canvas.resize(300, height)
+    canvas.show()
+    axis = canvas.getAxis("left")
+    assert axis.label.toPlainText().strip() == title
+    assert not title or axis.label.boundingRect().width() <= axis.size().height()

@@ -35,6 +35,7 @@ def load(window: MainWindow, worker: FakeWorker, *checks: Check) -> None:
 
 
 def rows(window: MainWindow) -> list[CheckRow]:
+    window.workspace.inspector.show_checks()
     layout = window.workspace.inspector.preflight._rows
     widgets = (layout.itemAt(index).widget() for index in range(layout.count()))
     return [widget for widget in widgets if isinstance(widget, CheckRow)]
@@ -53,8 +54,8 @@ def test_nothing_is_shown_before_there_is_a_plan(window: MainWindow) -> None:
 def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, NOTE, FINE)
     inspector = window.workspace.inspector
-    assert [row.check for row in rows(window)] == [NOTE, FINE]
     assert isinstance(inspector.panel, SpectraPanel)
+    assert [row.check for row in rows(window)] == [NOTE, FINE]
     assert "no warnings" in window.workspace.experts.checks.text()
     window.actions_.merge.trigger()
     assert merges(worker) == 1

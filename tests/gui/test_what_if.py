@@ -135,7 +135,7 @@ def test_the_panel_shows_old_beside_new(
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
     rows = {title: place for place, (title, _, _) in enumerate(FIGURES)}
-    norms = [panel.table.item(rows["‖ΔW‖_F"], column) for column in (0, 1)]
+    norms = [panel.table.item(rows["‖ΔW‖"], column) for column in (0, 1)]
     assert [float(item.text()) for item in norms] == [1.0, 5.0]
     assert norms[1].font().bold()
     assert not panel.table.item(rows["γ"], 1).font().bold()

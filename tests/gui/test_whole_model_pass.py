@@ -15,6 +15,8 @@ def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWork
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
     bar = window.findChild(ProgressBar)
     assert bar is not None
+    bar.refresh()  # progress is shown now and then only
     assert "looking at the whole model, layer 3 of 7" in bar.text.text()
     worker.say(started())
+    bar.refresh()
     assert "merging, layer 0 of" in bar.text.text()

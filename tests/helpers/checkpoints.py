@@ -49,6 +49,16 @@ def same_bits(first: Tensor, second: Tensor) -> bool:
     )
 
 
+def tiny_bert(generator: torch.Generator) -> dict[str, Tensor]:
+    """A matrix, its bias and an embedding, by the names they have in BERT."""
+    query = "bert.encoder.layer.0.attention.self.query"
+    return {
+        f"{query}.weight": torch.randn(8, 8, generator=generator),
+        f"{query}.bias": torch.randn(8, generator=generator),
+        "bert.embeddings.word_embeddings.weight": torch.randn(12, 8, generator=generator),
+    }
+
+
 def save_model(
     folder: Path,
     tensors: Mapping[str, Tensor],

@@ -33,7 +33,7 @@ from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import COMBINED, Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page
-from ace_gui.engine.store import Manifest
+from ace_gui.engine.store import InputFile, Manifest
 from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import TensorMerge
@@ -79,15 +79,13 @@ def report(
 
 
 def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
-    """Raise FileChangedError where a model is no longer the one that was merged."""
-    known = {(each.path, each.size, each.mtime_ns) for each in manifest.inputs}
-    for model in (prepared.base, *prepared.experts):
-        for stamp in model.checkpoint.files:
-            if (str(stamp.path), stamp.size, stamp.mtime_ns) not in known:
-                raise FileChangedError(
-                    f"{model.name} changed since this merge; merge again for a report.",
-                    path=stamp.path,
-                )
+    """Raise FileChangedError where a file is no longer the one that was merged."""
+    for stamp in prepared.files:
+        if InputFile.of(stamp) not in manifest.inputs:
+            raise FileChangedError(
+                f"{stamp.path} changed since this merge; merge again for a report.",
+                path=stamp.path,
+            )
 
 
 def merge_reports(

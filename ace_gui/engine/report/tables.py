@@ -138,7 +138,7 @@ def tensor_table(content: Content) -> Table:
     """Every tensor of the base: what became of it, and its figures."""
     headings = (
         *("tensor", "role", "shape", "what happened", "regime", "health"),
-        *("γ", "‖ΔW‖", "by experts' mean", "Σ ε_t", "condition ≤", "refinement cosine"),
+        *("γ", "‖ΔW‖", "by experts' mean", "Σ εₜ", "condition ≤", "refinement cosine"),
         "refinement by solution",
     )
     rows = tuple(_tensor(content, row) for row in content.plan.rows if row.in_base)

@@ -108,7 +108,8 @@ class CompareMethodsDialog(QDialog):
         else:
             failed = [row for row in self._shown if row.error]
             said = [f"{row.title}: {row.error}" for row in failed]
-            self.status.setText(" ".join(said) or (_NOTHING if not self._shown else ""))
+            text = self._comparison.obstacle or " ".join(said)
+            self.status.setText(text or (_NOTHING if not self._shown else ""))
         self._allow()
 
     def _make_methods(self) -> QScrollArea:
@@ -203,7 +204,8 @@ class CompareMethodsDialog(QDialog):
         self.parameter.currentIndexChanged.connect(lambda _: self._allow())
         self.values.textChanged.connect(lambda _: self._allow())
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
-        self._comparison.changed.connect(self.refresh)
+        for told in (self._comparison.changed, self._session.checks_changed):
+            told.connect(self.refresh)
         self._session.plan_changed.connect(self._fill_parameters)
         for changed in (self._session.state_changed, self._session.runs.changed):
             changed.connect(self._allow)
@@ -267,7 +269,8 @@ class CompareMethodsDialog(QDialog):
         running, chosen = self._comparison.is_running, self.selected()
         count = len(self._written_values()) if varies else len(self._ticked())
         self.start.setText(f"&Compare {count}" if count else "&Compare")
-        self.start.setEnabled(bool(count) and self._session.can_merge and not running)
+        free = self._session.can_merge and not running and not self._comparison.obstacle
+        self.start.setEnabled(bool(count) and free)
         self.stop.setEnabled(running)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
         self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))

@@ -217,12 +217,14 @@ class ExportDialog(QDialog):
         return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
 
     def _bytes(self) -> int:
-        """Of everything that will be written, heads alone and side files aside."""
-        size = self._size()
+        """Of everything that will be written, side files aside."""
+        plan, size = self._session.plan, self._size()
+        if plan is None or size is None:
+            return 0
         rows = self._session.rows if self.complete_heads.isChecked() else ()
         own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
         models = 1 + len(set().union(*own))
-        return 0 if size is None else models * size.bytes
+        return models * size.bytes + plan.bytes_beside
 
     def _contents(self) -> str:
         size = self._size()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ace_gui.gui.text import plain, tooltip
 
 _Index = QModelIndex | QPersistentModelIndex
 _DIGITS = 5
-GAP = "\u2002"  # keeps right-aligned figures off the next column
+GAP = "\u2002"  # keeps right-aligned figures off the next column, and a row's title off the frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,19 @@ class FiguresModel(QAbstractTableModel):
     def source_row(self, position: int) -> int:
         """Which of the given rows is shown at this position."""
         return int(self._order[position])
+
+    def columns_of(self, positions: Iterable[int]) -> tuple[FigureColumn, ...]:
+        """The columns with only the rows shown at these positions, in that order."""
+        rows = [self.source_row(position) for position in positions]
+        return tuple(
+            replace(
+                column,
+                values=column.values[rows]
+                if isinstance(column.values, np.ndarray)
+                else [column.values[row] for row in rows],
+            )
+            for column in self._columns
+        )
 
     def position(self, source_row: int) -> int:
         """Where a given row is shown; -1 if there is none such."""
@@ -131,23 +144,27 @@ def cell_text(value: object) -> str:
     if isinstance(value, np.integer | int):
         return str(value)
     if isinstance(value, np.floating | float):
-        return "–" if np.isnan(value) else f"{value:.{_DIGITS}g}"
+        return "–" if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
     return plain(str(value))
 
 
-def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
-    """Write the columns with every digit, empty where nothing is known. Raises OutputError."""
+def rows_of(columns: Sequence[FigureColumn]) -> list[tuple[object, ...]]:
+    """The titles, then every row with every digit, empty where nothing is known."""
     lists = [
         ["" if value != value else value for value in column.values.tolist()]
         if isinstance(column.values, np.ndarray)
         else list(column.values)
         for column in columns
     ]
+    return [tuple(column.title for column in columns), *zip(*lists, strict=True)]
+
+
+def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
+    """Write the columns with every digit, empty where nothing is known. Raises OutputError."""
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([column.title for column in columns])
-            writer.writerows(zip(*lists, strict=True))
+            writer.writerows(rows_of(columns))
     except OSError as error:
         raise OutputError(
             f"The table “{path}” cannot be written; choose a folder you may write to.",

@@ -216,9 +216,11 @@ class LayersModel(QAbstractTableModel):
         self.dataChanged.emit(self.index(first, Column.GAMMA), self.index(last, Column.STATE))
 
     def _pull(self) -> None:
-        gammas = (self._session.gamma(row.name) for row in self._rows)
-        values = (np.nan if gamma is None else gamma for gamma in gammas)
-        self._gamma = np.fromiter(values, dtype=np.float64, count=len(self._rows))
+        self._gamma = np.full(len(self._rows), np.nan)
+        for name, known in self._session.statistics.items():
+            place = self._places.get(name)
+            if place is not None and known.gamma is not None:
+                self._gamma[place] = known.gamma
         self._pull_states()
 
     def _pull_states(self) -> None:
@@ -226,8 +228,9 @@ class LayersModel(QAbstractTableModel):
         reports = merge.reports if merge is not None else {}
         done = LayerState.DONE if session.merge_is_current else LayerState.EARLIER
         rest = LayerState.WAITING if session.is_running(State.MERGING) else LayerState.NONE
-        states = (done if row.name in reports else rest for row in self._rows)
-        self._states = np.fromiter(states, dtype=np.int8, count=len(self._rows))
+        self._states = np.full(len(self._rows), rest, dtype=np.int8)
+        places = self._places
+        self._states[[places[name] for name in reports if name in places]] = done
 
     def _state(self, name: str) -> LayerState:
         merge = self._session.merge

@@ -79,10 +79,9 @@ class MergedLayers(QObject):
         self.figures_changed.emit()
 
     def _fill(self) -> None:
-        for name in self._dirty:
-            statistics = self._session.statistics.get(name)
-            if statistics is not None:
-                self._fill_layer(self._index[name], statistics)
+        known = self._session.statistics
+        for name in self._dirty & known.keys():
+            self._fill_layer(self._index[name], known[name])
         self._dirty.clear()
 
     def _fill_layer(self, place: int, statistics: LayerStatistics) -> None:

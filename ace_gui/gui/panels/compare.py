@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import fmean
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
@@ -129,15 +130,26 @@ class ComparePanel(LayerPanel):
             self.spectra.clear("Computing both spectra …")
 
     def _show_accuracies(self) -> None:
-        """The sample's held-out accuracies, of merges with their method's defaults."""
-        known, parts = self.session.accuracies, []
+        """The sample's held-out accuracies, where there are any."""
+        parts = []
         for box in (self.first, self.second):
             run = self._run(box)
-            method = run.recipe.merge_method if run is not None else ""
-            if run is not None and method in known and not run.recipe.parameters:
-                parts.append(f"{box.currentText()} {number_text(known[method].mean, 3)}")
+            mean = self._accuracy(run) if run is not None else None
+            if mean is not None:
+                parts.append(f"{box.currentText()} {number_text(mean, 3)}")
         self.accuracies.setVisible(bool(parts))
         self.accuracies.setText(f"Held-out accuracy: {', '.join(parts)}")
+
+    def _accuracy(self, run: MergeRun) -> float | None:
+        """Mean over the tasks: as measured of this merge, else of its method's defaults."""
+        if run.accuracies:
+            return fmean(run.accuracies.values())
+        engine = self.session.engine
+        methods = engine.methods if engine is not None else ()
+        title = next((m.title for m in methods if m.name == run.recipe.merge_method), "")
+        known = self.session.accuracies.get(title)
+        changed = run.recipe.parameters or run.recipe.overrides
+        return known.mean if known is not None and not changed else None
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()

@@ -12,6 +12,9 @@ from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
+_ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
+_NORM_TIP = "Frobenius norm of the expert's change"
+
 
 class EnergiesPanel(LayerPanel):
     """Feeds an ``EnergiesPlot``."""
@@ -43,8 +46,8 @@ class EnergiesPanel(LayerPanel):
         values = np.array(list(energies.values()), dtype=np.float64)
         return (
             FigureColumn(title="expert", values=tuple(energies)),
-            FigureColumn(title="energy ‖ΔW‖²_F", values=values),
-            FigureColumn(title="norm ‖ΔW‖_F", values=np.sqrt(values)),
+            FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
+            FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
         )
 
 

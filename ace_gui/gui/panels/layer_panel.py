@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -43,10 +43,13 @@ class LayerPanel(QWidget):
         raise NotImplementedError
 
     def set_theme(self, theme: Theme) -> None:
-        """Restyle the plots; the experts' colours are the theme's."""
+        """Restyle what is seen; the experts' colours are the theme's."""
+        if not self.isVisible():
+            return  # it catches up when it is shown
         for plot in self.findChildren(Plot):
-            plot.set_theme(theme)
-        self._follow()
+            if plot.isVisible():
+                plot.set_theme(theme)
+        QTimer.singleShot(0, self, self._follow)  # a turn of its own: the window is repainted too
 
     def set_busy(self, busy: bool) -> None:
         """What is shown here is on its way, or no longer."""

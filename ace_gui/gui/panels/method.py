@@ -112,6 +112,8 @@ class MethodPanel(QWidget):
         self.seed.setValidator(QRegularExpressionValidator(_SEED, self.seed))
         self.seed.setAccessibleName("Seed")
         self.seed.setToolTip(tooltip(_SEED_TIP))
+        self.more = self._make_more()
+        self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
         self._scroll = QScrollArea(self)
         self._scroll.setWidgetResizable(True)
@@ -163,32 +165,45 @@ class MethodPanel(QWidget):
         ways = [way for way, _ in VOCABULARIES]
         self.vocabulary.setCurrentIndex(ways.index(inputs.vocabulary))
         self.split_fused.setChecked(inputs.split_fused)
+        self._open_for_unusual(inputs)
+
+    def _open_for_unusual(self, inputs: Inputs) -> None:
+        """Unfold the further options when one of them is other than it starts."""
+        usual, seeded = Inputs(), self._shown is not None and self._shown.seeded
+        names = ["out_dtype", "non_finite", "vocabulary", "split_fused", *["seed"] * seeded]
+        unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
+        if unusual - self._unusual:
+            self.more.unfold()
+        self._unusual = unusual
+
+    def _make_more(self) -> Folding:
+        """What few people change, under a heading of its own."""
+        content = QWidget(self)
+        form = _form(content)
+        self._seed_label = _row_label("Seed", self.seed.toolTip())
+        form.addRow(self._seed_label, self.seed)
+        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
+        form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
+        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
+        return Folding("More options", content, self)
 
     def _rebuild(self) -> None:
-        """Make the form of the method anew; the combos of every method move into it."""
+        """Make the form of the method anew; the options of every method move into it."""
         method = self._shown
         form_widget = Column()
-        form = QFormLayout(form_widget)
-        form.setContentsMargins(0, 0, 4, 0)
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+        form = _form(form_widget)
         self.fields = {}
         if method is not None:
             self._title.setText(method.title)
             form.addRow(muted_label(method.summary))
             for info in method.fields:
                 self._add_field(form, ParameterField(info, form_widget))
-        if method is not None and method.seeded:
-            form.addRow(_row_label("Seed", self.seed.toolTip()), self.seed)
-        else:
-            self.seed.setParent(self)
-        self.seed.setVisible(method is not None and method.seeded)
+        for widget in (self._seed_label, self.seed):
+            widget.setVisible(method is not None and method.seeded)
         form.addRow(_row_label("Scope", _SCOPE_TIP), self.scope)
         form.addRow("", self._scope_note)
-        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
-        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
-        form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
-        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
+        form.addRow(self.more)
         form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))
         form.addRow(self.overrides)
         if method is not None:
@@ -245,6 +260,14 @@ class MethodPanel(QWidget):
         combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         combo.setMinimumContentsLength(8)
         return combo
+
+
+def _form(widget: QWidget) -> QFormLayout:
+    form = QFormLayout(widget)
+    form.setContentsMargins(0, 0, 4, 0)
+    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    return form
 
 
 def _row_label(text: str, tip: str) -> QWidget:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontDatabase
+from PySide6.QtGui import QFont, QFontDatabase, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -68,15 +68,31 @@ class PreflightPanel(QWidget):
         layout.addWidget(self.summary)
         layout.addWidget(self._advice)
         layout.addWidget(self.area, 1)
-        session.checks_changed.connect(self.refresh)
+        self._shown: tuple[object, ...] = ()
+        session.checks_changed.connect(self._follow)
         self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._shown != self._to_show():
+            self.refresh()
 
     def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (rows ask for the present one)
         """Glyphs and words in the theme's colours."""
-        self.refresh()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Rows that nobody sees are made when they are shown."""
+        if self.isVisible():
+            self.refresh()
+
+    def _to_show(self) -> tuple[object, ...]:
+        session = self._session
+        return current_theme(), session.checks, session.worries
 
     def refresh(self) -> None:
         """Show the session's checks."""
+        self._shown = self._to_show()
         checks = self._session.checks
         self.summary.setText(summary_of(self._session))
         self._advice.setText(self._advice_text())

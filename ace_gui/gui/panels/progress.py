@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QProgressBar, QStatusBar, QWidget
 
 from ace_gui.gui.session import Session
@@ -10,6 +11,7 @@ from ace_gui.gui.text import duration, human_bytes
 from ace_gui.gui.widgets.labels import plain_label
 
 _BAR = 220  # px
+_REFRESH = 60  # ms between two looks at the progress: the bar repaints the window each time
 _WORDS = {
     State.PLANNING: "reading headers",
     State.ANALYSING: "comparing the experts",
@@ -38,17 +40,24 @@ class ProgressBar(QStatusBar):
         for signal in (
             session.engine_changed,
             session.state_changed,
-            session.progress_changed,
             session.merge_changed,
             session.plan_changed,
         ):
             signal.connect(self.refresh)
+        self._timer = QTimer(self, singleShot=True, interval=_REFRESH)
+        self._timer.timeout.connect(self.refresh)
+        session.progress_changed.connect(self._plan_refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Show the session's state."""
+        self._timer.stop()
         self.text.setText(" · ".join(self._parts()))
         self._show_bar()
+
+    def _plan_refresh(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
 
     def _parts(self) -> list[str]:
         session = self._session

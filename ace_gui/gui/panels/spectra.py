@@ -81,7 +81,7 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
         ),
         _row(
             "stable rank",
-            "‖W‖²_F / σ₁²: the energy, counted in units of the strongest direction.",
+            "‖W‖² / σ₁²: the energy, counted in units of the strongest direction.",
             [f.stable_rank for f in figures],
         ),
         _row(
@@ -90,7 +90,7 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
             [f.condition for f in figures],
         ),
         _row("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
-        _row("Frobenius norm", "‖W‖_F = √Σσᵢ²", [f.frobenius for f in figures]),
+        _row("Frobenius norm", "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
     ]
     return [*rows, *_directions(figures)]
 

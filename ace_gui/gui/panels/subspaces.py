@@ -29,7 +29,7 @@ class Look(StrEnum):
 
 _TIPS: Final = {
     Look.REFINEMENT: "|cosine| of the singular vectors of W_pre and of the merged change",
-    Look.OVERLAP: "‖UₐᵀU_b‖²_F / K: share of one expert's K leading left directions that lie in "
+    Look.OVERLAP: "‖U₁ᵀU₂‖² / K: share of one expert's K leading left directions that lie in "
     "the other's; 0: none, 1: the same",
     Look.COSINES: "Cosine of the experts' task vectors in this layer; 1: the same direction, 0: "
     "nothing in common, −1: opposite",

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.events import LayerReport, LayerSpectrum, MethodInfo
+from ace_gui.gui.models.figures import GAP
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.plots.spectrum import SpectrumPlot
 from ace_gui.gui.session import Session
@@ -34,8 +35,8 @@ from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 FIGURES: Final = (
     ("γ", "Heterogeneity: variance of the log energies by their squared mean", "gamma"),
     ("regime", "Heterogeneous where γ exceeds τ: there the solution is refined", "regime"),
-    ("‖ΔW‖_F", "Frobenius norm of the merged change", "delta_norm"),
-    ("ridge mass Σε", "Near 1 the refinement turns against the experts", "ridge_mass"),
+    ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
+    ("ridge mass Σεₜ", "Near 1 the refinement turns against the experts", "ridge_mass"),
     ("condition ≤", "Bound on the condition number of the solved system", "condition"),
     ("refinement cosine", "Of the refinement with the summed task vectors", "refinement_cosine"),
     ("refinement ratio", "Norm of the refinement by that of W_pre", "refinement_ratio"),
@@ -201,7 +202,7 @@ def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTa
     table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 5)
     cells = []
     for row, (title, tip, _figure) in enumerate(FIGURES):
-        head, old, new = (QTableWidgetItem(text) for text in (title, "–", "–"))
+        head, old, new = (QTableWidgetItem(text) for text in (GAP + title, "–", "–"))
         for item in (head, old, new):
             item.setToolTip(tooltip(tip))
         for column, item in enumerate((old, new)):

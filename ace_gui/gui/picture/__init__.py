@@ -196,6 +196,7 @@ def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]
         window.conductor.remove_experts([last])
         studio.wait(lambda: not session.worries and session.is_analysed, session.layers_changed)
     window.notice.hide()
+    window.workspace.inspector.tabs.setCurrentIndex(0)
 
 
 def _export_picture(

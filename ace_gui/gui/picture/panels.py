@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.events import LayerDistribution, LayerSubspaces
-from ace_gui.gui.panels.compare import ComparePanel
 from ace_gui.gui.panels.distribution import DistributionPanel
 from ace_gui.gui.panels.energies import EnergiesPanel
 from ace_gui.gui.panels.spectra import SpectraPanel
 from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.picture.tabs import compare_merges, turn_to
 from ace_gui.gui.plots.spectrum_curves import Quantity
 from ace_gui.gui.theme import Scheme
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-
-OTHER_METHOD: Final = "task_arithmetic"
-"""What the recipe's own method is compared with."""
 
 _Take = Callable[[str, QWidget], None]
 
@@ -48,15 +43,6 @@ def take_panel_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path
     finally:
         studio.close()
     return taken
-
-
-def turn_to(tabs: LazyTabs, kind: type[QWidget]) -> QWidget:
-    """Show the tab with a panel of this kind; LookupError where there is none."""
-    for index in range(tabs.count()):
-        if isinstance(tabs.content(index), kind):
-            tabs.setCurrentIndex(index)
-            return tabs.content(index)
-    raise LookupError(kind.__name__)
 
 
 def _spectra(studio: Studio, take: _Take) -> None:
@@ -91,18 +77,9 @@ def _distribution(studio: Studio, take: _Take) -> None:
 
 
 def _compare(studio: Studio, take: _Take) -> None:
-    window, session = studio.window, studio.window.session
+    window = studio.window
     studio.merge()
-    window.conductor.choose_method(OTHER_METHOD)
-    studio.wait(
-        lambda: session.inputs.method == OTHER_METHOD and session.can_merge, session.state_changed
-    )
-    window.conductor.merge()
-    studio.wait(lambda: len(session.runs.all) == 2, session.runs.changed)
-    lower = window.workspace.heterogeneity
-    turn_to(lower.tabs, ComparePanel)
-    name, comparison = session.selection, session.comparison
-    studio.wait(lambda: name in comparison.spectra, comparison.changed)
-    take("compare", lower)
+    compare_merges(studio)
+    take("compare", window.workspace.heterogeneity)
     turn_to(window.workspace.inspector.tabs, SpectraPanel)
     take("window", window)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.panels.compare import ComparePanel
 from ace_gui.gui.panels.what_if import WhatIfPanel
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.resources_path import resource_path
 
 if TYPE_CHECKING:
     from ace_gui.gui.picture import Studio
 
 Take = Callable[[str, QWidget | None], None]
+OTHER_METHOD: Final = "task_arithmetic"
+"""What the recipe's own method is compared with."""
+
 _PATIENCE = 4  # times to settle: some tabs ask the engine
 
 
@@ -30,10 +35,50 @@ def tab_pictures(studio: Studio, take: Take) -> None:
     studio.settle()
     take("all-layers-as-a-table", lower)
     view.show_table(False)  # type: ignore[attr-defined]
+    own = studio.window.session.inputs.method
+    compare_merges(studio)
+    take("all-layers-compare", lower)
+    _choose_method(studio, own)
+    lower.tabs.setCurrentIndex(0)
+    studio.merge()
+
+
+def turn_to(tabs: LazyTabs, kind: type[QWidget]) -> QWidget:
+    """Show the tab with a panel of this kind; LookupError where there is none."""
+    for index in range(tabs.count()):
+        if isinstance(tabs.content(index), kind):
+            tabs.setCurrentIndex(index)
+            return tabs.content(index)
+    raise LookupError(kind.__name__)
+
+
+def compare_merges(studio: Studio) -> None:
+    """Merge once more, by another method, and turn to both merges; with accuracies if known."""
+    window, session = studio.window, studio.window.session
+    _choose_method(studio, OTHER_METHOD)
+    studio.merge()
+    if session.inputs.base == resource_path("sample/base"):
+        window.conductor.evaluate_sample()
+        studio.wait(lambda: not window.conductor.is_busy, window.conductor.idle)
+    turn_to(window.workspace.heterogeneity.tabs, ComparePanel)
+    name, comparison = session.selection, session.comparison
+    studio.wait(lambda: name in comparison.spectra, comparison.changed)
+    studio.settle()
+
+
+def _choose_method(studio: Studio, name: str) -> None:
+    window, session = studio.window, studio.window.session
+    window.conductor.choose_method(name)
+    studio.wait(
+        lambda: session.inputs.method == name and session.can_merge and session.is_analysed,
+        window.conductor.idle,
+    )
 
 
 def _turn(studio: Studio, take: Take, where: str, tabs: LazyTabs, panel: QWidget) -> None:
     for index in range(tabs.count()):
+        if isinstance(tabs.content(index), ComparePanel):
+            continue  # needs a second merge
         tabs.setCurrentIndex(index)
         if isinstance(tabs.current, WhatIfPanel):
             _try_values(studio)

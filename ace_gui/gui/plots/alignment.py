@@ -41,7 +41,7 @@ class AlignmentPlot(Plot):
             name="Directions before and after refinement",
             empty=EMPTY,
             bottom=quantity_axis("bottom", "index i of the singular vector"),
-            left=quantity_axis("left", "|cos(before, after)|", grid=True),
+            left=quantity_axis("left", "|cos(before, after)|", "|cos|", grid=True),
             toggles=True,
             parent=parent,
         )

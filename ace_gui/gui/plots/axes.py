@@ -7,6 +7,7 @@ from math import ceil, floor, isfinite, log10
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
 # isort: split
 import pyqtgraph as pg
@@ -42,11 +43,37 @@ class QuantityAxis(pg.AxisItem):
     Where ``logarithmic`` is set, positions along the axis are log10 of the quantity.
     """
 
+    _titles: tuple[str, ...] = ()
+
     def __init__(self, orientation: str) -> None:
         super().__init__(orientation, maxTickLength=-4)
         self.logarithmic = False
         self.enableAutoSIPrefix(False)
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
+
+    def set_titles(self, *titles: str) -> None:
+        """Name the quantity by the first of ``titles``, longest first, that the axis has room for.
+
+        A title that is cut would be worse than none, so where not even the last fits there is none.
+        """
+        self._titles = titles
+        self.setLabel(titles[0])
+        self._fit_title()
+
+    def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
+        self._fit_title()
+        super().resizeEvent(event)
+
+    def _fit_title(self) -> None:
+        size = self.size()
+        room = size.height() if self.orientation in ("left", "right") else size.width()
+        if room <= 0 or not self._titles or self.label is None:  # not laid out yet, or closed
+            return
+        for title in (*self._titles, ""):
+            self.labelText = title
+            self.label.setHtml(self.labelString())
+            if self.label.boundingRect().width() <= room:
+                return
 
     def boundingRect(self) -> QRectF:
         """Wide enough for a label at either end, grid or not."""

@@ -315,10 +315,10 @@ class Plot(QWidget):
         self.update()
 
 
-def quantity_axis(orientation: str, label: str, *, grid: bool = False) -> QuantityAxis:
-    """A ``QuantityAxis`` with its label, and with grid lines where asked for."""
+def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> QuantityAxis:
+    """A ``QuantityAxis`` with its titles, longest first, and with grid lines where asked for."""
     axis = QuantityAxis(orientation)
-    axis.setLabel(label)
+    axis.set_titles(*titles)
     if grid:
         axis.setGrid(255)
     return axis

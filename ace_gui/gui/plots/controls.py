@@ -32,13 +32,23 @@ class Choice(QComboBox):
         self, name: str, options: Mapping[Hashable, tuple[str, str]], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._values = tuple(options)
+        self._values: tuple[Hashable, ...] = ()
         self.setAccessibleName(name)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.currentIndexChanged.connect(self._tell)
+        self.offer(options)
+
+    def offer(self, options: Mapping[Hashable, tuple[str, str]]) -> None:
+        """Offer these, at least one; what is chosen stays chosen, else the first is. No signal."""
+        chosen = self._values[self.currentIndex()] if self._values else None
+        self.blockSignals(True)
+        self.clear()
+        self._values = tuple(options)
         for index, (text, tip) in enumerate(options.values()):
             self.addItem(text)
             self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.currentIndexChanged.connect(self._tell)
+        self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
+        self.blockSignals(False)
         self._explain()
 
     @property

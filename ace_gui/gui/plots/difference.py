@@ -22,8 +22,8 @@ from ace_gui.gui.theme import Theme
 
 EMPTY: Final = "Choose two merges to compare."
 RELATIVE_TIP: Final = (
-    "‖W₁ − W₂‖_F by the mean of ‖W₁ − W₀‖_F and ‖W₂ − W₀‖_F: 0: equal, 2: opposite changes of the "
-    "same size"
+    "‖W₁ − W₂‖ by the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
+    "changes of the same size"
 )
 _NEAR: Final = 14.0  # pixels
 
@@ -33,8 +33,8 @@ class DifferencePlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.setLabel("layer, input → output (numbers: block)")
-        self._left = quantity_axis("left", "relative difference", grid=True)
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
+        self._left = quantity_axis("left", "relative difference", "difference", grid=True)
         self._differences: dict[str, LayerDifference] = {}
         super().__init__(
             name="Difference of two merges by layer",
@@ -79,9 +79,9 @@ class DifferencePlot(LayersPlot):
         figures: dict[str, tuple[list[float], str]] = {
             "relative difference": (self._relative().tolist(), RELATIVE_TIP),
             "cosine": ([d.cosine for d in found], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
-            "‖first‖": ([d.first_norm for d in found], "‖W₁ − W₀‖_F"),
-            "‖second‖": ([d.second_norm for d in found], "‖W₂ − W₀‖_F"),
-            "‖difference‖": ([d.difference_norm for d in found], "‖W₁ − W₂‖_F"),
+            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
         }
         return (
             FigureColumn(title="layer", values=self._names),

@@ -30,7 +30,7 @@ class EnergiesPlot(Plot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._names_axis = NameAxis()
-        self._bottom = quantity_axis("bottom", "energy ‖ΔW‖<sub>F</sub>²", grid=True)
+        self._bottom = quantity_axis("bottom", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
         self._energies: dict[str, float] = {}
         self._colours: dict[str, str] = {}
         self._items: list[object] = []
@@ -155,7 +155,7 @@ class EnergiesPlot(Plot):
             return
         name, energy = list(self._energies.items())[row]
         place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, f"{name}: ‖ΔW‖²_F = {number_text(energy, 4)}", self.canvas)
+        QToolTip.showText(place, f"{name}: ‖ΔW‖² = {number_text(energy, 4)}", self.canvas)
 
 
 def _spread(energies: Mapping[str, float]) -> str:

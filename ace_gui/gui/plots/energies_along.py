@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt
-from PySide6.QtWidgets import QComboBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 # isort: split
 import pyqtgraph as pg
@@ -15,12 +15,14 @@ import pyqtgraph as pg
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import BlockAxis, number_text
 from ace_gui.gui.plots.base import quantity_axis
+from ace_gui.gui.plots.controls import Choice
 from ace_gui.gui.plots.layers import LayersPlot, block_starts, symbol_size
 from ace_gui.gui.plots.legend import LegendEntry
 from ace_gui.gui.theme import DARK, LIGHT, Theme
 
 EMPTY = "The experts' energies appear here once a base and its experts are open."
-EVERY_ROLE = "all roles"
+_ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
+_ROLE_TIP = "Show the layers of one role only, joined by lines"
 _HINT = "Choose a layer to see its energies; the legend hides experts."
 _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 _NEAR = 12.0  # pixels
@@ -34,8 +36,8 @@ class EnergiesAlongPlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.setLabel("layer, input → output (numbers: block)")
-        self._left = quantity_axis("left", "energy ‖ΔW‖<sub>F</sub>²", grid=True)
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
+        self._left = quantity_axis("left", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
         self._left.logarithmic = True
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
@@ -44,7 +46,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._energies: NDArray[np.float64] = np.zeros((0, 0))
         self._shown = np.zeros(0, dtype=np.intp)
         self._items: dict[str, pg.PlotDataItem] = {}
-        self.role = QComboBox()
+        self.role = Choice("Role whose energies are shown", _role_options(()))
         super().__init__(
             name="Energies along the model",
             empty=EMPTY,
@@ -55,9 +57,7 @@ class EnergiesAlongPlot(LayersPlot):
             logarithmic=True,
             parent=parent,
         )
-        self.role.setAccessibleName("Role whose energies are shown")
-        self.role.setToolTip("Show the layers of one role only, joined by lines")
-        self.role.currentTextChanged.connect(self._draw_all)
+        self.role.chosen.connect(self._draw_all)
         self.add_control(self.role)
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._draw())
@@ -80,7 +80,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._experts = tuple(colours)
         self._colours = dict(colours)
         self._energies = np.full((len(self._names), len(self._experts)), np.nan)
-        self._fill_roles()
+        self.role.offer(_role_options(self._roles))
         if not self._names or not self._experts:
             self.show_message(EMPTY)
             return
@@ -102,7 +102,11 @@ class EnergiesAlongPlot(LayersPlot):
         names = FigureColumn(title="layer", values=[self._names[index] for index in shown])
         roles = FigureColumn(title="role", values=[self._roles[index] for index in shown])
         energies = [
-            FigureColumn(title=expert, values=self._energies[shown, t], tip="‖ΔW‖²_F")
+            FigureColumn(
+                title=expert,
+                values=self._energies[shown, t],
+                tip=_ENERGY_TIP,
+            )
             for t, expert in enumerate(self._experts)
         ]
         return (names, roles, *energies)
@@ -143,17 +147,9 @@ class EnergiesAlongPlot(LayersPlot):
 
     # Drawing
 
-    def _fill_roles(self) -> None:
-        chosen = self.role.currentText()
-        self.role.blockSignals(True)
-        self.role.clear()
-        self.role.addItems([EVERY_ROLE, *dict.fromkeys(self._roles)])
-        self.role.setCurrentIndex(max(0, self.role.findText(chosen)))
-        self.role.blockSignals(False)
-
     def _draw_all(self) -> None:
-        role = self.role.currentText()
-        shown = [i for i, other in enumerate(self._roles) if role in (EVERY_ROLE, other)]
+        role = self.role.current
+        shown = [i for i, other in enumerate(self._roles) if role in (None, other)]
         self._shown = np.array(shown, dtype=np.intp)
         self._bottom.set_blocks(block_starts([self._blocks[index] for index in shown]))
         self._draw()
@@ -173,12 +169,10 @@ class EnergiesAlongPlot(LayersPlot):
         for item in self._items.values():
             self.canvas.removeItem(item)
         heights, x = self._heights(), np.arange(self._shown.size, dtype=np.float64)
-        one_role = self.role.currentText() != EVERY_ROLE
+        one_role = self.role.current is not None
         self._items = {}
         for t, entry in enumerate(entries):
             item = pg.PlotDataItem(
-                x,
-                heights[:, t],
                 pen=pg.mkPen(entry.colour, width=1.2) if one_role else None,
                 symbol=entry.symbol,
                 symbolSize=max(symbol_size(self._shown.size) - 2, 4),
@@ -188,6 +182,7 @@ class EnergiesAlongPlot(LayersPlot):
             )
             item.setVisible(self.legend.is_on(entry.key))
             self.canvas.addItem(item, ignoreBounds=True)
+            item.setData(x, heights[:, t])  # last: each step above would draw every point anew
             self._items[entry.key] = item
         self._fit_heights()
         self._tell()
@@ -251,3 +246,9 @@ class EnergiesAlongPlot(LayersPlot):
 
     def _walk(self) -> Sequence[int]:
         return [int(index) for index in self._shown]
+
+
+def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
+    """None stands for all of them."""
+    every: dict[Hashable, tuple[str, str]] = {None: ("all roles", _ROLE_TIP)}
+    return every | {role: (role, _ROLE_TIP) for role in roles}

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSizeF
 from PySide6.QtGui import QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QGraphicsView
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.errors import OutputError
+from ace_gui.gui.settings import Settings
 from ace_gui.gui.theme import LIGHT
 
 if TYPE_CHECKING:  # plots import this module
@@ -31,20 +32,15 @@ IN_PICTURE = "inPicture"
 
 FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
-_ON_WHITE = "picturesOnWhite"
-
 
 def pictures_on_white() -> bool:
     """Whether pictures are drawn in the light theme, whatever the window's."""
-    app = QApplication.instance()
-    return app is not None and bool(app.property(_ON_WHITE))
+    return Settings().pictures_on_white
 
 
 def set_pictures_on_white(on: bool) -> None:
     """Draw pictures in the light theme from now on, or in the window's."""
-    app = QApplication.instance()
-    if app is not None:
-        app.setProperty(_ON_WHITE, on)
+    Settings().pictures_on_white = on
 
 
 def grab_plot(plot_widget: Plot, path: Path) -> None:

@@ -56,7 +56,7 @@ class GammaPlot(LayersPlot):
     tau_committed = Signal(float)
 
     def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", "heterogeneity γ", grid=True)
+        self._left = quantity_axis("left", "heterogeneity γ", "γ", grid=True)
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
         self._family = np.zeros(0, dtype=np.intp)
@@ -135,7 +135,7 @@ class GammaPlot(LayersPlot):
             FigureColumn(
                 title="mean ln energy",
                 values=self._mean_log,
-                tip="Mean over the experts of ln ‖ΔW‖²_F. Near zero it lifts γ by itself.",
+                tip="Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself.",
             ),
             FigureColumn(
                 title="deviation of ln energy",

@@ -15,7 +15,7 @@ class HeterogeneityPlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.setLabel("layer, input → output (numbers: block)")
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
         super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
 
     def fit(self) -> None:

@@ -30,7 +30,7 @@ class HistogramPlot(Plot):
     """A stepped curve an expert, over the dashed Gaussian of its mean and deviation."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", "entries in a bin", grid=True)
+        self._left = quantity_axis("left", "entries in a bin", "entries", grid=True)
         self._distribution: LayerDistribution | None = None
         self._colours: dict[str, str] = {}
         self._steps: dict[str, pg.PlotDataItem] = {}

@@ -37,10 +37,10 @@ __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 EMPTY = "Choose a layer to see its singular values."
 NEAR_PIXELS = 14.0
 
-_LABELS = {
-    Quantity.VALUE: "singular value σᵢ",
-    Quantity.RELATIVE: "singular value σᵢ / σ₁",
-    Quantity.ENERGY: "cumulative energy (%)",
+_TITLES = {
+    Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
+    Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
+    Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
 }
 _TIPS = {
     Quantity.VALUE: "σᵢ, largest first",
@@ -56,7 +56,7 @@ class SpectrumPlot(Plot):
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", _LABELS[Quantity.VALUE], grid=True)
+        self._left = quantity_axis("left", *_TITLES[Quantity.VALUE], grid=True)
         self._curves: tuple[Curve, ...] = ()
         self._items: dict[str, pg.PlotDataItem] = {}
         self._marks: list[pg.GraphicsObject] = []
@@ -167,7 +167,7 @@ class SpectrumPlot(Plot):
         self.log_box.setEnabled(quantity is not Quantity.ENERGY)
         self._left.logarithmic = self._logarithmic
         self._left.setScale(100 if quantity is Quantity.ENERGY else 1)
-        self._left.setLabel(_LABELS[quantity])
+        self._left.set_titles(*_TITLES[quantity])
         self._left.picture = None
         self._curves = picture.curves(self.theme)
         self.legend.set_entries([curve.entry for curve in self._curves])

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.figures import FigureColumn
+from ace_gui.gui.models.figures import GAP, FigureColumn
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.table_export import copy_table, save_table
@@ -78,7 +78,7 @@ class FigureSheet(QTableWidget):
                 head.setIcon(_swatch(colours[column]))
             self.setHorizontalHeaderItem(column, head)
         for row, figure in enumerate(rows):
-            head = QTableWidgetItem(figure.title)
+            head = QTableWidgetItem(GAP + figure.title)
             head.setToolTip(tooltip(figure.tip))
             self.setVerticalHeaderItem(row, head)
             for column, value in enumerate(figure.values):

@@ -26,6 +26,15 @@ class Folding(QWidget):
         layout.addWidget(content)
         self._fold(False)
 
+    def unfold(self) -> None:
+        """Show what is folded away."""
+        self._button.setChecked(True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what stands under the heading is shown."""
+        return self._button.isChecked()
+
     def _fold(self, shown: bool) -> None:
         self._button.setArrowType(Qt.ArrowType.DownArrow if shown else Qt.ArrowType.RightArrow)
         self._content.setVisible(shown)

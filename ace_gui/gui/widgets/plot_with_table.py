@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QPaintEvent
+from PySide6.QtGui import QAction, QKeySequence, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFileDialog,
     QHBoxLayout,
     QHeaderView,
-    QMessageBox,
     QStackedWidget,
     QTableView,
     QToolButton,
@@ -21,11 +18,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.errors import OutputError
-from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, write_csv
+from ace_gui.gui.models.figures import FigureColumn, FiguresModel
 from ace_gui.gui.plots.base import Plot
 from ace_gui.gui.plots.export_image import IN_PICTURE
 from ace_gui.gui.widgets.labels import heading
+from ace_gui.gui.widgets.table_export import copy_table, save_table
 
 REFRESH: Final = 100  # ms between two readings of figures that change
 _NARROW, _WIDE = 60, 420  # px, of a column
@@ -83,25 +80,13 @@ class PlotWithTable(QStackedWidget):
 
     def save_csv(self) -> None:
         """Ask where to, and write the table there; say so where that fails."""
-        suggested = f"{self.plot.accessibleName()}.csv"
-        chosen, _ = QFileDialog.getSaveFileName(self, "Save table", suggested, "Table (*.csv)")
-        if not chosen:
-            return
-        path = Path(chosen)
-        try:
-            write_csv(self.model.columns, path if path.suffix else path.with_suffix(".csv"))
-        except OutputError as error:
-            QMessageBox.warning(self, "Save table", error.sentence)
+        save_table(self, self.plot.accessibleName(), self.model.columns)
 
     def copy(self) -> None:
         """Put the selected rows, or all of them, on the clipboard, parted by tabs."""
         chosen = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = chosen if len(chosen) > 1 else range(self.model.rowCount())
-        columns = self.model.columns
-        lines = ["\t".join(column.title for column in columns)]
-        for row in map(self.model.source_row, rows):
-            lines.append("\t".join(cell_text(column.values[row]) for column in columns))
-        QGuiApplication.clipboard().setText("\n".join(lines))
+        copy_table(self.model.columns_of(rows))
 
     # The table
 
@@ -114,18 +99,11 @@ class PlotWithTable(QStackedWidget):
         shown = self._wanted and self.plot.message() is None
         if shown:
             self.model.set_columns(self._columns())
-            self._fit_columns()
+            self.table.fit_columns()
         self.setCurrentIndex(int(shown))
         self.setFocusProxy(self.table if shown else self.plot)
         if shown:
             self._mark()
-
-    def _fit_columns(self) -> None:
-        """Widths by the titles and the first rows: twenty thousand rows would take too long."""
-        for column in range(self.model.columnCount()):
-            wish = max(self.table.sizeHintForColumn(column), _NARROW)
-            title = self.table.horizontalHeader().sectionSizeHint(column)
-            self.table.setColumnWidth(column, min(max(wish, title) + 8, _WIDE))
 
     def _mark(self) -> None:
         position = -1 if self._selected is None else self.model.position(self._selected)
@@ -147,8 +125,8 @@ class PlotWithTable(QStackedWidget):
             self._selected = self.model.source_row(rows[0].row())
             self.row_chosen.emit(self._selected)
 
-    def _make_table(self) -> QTableView:
-        table = QTableView(self)
+    def _make_table(self) -> _FittedTable:
+        table = _FittedTable(self)
         table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
         table.setModel(self.model)
         table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
@@ -193,6 +171,32 @@ class PlotWithTable(QStackedWidget):
         layout.addLayout(head)
         layout.addWidget(self.table, 1)
         return page
+
+
+class _FittedTable(QTableView):
+    """Columns as wide as what is in them; they share the room that is left."""
+
+    _widths: tuple[int, ...] = ()
+
+    def fit_columns(self) -> None:
+        """Widths by the titles and the first rows: twenty thousand rows would take too long."""
+        header, count = self.horizontalHeader(), self.model().columnCount()
+        self._widths = tuple(
+            min(max(self.sizeHintForColumn(c), header.sectionSizeHint(c), _NARROW) + 8, _WIDE)
+            for c in range(count)
+        )
+        self._share_room()
+
+    def _share_room(self) -> None:
+        spare = self.viewport().width() - sum(self._widths)
+        share, rest = divmod(max(spare, 0), max(len(self._widths), 1))
+        for column, width in enumerate(self._widths):
+            self.setColumnWidth(column, width + share + (column < rest))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._share_room()
 
 
 class _HeadButton(QToolButton):

@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from ace_gui.errors import OutputError
-from ace_gui.gui.models.figures import FigureColumn, write_csv
+from ace_gui.gui.models.figures import FigureColumn, rows_of, write_csv
 
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
@@ -26,9 +26,5 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:
     """Put the table on the clipboard, parted by tabs as spreadsheets take it."""
-    lines = ["\t".join(column.title for column in columns)]
-    lines += [
-        "\t".join(str(value) for value in row)
-        for row in zip(*(column.values for column in columns), strict=True)
-    ]
+    lines = ("\t".join(map(str, row)) for row in rows_of(columns))
     QGuiApplication.clipboard().setText("\n".join(lines))

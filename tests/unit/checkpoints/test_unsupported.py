@@ -1,4 +1,4 @@
-"""What is recognised and not merged: the table in the docs is what people really read."""
+"""What is recognised and not merged: the table in the README is what people really read."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ace_gui.errors import CheckpointError, PickleConsentError
 from tests.helpers.catalogue import UNSUPPORTED, Unsupported
 from tests.helpers.faults import complaint
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "not-supported.md"
+README = Path(__file__).parents[3] / "README.md"
 MODEL = "your/model"
 
 
@@ -41,7 +41,7 @@ def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: 
     assert any(way in sentence for way in ways_out)
 
 
-def test_the_table_in_the_docs_is_what_people_read(tmp_path: Path) -> None:
+def test_the_table_in_the_readme_is_what_people_read(tmp_path: Path) -> None:
     said = {case.what: refusal(case, tmp_path / str(n)) for n, case in enumerate(UNSUPPORTED)}
-    written = DOCUMENT.read_text(encoding="utf-8")
-    assert table(said) in written, f"{DOCUMENT} should have this table:\n{table(said)}"
+    written = README.read_text(encoding="utf-8")
+    assert table(said) in written, f"{README} should have this table:\n{table(said)}"

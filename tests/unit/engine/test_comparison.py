@@ -77,6 +77,16 @@ def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
     assert places == {0, 1}
 
 
+def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    small = CompareJob(variants=(Variant(recipe=recipe, store=store),), memory_bytes=1000)
+    row = list(compare(small))[-1]
+    assert isinstance(row, MethodCompared)
+    assert row.error.startswith("Memory: ")
+    assert "allowed" in row.error
+    assert not store.exists()
+
+
 def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe) -> None:
     ruled = replace(recipe, overrides=(Override(role="query", disposition="base"),))
     own, other = by_method(ruled, ["ace", "ties", "ace"])

@@ -1,5 +1,6 @@
 """The engine in its own process: answers, interleaves, cancels, dies with a sentence."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ace_gui.engine.events import (
 )
 from ace_gui.engine.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
 from ace_gui.engine.plan import Disposition, Plan
-from ace_gui.engine.process import EngineProcess
+from ace_gui.engine.process import NICENESS, EngineProcess
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
@@ -78,6 +79,14 @@ def test_it_introduces_itself_then_plans_and_analyses(
     assert len(analysed) == sum(row.disposition in combined for row in plan.rows)
     merged = sum(row.disposition == Disposition.MERGED for row in plan.rows)
     assert all(event.statistics.gamma is not None for event in analysed[:merged])
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="the system knows no niceness")
+def test_it_stands_back_for_its_owner(engine: EngineProcess, recipe: Recipe) -> None:
+    plan_of(engine, recipe)  # it is up
+    assert engine.pid is not None
+    here, there = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (0, engine.pid))
+    assert there == min(here + NICENESS, 19)
 
 
 def test_a_look_goes_before_the_rest_of_a_merge(

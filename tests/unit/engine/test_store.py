@@ -116,6 +116,16 @@ def test_resuming_another_merge_is_refused_by_name(prepared: Prepared, tmp_path:
         drain(merge(prepare(recipe), store, resume=True))
 
 
+def test_what_was_merged_by_other_numbers_of_threads_is_not_continued(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    stop_after(merge(prepared, store), 3)
+    monkeypatch.setattr("ace_gui.engine.merging.matrices_at_once", lambda *_: 7)
+    with pytest.raises(ResumeError, match="side_by_side differs"):
+        drain(merge(prepared, store, resume=True))
+
+
 def test_without_resume_a_merge_begins_anew(prepared: Prepared, tmp_path: Path) -> None:
     store = tmp_path / "store"
     stop_after(merge(prepared, store), 3)

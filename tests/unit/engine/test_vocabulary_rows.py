@@ -19,7 +19,7 @@ from ace_gui.engine.plan import Disposition
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import MODEL
 from ace_gui.engine.vocabulary_rows import NOWHERE, runs
-from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import Vocabulary
 
@@ -154,6 +154,28 @@ def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="mute has no tokenizer file") as caught:
         prepared_of(base, mute)
     assert caught.value.key == "vocabulary"
+
+
+@pytest.mark.parametrize("changed", ["base", "one"])
+def test_a_merge_belongs_to_its_tokenizers(tmp_path: Path, changed: str) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "one", list("badc"), seed=1)
+    by_token, by_position = (
+        prepared_of(base, expert, vocabulary=way) for way in ("tokens", "position")
+    )
+    events = merge(by_token, tmp_path / "store")
+    next(iter(events))
+    events.close()  # type: ignore[attr-defined]
+    assert by_token.is_current()
+    order = {token: index for index, token in enumerate("cabd")}
+    (tmp_path / changed / "vocab.json").write_text(json.dumps(order, indent=1))
+    assert not by_token.is_current()
+    assert by_position.is_current()
+    again = prepared_of(base, expert)
+    with pytest.raises(ResumeError, match=r"vocab\.json \(changed since\)"):
+        list(merge(again, tmp_path / "store", resume=True))
+    (tmp_path / changed / "vocab.json").unlink()
+    assert not again.is_current()
 
 
 def test_another_width_is_refused_whatever_is_chosen(tmp_path: Path) -> None:
