@@ -1,63 +1,120 @@
-"""How many matrices a GPU merges side by side, and what is done when it has no room for them."""
+"""How much a GPU merges at a time, and what is done when it has no room for it."""
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
 
-from ace_gui.engine.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.tensor_merge import Piece, TensorMerge, pieces_together
+from ace_gui.errors import MethodError, NonFiniteError
+
+
+@dataclass(eq=False)
+class Stay:
+    """A batch on the GPU. ``room``: how much there was when it came.
+
+    ``company``: whether others were there meanwhile; ``most``: bytes of all together at most.
+    """
+
+    need: int
+    room: float
+    company: bool = False
+    most: int = 0
 
 
 class GpuRoom:
-    """Places for matrices on a GPU; their number is halved, for good, when they were too many."""
+    """Bytes for batches on a GPU; halved, for good, when they turn out to be too many.
 
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._taken = 0
+    ``largest``: bytes of one batch at most; a larger one should be divided first.
+    """
+
+    def __init__(self, room: float) -> None:
+        self.largest = room
+        self._room = room
+        self._stays: list[Stay] = []
         self._changed = threading.Condition()
 
     @contextmanager
-    def place(self) -> Iterator[int]:
-        """Wait for a place and hold it; how many places there were then."""
+    def place(self, need: int) -> Iterator[Stay]:
+        """Wait for so much room, or till nobody is there, and hold it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._taken < self._places)
-            self._taken += 1
-            places = self._places
+            self._changed.wait_for(lambda: not self._stays or self._held + need <= self._room)
+            stay = Stay(need=need, room=self._room)
+            self._stays.append(stay)
+            for each in self._stays:
+                each.company |= len(self._stays) > 1
+                each.most = max(each.most, self._held)
         try:
-            yield places
+            yield stay
         finally:
             with self._changed:
-                self._taken -= 1
+                self._stays.remove(stay)
                 self._changed.notify_all()
 
-    def halve(self, places: int) -> None:
-        """So many places were too many. Of several who say so at once, the first is heard."""
+    def halve(self, stay: Stay) -> None:
+        """There was too little room. Of several who say so at once, the first is heard.
+
+        Of those that had company there will be fewer at a time; a batch without will be smaller.
+        """
         with self._changed:
-            if self._places == places:
-                self._places = max(1, places // 2)
+            if not stay.company:
+                self.largest = min(self.largest, stay.need / 2)
+            elif self._room == stay.room:
+                self._room = stay.most / 2
+
+    @property
+    def _held(self) -> int:
+        return sum(stay.need for stay in self._stays)
 
 
-def merged_with_room(work: TensorMerge, pool: ThreadPoolExecutor, room: GpuRoom) -> list[Piece]:
-    """The pieces of a matrix that is merged whole, beside as few others as it takes.
+def bytes_free(device: torch.device) -> float:
+    """What a GPU can still give to this process; unlimited for the processor."""
+    if device.type != "cuda":
+        return math.inf
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
-    With no room even for it alone, it is merged on the processor. The work's report says so.
+
+def merged_with_room(
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, room: GpuRoom
+) -> list[list[Piece]]:
+    """The pieces of matrices that are merged together, beside as few others as it takes.
+
+    With no room even for all of them alone, each half of them by itself; with none for a single
+    one, that is merged on the processor. The works' reports say so. Where one of them cannot be
+    merged, it alone raises what there is to say.
     """
-    while True:
-        with room.place() as places, _own_stream(work.device):
+    need = sum(work.gpu_bytes for work in works)
+    while len(works) == 1 or need <= room.largest:
+        with room.place(need) as stay, _own_stream(works[0].device):
             try:
-                return list(work.pieces(pool))
+                return _pieces(works, pool)
             except torch.OutOfMemoryError:
                 pass  # and out of the handler, whose traceback would keep the tensors alive
+            except (MethodError, NonFiniteError):
+                if len(works) == 1:
+                    raise
+                break
         torch.cuda.empty_cache()
-        if places == 1:
-            work.fall_back()
-            return list(work.pieces(pool))
-        work.begin_again()
-        room.halve(places)
+        room.halve(stay)
+        if len(works) == 1 and not stay.company:
+            works[0].fall_back()
+            return [list(works[0].pieces(pool))]
+        for work in works:
+            work.begin_again()
+    middle = len(works) // 2
+    first = merged_with_room(works[:middle], pool, room)
+    return first + merged_with_room(works[middle:], pool, room)
+
+
+def _pieces(works: Sequence[TensorMerge], pool: ThreadPoolExecutor) -> list[list[Piece]]:
+    return [list(works[0].pieces(pool))] if len(works) == 1 else pieces_together(works)
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import zip_longest
@@ -20,11 +20,12 @@ from ace_gui.checkpoints import (
     torch_dtype,
 )
 from ace_gui.checkpoints.output import writing
+from ace_gui.engine.batches import Batch, alone, batches
 from ace_gui.engine.beside import head_tensors
 from ace_gui.engine.budget import matrices_at_once, measured_peak_bytes, require_memory
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
-from ace_gui.engine.gpu_room import GpuRoom, merged_with_room
+from ace_gui.engine.gpu_room import GpuRoom, bytes_free, merged_with_room
 from ace_gui.engine.modules import write_modules
 from ace_gui.engine.non_finite import require_finite_heads
 from ace_gui.engine.parts import ordered
@@ -132,6 +133,13 @@ def input_folders(prepared: Prepared) -> tuple[Path, ...]:
     return tuple(model.checkpoint.folder for model in models if model.checkpoint.folder is not None)
 
 
+Begun = Sequence[tuple[PlanRow, TensorMerge]]
+"""What is merged together: rows with their works."""
+
+Merging = tuple[PlanRow, TensorMerge, Iterable[Piece]]
+"""A row, its work, and the pieces that this gives."""
+
+
 def _merge_rows(
     rows: list[PlanRow],
     prepared: Prepared,
@@ -139,23 +147,43 @@ def _merge_rows(
     store: MergeStore,
     device: torch.device,
 ) -> Iterator[TensorFinished]:
+    # Of all rows, also those that are done: what is merged together must not depend on that.
+    together = (alone if device.type == "cpu" else batches)(rows, prepared)
+    left = [batch for batch in together if any(row.tensor not in store.done for row in batch)]
+    waiting = [row for row in rows if row.tensor not in store.done]
+    in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
+    begun = partial(_begun, prepared=prepared, readers=readers, device=device)
     # One thread of torch's own in each: teams of threads within threads only wait for another.
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-        begun = partial(_begun, prepared=prepared, readers=readers, device=device)
-        yield from _merge_each(rows, begun, store, pool)
+        room, ahead = GpuRoom(bytes_free(device)), store.manifest.side_by_side
+        whole = under_way(begun(left), pool, room, ahead)
+        others = map(partial(_taken, pool), begun(in_parts))
+        merged = _in_plan_order(waiting, prepared, whole, others)
+        yield from _written(rows, merged, store)
 
 
-def _merge_each(
+def _in_plan_order(
     rows: list[PlanRow],
-    begun: Callable[[list[PlanRow]], Iterator[tuple[PlanRow, TensorMerge]]],
-    store: MergeStore,
-    pool: ThreadPoolExecutor,
+    prepared: Prepared,
+    whole: Iterator[list[Merging]],
+    others: Iterator[list[Merging]],
+) -> Iterator[Merging]:
+    """One by one what comes in batches, ordered by their first rows, and what comes in parts."""
+    early = {merging[0].name: merging for merging in next(whole, [])}  # so that it is under way
+    for row in rows:
+        source = whole if prepared.is_whole(row) else others
+        while row.name not in early:
+            early |= {merging[0].name: merging for merging in next(source)}
+        yield early.pop(row.name)
+
+
+def _written(
+    rows: list[PlanRow], merged: Iterator[Merging], store: MergeStore
 ) -> Iterator[TensorFinished]:
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
-    waiting = [row for row in rows if row.tensor not in store.done]
     started = time.monotonic()
-    for row, work, pieces in under_way(begun(waiting), pool, store.manifest.side_by_side):
+    for row, work, pieces in merged:
         dtype = torch_dtype(store.manifest.dtypes[row.tensor])
         for piece in pieces:
             store.write(row, piece.start, rounded(piece.values, dtype, row.name))
@@ -172,40 +200,41 @@ def _merge_each(
 
 
 def _begun(
-    rows: list[PlanRow], prepared: Prepared, readers: Readers, device: torch.device
-) -> Iterator[tuple[PlanRow, TensorMerge]]:
-    """Every row with its work, its successor's tensors already on their way from the disk."""
-    for row, following in zip_longest(rows, rows[1:]):
-        if following is not None and following.tensor != row.tensor:
-            readers.will_read(following)
-        yield row, TensorMerge(row, prepared, readers, device)
+    together: Sequence[Batch], prepared: Prepared, readers: Readers, device: torch.device
+) -> Iterator[Begun]:
+    """Rows with their works, their successors' tensors already on their way from the disk."""
+    for batch, following in zip_longest(together, together[1:], fillvalue=()):
+        here = {row.tensor for row in batch}
+        for row in {row.tensor: row for row in following if row.tensor not in here}.values():
+            readers.will_read(row)
+        yield [(row, TensorMerge(row, prepared, readers, device)) for row in batch]
+
+
+def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
+    """With their pieces, which are made when they are asked for."""
+    return [(row, work, work.pieces(pool)) for row, work in begun]
 
 
 def under_way(
-    works: Iterable[tuple[PlanRow, TensorMerge]], pool: ThreadPoolExecutor, ahead: int
-) -> Iterator[tuple[PlanRow, TensorMerge, Iterable[Piece]]]:
-    """Every row with its pieces, in order; with ``ahead`` over 1 that many matrices at a time.
+    begun: Iterable[Begun], pool: ThreadPoolExecutor, room: GpuRoom, ahead: int
+) -> Iterator[list[Merging]]:
+    """Matrices with their pieces, batch by batch, in order; ``ahead`` batches at a time.
 
-    A small matrix leaves most of a GPU idle, and lets the threads of a processor wait for each
-    other, so that several are merged side by side: on a GPU each on a stream of its own, as long as
-    there is room, on the processor each by its share of the threads.
+    Small matrices let the threads of a processor wait for each other, so that it merges several
+    side by side, each by its share of the threads. On a GPU several batches, each on a stream of
+    its own and as long as there is room, are read, copied and computed at the same time.
     """
-    room = GpuRoom(ahead)
-
-    def begin(
-        item: tuple[PlanRow, TensorMerge],
-    ) -> tuple[PlanRow, TensorMerge, Iterable[Piece]]:
-        row, work = item
-        if ahead == 1 or not work.is_whole:
-            return row, work, work.pieces(pool)
-        return row, work, merged_with_room(work, pool, room)
-
     if ahead == 1:
-        yield from map(begin, works)
+        yield from map(partial(_taken, pool), begun)
         return
+
+    def begin(batch: Begun) -> list[Merging]:
+        found = merged_with_room([work for _, work in batch], pool, room)
+        return [(row, work, pieces) for (row, work), pieces in zip(batch, found, strict=True)]
+
     share = partial(torch.set_num_threads, max(1, torch.get_num_threads() // ahead))
     with ThreadPoolExecutor(ahead, initializer=share) as side_by_side:
-        yield from ordered(side_by_side, begin, works, ahead=ahead)
+        yield from ordered(side_by_side, begin, begun, ahead=ahead)
 
 
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:

@@ -23,7 +23,7 @@ from ace_gui.engine.preflight import preflight
 from ace_gui.engine.vocabulary_rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.methods import checked_parameters, get_method
-from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.base import Kind, MergeMethod
 from ace_gui.methods.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
 
@@ -51,6 +51,11 @@ class Prepared:
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row: the recipe's, or that of its override."""
         return method_of(row, self.method)
+
+    def is_whole(self, row: PlanRow) -> bool:
+        """Whether a row is merged in one piece, and not part by part."""
+        merged = row.disposition == Disposition.MERGED
+        return merged and self.method_of(row).kind is not Kind.ENTRY
 
     def parameters_of(self, row: PlanRow) -> Any:
         """The parameters of ``method_of(row)`` for this row."""

@@ -41,7 +41,7 @@ from ace_gui.checkpoints import (
     plan_shards,
 )
 from ace_gui.checkpoints.output import output_error, sync
-from ace_gui.engine.events import LayerReport
+from ace_gui.engine.findings import LayerReport
 from ace_gui.engine.jobs import STORE_COMPLETE
 from ace_gui.engine.matrix_parts import Assembly
 from ace_gui.engine.parts import checksum, parts_of
@@ -78,7 +78,8 @@ class Manifest:
     ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
     expert in transformers, where it is known. ``dtypes``: dtype tag in the store
     of every tensor of the model, in file order. ``side_by_side``: how many matrices are merged at a
-    time, and so how many threads each has, on which its rounding may depend.
+    time, and so how many threads each has, on which its rounding may depend; on a GPU, how many
+    batches, whose composition follows from ``rows``.
     """
 
     recipe: Recipe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import is_finite
-from ace_gui.engine.events import LayerReport, Regime
+from ace_gui.engine.budget import whole_bytes
+from ace_gui.engine.findings import LayerReport, Regime
 from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.non_finite import Settled, settle
 from ace_gui.engine.parts import Part, ordered, parts_of
@@ -22,7 +23,7 @@ from ace_gui.engine.planning import Prepared
 from ace_gui.engine.task_vectors import Readers, TaskVectors
 from ace_gui.errors import NonFiniteError, OutputError
 from ace_gui.methods import get_method
-from ace_gui.methods.base import Diagnostics, Kind, Merged, Place
+from ace_gui.methods.base import Diagnostics, Merged, Place
 
 CPU: Final = torch.device("cpu")
 
@@ -64,10 +65,9 @@ class TensorMerge:
         self._settled: Settled | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the tensor is merged in one piece, and not part by part."""
-        merged = self._row.disposition == Disposition.MERGED
-        return merged and self._prepared.method_of(self._row).kind is not Kind.ENTRY
+    def gpu_bytes(self) -> int:
+        """What merging it takes of a GPU's memory, about."""
+        return whole_bytes(self._row, self._prepared.method)
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
@@ -90,14 +90,12 @@ class TensorMerge:
         if not self._is_combined:
             yield from ordered(pool, self._copied, parts)
             return
-        if self.is_whole:
-            pieces: Iterable[Piece] = (self._merged(self.device, None),)
-        else:
-            pieces = ordered(pool, partial(self._merged, CPU), parts)
-        for piece in pieces:
-            self._squared_norm += piece.squared_norm
-            self._diagnostics = piece.diagnostics
-            yield piece
+        if self._prepared.is_whole(self._row):
+            (piece,) = merge_whole([self], self.device)
+            yield self.took(piece)
+            return
+        for piece in ordered(pool, self._merged, parts):
+            yield self.took(piece)
 
     @property
     def report(self) -> LayerReport:
@@ -107,6 +105,12 @@ class TensorMerge:
             notes = (*self._settled.notes, *report.notes)
             report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
         return replace(report, notes=(*report.notes, *self._hindrances))
+
+    def took(self, piece: Piece) -> Piece:
+        """Remember for the report what a piece says."""
+        self._squared_norm += piece.squared_norm
+        self._diagnostics = piece.diagnostics
+        return piece
 
     def begin_again(self) -> None:
         """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
@@ -133,17 +137,43 @@ class TensorMerge:
         read = partial(self._readers.base.read, self._row.tensor)
         return Piece(start=part[0], values=of_row(self._row, part, read))
 
-    def _merged(self, device: torch.device, part: Part | None) -> Piece:
-        deltas = TaskVectors(self._row, self._readers, device, part)
-        merged = merge_deltas(self._row, self._prepared, deltas)
-        norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
-        weight = deltas.base.add_(merged.delta)
-        return Piece(
-            start=0 if part is None else part[0],
-            values=deltas.restored(weight).reshape(-1),
-            squared_norm=norm * norm,
-            diagnostics=merged.diagnostics,
-        )
+    def _merged(self, part: Part) -> Piece:
+        deltas = TaskVectors(self._row, self._readers, CPU, part)
+        return _piece(deltas, merge_deltas(self._row, self._prepared, deltas), start=part[0])
+
+
+def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
+    """The pieces of several matrices that are merged together (``batches``), one of each.
+
+    Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
+    where it could.
+    """
+    found = merge_whole(works, works[0].device)
+    return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
+
+
+def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piece]:
+    """Merge a tensor that comes in one piece, or several that can be merged together."""
+    deltas = [TaskVectors(work._row, work._readers, device) for work in works]
+    (row, *others), prepared = [work._row for work in works], works[0]._prepared
+    if not others:
+        return [_piece(deltas[0], merge_deltas(row, prepared, deltas[0]))]
+    together = prepared.method_of(row).merge_batch
+    assert together is not None
+    weights = [prepared.weights_of(each) for each in (row, *others)]
+    found = together(list(zip(deltas, weights, strict=True)), prepared.parameters_of(row))
+    return [_piece(own, merged) for own, merged in zip(deltas, found, strict=True)]
+
+
+def _piece(deltas: TaskVectors, merged: Merged, *, start: int = 0) -> Piece:
+    norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+    weight = deltas.base.add_(merged.delta)
+    return Piece(
+        start=start,
+        values=deltas.restored(weight).reshape(-1),
+        squared_norm=norm * norm,
+        diagnostics=merged.diagnostics,
+    )
 
 
 def merge_deltas(

@@ -1,7 +1,8 @@
 """Symmetric matrices by blocks of columns, so that only their upper half is computed. N rows.
 
 A matrix product does not know that its result is symmetric; in blocks, the work below the diagonal
-(nearly half of it) is left out. Everything is in place and on the matrix's own device.
+(nearly half of it) is left out. Everything is in place and on the matrix's own device. Matrices may
+be batches of B of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch import Tensor
+
+from ace_gui.linalg.products import Factor, add_product_
 
 SMALLEST, LARGEST = 96, 384
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
@@ -21,24 +24,23 @@ def blocks(size: int) -> Iterator[slice]:
         yield slice(start, min(start + step, size))
 
 
-def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: float = 1.0) -> None:
+def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
-    for block in blocks(len(sum_NN)):
-        sum_NN[block, block.start :].addmm_(
-            factor_KN[:, block].T, factor_KN[:, block.start :], alpha=alpha
-        )
+    for block in blocks(sum_NN.shape[-1]):
+        left_KN, right_KN = factor_KN[..., block], factor_KN[..., block.start :]
+        add_product_(sum_NN[..., block, block.start :], left_KN.mT, right_KN, alpha)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
     """Copy the blocks above the diagonal to those below it; returns the matrix."""
-    for block in blocks(len(matrix_NN)):
-        matrix_NN[block.stop :, block].copy_(matrix_NN[block, block.stop :].T)
+    for block in blocks(matrix_NN.shape[-1]):
+        matrix_NN[..., block.stop :, block].copy_(matrix_NN[..., block, block.stop :].mT)
     return matrix_NN
 
 
-def gram(factor_KN: Tensor, *, alpha: float = 1.0) -> Tensor:
+def gram(factor_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
     """``alpha`` · factorᵀ factor as a new matrix."""
-    size = factor_KN.shape[1]
-    gram_NN = factor_KN.new_zeros(size, size)
+    *batch, _, size = factor_KN.shape
+    gram_NN = factor_KN.new_zeros(*batch, size, size)
     add_gram_(gram_NN, factor_KN, alpha=alpha)
     return mirror_(gram_NN)

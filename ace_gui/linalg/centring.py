@@ -6,10 +6,10 @@ from torch import Tensor
 
 
 def centre_(delta_OI: Tensor) -> Tensor:
-    """Subtract from every row the mean row μ, in place; return μ (I,).
+    """Subtract from every row the mean row μ, in place; return μ (1 × I). Also for a batch.
 
     Turns ΔW into W̃ = ΔW − 1μᵀ, whose columns sum to zero.
     """
-    mean_I = delta_OI.mean(dim=0)
-    delta_OI.sub_(mean_I)
-    return mean_I
+    mean_1I = delta_OI.mean(dim=-2, keepdim=True)
+    delta_OI.sub_(mean_1I)
+    return mean_1I

@@ -1,4 +1,6 @@
-"""The leading part of a polar factor: U_k V_kᵀ of X = U S Vᵀ. O outputs, I inputs, K directions.
+"""The leading part of a polar factor: U_k V_kᵀ of X = U S Vᵀ.
+
+B matrices X of O outputs and I inputs, K directions; R is the smaller side of X and C the larger.
 
 Two ways. The eigenvectors of the smaller Gram matrix are the cheap one; squaring halves the digits,
 so that the subspace is known to about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. Where that is too
@@ -7,6 +9,7 @@ coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,18 +39,30 @@ class TopPolar:
     weakest: float
 
 
-def top_polar(matrix_OI: Tensor, k: int, *, noise: float = 0.0) -> TopPolar:
-    """U_k V_kᵀ and the mean of the k largest singular values of a float64 matrix.
+def top_polars(matrix_BOI: Tensor, k: int, noises: Sequence[float]) -> list[TopPolar]:
+    """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
-    1 ≤ k ≤ min(O, I). ``noise``: error of the matrix relative to its largest singular value.
+    1 ≤ k ≤ min(O, I). ``noises``: error of each matrix relative to its largest singular value.
     Singular vectors whose singular value does not exceed it (or the rounding of the matrix) are
     arbitrary, and left out.
     """
-    tall = matrix_OI.shape[0] > matrix_OI.shape[1]
-    wide_RC = matrix_OI.T if tall else matrix_OI
-    basis_RK, values_K, projected_KC = _by_gram(wide_RC, k) or _by_svd(wide_RC, k)
-    unit = torch.finfo(matrix_OI.dtype).eps
-    floor = max(noise, unit * max(matrix_OI.shape)) * values_K[0]
+    tall = matrix_BOI.shape[1] > matrix_BOI.shape[2]
+    wide_BRC = matrix_BOI.mT if tall else matrix_BOI
+    squares_BR, vectors_BRR = torch.linalg.eigh(gram(wide_BRC.mT))
+    squares_BR, vectors_BRR = squares_BR.flip(-1), vectors_BRR.flip(-1)
+    leading = [_by_gram(*each, k) for each in zip(wide_BRC, squares_BR, vectors_BRR, strict=True)]
+    del vectors_BRR
+    return [
+        _top_polar(*(found or _by_svd(wide_RC, k)), noise=noise, tall=tall)
+        for found, wide_RC, noise in zip(leading, wide_BRC, noises, strict=True)
+    ]
+
+
+def _top_polar(
+    basis_RK: Tensor, values_K: Tensor, projected_KC: Tensor, *, noise: float, tall: bool
+) -> TopPolar:
+    unit = torch.finfo(basis_RK.dtype).eps
+    floor = max(noise, unit * projected_KC.shape[1]) * values_K[0]
     kept = values_K > floor
     rank = int(kept.sum())  # the values are in descending order
     left_RK, right_KC = basis_RK[:, :rank] / values_K[:rank], projected_KC[:rank]
@@ -59,10 +74,10 @@ def top_polar(matrix_OI: Tensor, k: int, *, noise: float = 0.0) -> TopPolar:
     )
 
 
-def _by_gram(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
+def _by_gram(
+    wide_RC: Tensor, squares_R: Tensor, vectors_RR: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """U_k, s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
-    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.T))
-    squares_R, vectors_RR = squares_R.flip(0), vectors_RR.flip(1)
     below = squares_R[k] if k < len(squares_R) else squares_R.new_zeros(())
     if not bool(squares_R[k - 1] - below > SMALLEST_GAP * squares_R[0]):
         return None

@@ -1,75 +1,90 @@
-"""Solving with a symmetric positive definite matrix. K right-hand sides, I unknowns."""
+"""Solving with symmetric positive definite matrices. B of them, K right-hand sides, I unknowns."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.blocks import blocks
+from ace_gui.linalg.products import add_product_, product
 
 
-def right_divide_(matrix_II: Tensor, *numerators_KI: Tensor) -> int:
-    """Turn each numerator into numerator · matrix⁻¹, in place; the matrix is overwritten too.
+def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
+    """Turn each numerator into numerator · matrix⁻¹, in place; the matrices are overwritten too.
 
-    The matrix is symmetric positive (semi)definite, float64. By Cholesky, in blocks, so that most
-    of the work is products; where it is numerically singular, by its eigenvectors, leaving out the
-    eigenvalues that rounding cannot tell from zero. Returns how many were left out.
-    Needs room for two blocks of columns, and beside the eigenvectors for two more matrices.
+    The matrices are symmetric positive (semi)definite, float64. By Cholesky, in blocks, so that
+    most of the work is products; where one is numerically singular, by its eigenvectors, leaving
+    out the eigenvalues that rounding cannot tell from zero. Returns how many were left out of each.
+    Needs room for two blocks of columns, and beside the eigenvectors of one for two more matrices.
     Raises MethodError for a matrix that is not finite.
     """
-    if not bool(torch.isfinite(matrix_II.sum())):
+    if not bool(torch.isfinite(matrix_BII.sum())):
         raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")
-    squares = [matrix_II[block, block].clone() for block in blocks(len(matrix_II))]
-    inverses = _cholesky_(matrix_II)
-    if inverses is None:
-        for block, square in zip(blocks(len(matrix_II)), squares, strict=True):
-            matrix_II[block, block] = square
-        return _divide_by_eigenvectors_(matrix_II, numerators_KI)
-    for numerator_KI in numerators_KI:
-        _substitute_(numerator_KI, matrix_II, inverses)
-    return 0
+    steps = list(blocks(matrix_BII.shape[-1]))
+    squares = [matrix_BII[:, block, block].clone() for block in steps]
+    inverses, failed = _cholesky_(matrix_BII)
+    if not any(failed):
+        for numerator_BKI in numerators_BKI:
+            _substitute_(numerator_BKI, matrix_BII, inverses)
+        return [0] * len(matrix_BII)
+    cuts = []
+    for b, singular in enumerate(failed):
+        if singular:
+            for block, square_BNN in zip(steps, squares, strict=True):
+                matrix_BII[b, block, block] = square_BNN[b]
+            numerators = [numerator_BKI[b] for numerator_BKI in numerators_BKI]
+            cuts.append(_divide_by_eigenvectors_(matrix_BII[b], numerators))
+            continue
+        own = slice(b, b + 1)
+        for numerator_BKI in numerators_BKI:
+            _substitute_(numerator_BKI[own], matrix_BII[own], [each[own] for each in inverses])
+        cuts.append(0)
+    return cuts
 
 
-def _cholesky_(matrix_II: Tensor) -> list[Tensor] | None:
+def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], list[bool]]:
     """Overwrite the blocks above the diagonal with those of Lᵀ, where L Lᵀ is the matrix.
 
     Returns the inverses of the diagonal blocks of L: multiplying by them is as accurate as solving
-    with the blocks, and several times faster. None where the matrix is not positive definite, whose
-    lower triangle off the diagonal blocks is then (as always) untouched.
+    with the blocks, and several times faster. Also which matrices are not positive definite: their
+    lower triangles off the diagonal blocks are then (as always) untouched.
     """
+    steps = list(blocks(matrix_BII.shape[-1]))
     inverses: list[Tensor] = []
-    for block in blocks(len(matrix_II)):
-        lower, info = torch.linalg.cholesky_ex(matrix_II[block, block])
-        if int(info):
-            return None
-        eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
-        inverses.append(torch.linalg.solve_triangular(lower, eye, upper=False))
-        right = matrix_II[block, block.stop :]
-        right.copy_(inverses[-1] @ right)
-        for below in blocks(len(matrix_II)):
-            if below.start >= block.stop:
-                matrix_II[below, below.start :].addmm_(
-                    matrix_II[block, below].T, matrix_II[block, below.start :], alpha=-1
-                )
-    return inverses
+    failed_B = torch.zeros(len(matrix_BII), dtype=torch.bool, device=matrix_BII.device)
+    for place, block in enumerate(steps):
+        lower_BNN, info_B = torch.linalg.cholesky_ex(matrix_BII[:, block, block])
+        failed_B |= info_B != 0
+        if bool(failed_B.all()):
+            break
+        eye_NN = torch.eye(lower_BNN.shape[-1], dtype=lower_BNN.dtype, device=lower_BNN.device)
+        inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
+        right = matrix_BII[:, block, block.stop :]
+        right.copy_(product(inverses[-1], right))
+        for below in steps[place + 1 :]:
+            left, remaining = matrix_BII[:, block, below], matrix_BII[:, block, below.start :]
+            add_product_(matrix_BII[:, below, below.start :], left.mT, remaining, -1.0)
+    return inverses, failed_B.tolist()
 
 
-def _substitute_(numerator_KI: Tensor, upper_II: Tensor, inverses: list[Tensor]) -> None:
+def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor]) -> None:
     """Numerator · (L Lᵀ)⁻¹, from what ``_cholesky_`` left: first by Lᵀ, then by L."""
-    steps = list(zip(blocks(len(upper_II)), inverses, strict=True))
+    steps = list(zip(blocks(upper_BII.shape[-1]), inverses, strict=True))
     for block, inverse in steps:
-        part = numerator_KI[:, block]
-        part.copy_(part @ inverse.T)
-        numerator_KI[:, block.stop :].addmm_(part, upper_II[block, block.stop :], alpha=-1)
+        part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
+        part.copy_(product(part, inverse.mT))
+        add_product_(after, part, upper_BII[:, block, block.stop :], -1.0)
     for block, inverse in reversed(steps):
-        part = numerator_KI[:, block]
-        part.addmm_(numerator_KI[:, block.stop :], upper_II[block, block.stop :].T, alpha=-1)
-        part.copy_(part @ inverse)
+        part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
+        add_product_(part, after, upper_BII[:, block, block.stop :].mT, -1.0)
+        part.copy_(product(part, inverse))
 
 
-def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: tuple[Tensor, ...]) -> int:
-    """Reads the lower triangle of the matrix."""
+def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:
+    """Of one matrix; reads its lower triangle."""
     values_I, vectors_II = torch.linalg.eigh(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
     kept = values_I > len(values_I) * unit * values_I.abs().max()

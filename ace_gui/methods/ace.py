@@ -2,7 +2,8 @@
 
 Bo Xu, Haotian Wu, Hehai Lin, Weiquan Huang, Beier Zhu, Yao Shu, Chengwei Qin, arXiv:2603.02945v2;
 equation numbers are theirs. Where the paper leaves a choice (the variance in Eq. 7, guards of
-1e-12 on denominators) this follows the authors' published code. O outputs, I inputs, T experts.
+1e-12 on denominators) this follows the authors' published code. B layers of one shape, O outputs,
+I inputs, T experts.
 
 Departures from the published procedure, each reported in the notes of the result:
 
@@ -19,29 +20,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import energy
-from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.methods import ace_notes
-from ace_gui.methods.ace_probes import in_float32
+from ace_gui.methods.ace_probes import Probes, in_float32
 from ace_gui.methods.ace_scan import Scan, condition, prior_scale, scan, shares_of
-from ace_gui.methods.ace_terms import Preliminary, Share, collect, preliminary, residual
+from ace_gui.methods.ace_terms import (
+    Preliminary,
+    Share,
+    collect,
+    preliminary,
+    residual,
+    ridge_masses,
+)
 from ace_gui.methods.base import (
     Diagnostics,
     Kind,
+    Layer,
     Merged,
     MergeMethod,
     Place,
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.experts import WeightedExperts, stacked
 from ace_gui.methods.survey import Findings
 
 
@@ -106,61 +115,170 @@ def ace(
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    first = scan(experts, parameters.epsilon)
-    if first.found.gamma is None:
-        return _at_most_one(experts, first, parameters, keep_preliminary)
-    with full_float32():
-        return _two_or_more(experts, first, first.found.gamma, parameters, keep_preliminary)
+    return _merged_together([WeightedExperts(deltas, weights)], parameters, keep_preliminary)[0]
+
+
+def ace_batch(layers: Sequence[Layer], parameters: AceParameters) -> list[Merged]:
+    """Merge several matrices of one shape, each of as many experts, as ``ace`` would merge each.
+
+    They take together what each would take of memory alone. The results are those of ``ace`` to the
+    rounding of its sums. Raises MethodError where ``ace`` would for any of them.
+    """
+    experts = [WeightedExperts(deltas, weights) for deltas, weights in layers]
+    return _merged_together(experts, parameters, keep_preliminary=False)
+
+
+def _merged_together(
+    layers: Sequence[WeightedExperts], parameters: AceParameters, keep_preliminary: bool
+) -> list[Merged]:
+    scans, probes = scan(layers, parameters.epsilon)
+    merged: dict[int, Merged] = {}
+    alike: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
+    for b, own in enumerate(scans):
+        if own.found.gamma is None:
+            merged[b] = _at_most_one(layers[b], own, parameters, keep_preliminary)
+        else:
+            heterogeneous = own.found.gamma > parameters.tau
+            single = own.single and not heterogeneous
+            alike.setdefault((own.found.kept, heterogeneous, single), []).append(b)
+    for (_, heterogeneous, single), places in alike.items():
+        group = _Group(
+            layers=[layers[b] for b in places],
+            scans=[scans[b] for b in places],
+            heterogeneous=heterogeneous,
+            parameters=parameters,
+        )
+        with full_float32():
+            solutions = _solved(group, probes.of(places) if single and probes else None)
+        for b, solution in zip(places, solutions, strict=True):
+            merged[b] = _finished(scans[b], group, solution, keep_preliminary)
+    return [merged[b] for b in range(len(layers))]
 
 
 def _at_most_one(
-    experts: WeightedExperts, first: Scan, parameters: AceParameters, keep_preliminary: bool
+    experts: WeightedExperts, own: Scan, parameters: AceParameters, keep_preliminary: bool
 ) -> Merged:
-    kept = first.found.kept
+    kept = own.found.kept
     alone_OI = experts.matrix(kept[0]) if kept else experts.matrix(0).zero_()
     diagnostics = Diagnostics(
-        energies=first.energies,
-        left_out=first.found.left_out,
-        notes=tuple(ace_notes.left_out(first.found)),
+        energies=own.energies,
+        left_out=own.found.left_out,
+        notes=tuple(ace_notes.left_out(own.found)),
     )
     return _merged(alone_OI, None, parameters, keep_preliminary, diagnostics)
 
 
-def _two_or_more(
-    experts: WeightedExperts,
-    first: Scan,
-    gamma: float,
-    parameters: AceParameters,
-    keep_preliminary: bool,
-) -> Merged:
-    heterogeneous = gamma > parameters.tau
-    k = math.floor(parameters.k_frac * min(first.shape) + 1e-9) if heterogeneous else 0
-    shares = shares_of(first, parameters.epsilon, heterogeneous)
-    pre, residual_OI, total_OI = _solved(experts, first, shares, heterogeneous, k)
-    ridge_mass = math.fsum(share.ridge for share in shares)
-    largest_condition = condition(first, shares)
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Layers that can be summed together: the same experts take part, in the same regime."""
 
-    notes = ace_notes.left_out(first.found)
-    warnings = ace_notes.conditioning(largest_condition, pre.cut)
-    if heterogeneous:
-        warnings += ace_notes.regime(first.found, parameters.tau, ridge_mass)
-    if heterogeneous and not k:
-        notes.append(ace_notes.no_refinement(parameters.k_frac, first.shape))
+    layers: Sequence[WeightedExperts]
+    scans: Sequence[Scan]
+    heterogeneous: bool
+    parameters: AceParameters
+
+    @property
+    def k(self) -> int:
+        """How many directions are to be refined."""
+        share = self.parameters.k_frac if self.heterogeneous else 0.0
+        return math.floor(share * min(self.scans[0].shape) + 1e-9)
+
+    @property
+    def shares(self) -> list[Share]:
+        return shares_of(self.scans, self.parameters.epsilon, self.heterogeneous)
+
+    def condition(self, own: Scan) -> float:
+        return condition(own, self.parameters.epsilon, self.heterogeneous)
+
+    def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        return stacked(self.layers, t, dtype)
+
+    def of(self, places: Sequence[int]) -> _Group:
+        """Some of the layers."""
+        layers, scans = [self.layers[b] for b in places], [self.scans[b] for b in places]
+        return replace(self, layers=layers, scans=scans)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Solution:
+    """W_pre of one layer, and how many directions of S it lacks.
+
+    Where k directions are to be refined: the polar factor of the fused matrix, and Σ_t ΔW_t.
+    """
+
+    value_OI: Tensor
+    cut: int
+    polar: TopPolar | None = None
+    total_OI: Tensor | None = None
+
+
+def _solved(group: _Group, probes: Probes | None) -> list[_Solution]:
+    """By sums in float32 where there are probes to check them; by sums in float64 otherwise."""
+    if probes is None:
+        return _in_float64(group)
+    pre, good = in_float32(group.read, group.shares, probes)
+    found = {
+        b: _Solution(value_OI=pre.value_BOI[b], cut=pre.cuts[b])
+        for b, fine in enumerate(good)
+        if fine
+    }
+    del pre
+    again = [b for b, fine in enumerate(good) if not fine]
+    if again:
+        found |= zip(again, _in_float64(group.of(again)), strict=True)
+    return [found[b] for b in range(len(good))]
+
+
+def _in_float64(group: _Group) -> list[_Solution]:
+    pre, residual_BOI, total_BOI = _preliminary(group)
+    if residual_BOI is None or total_BOI is None:
+        return [
+            _Solution(value_OI=value_OI, cut=cut)
+            for value_OI, cut in zip(pre.value_BOI, pre.cuts, strict=True)
+        ]
+    fused_BOI = residual_BOI.add_(pre.value_BOI)
+    unit = torch.finfo(torch.float64).eps
+    polars = top_polars(fused_BOI, group.k, [unit * group.condition(own) for own in group.scans])
+    return [
+        _Solution(value_OI=value_OI, cut=cut, polar=polar, total_OI=total_OI)
+        for value_OI, cut, polar, total_OI in zip(
+            pre.value_BOI, pre.cuts, polars, total_BOI, strict=True
+        )
+    ]
+
+
+def _preliminary(group: _Group) -> tuple[Preliminary, Tensor | None, Tensor | None]:
+    """W_pre; and where there is something to refine, Δ_res and Σ_t ΔW_t."""
+    sums = collect(group.read, group.shares, with_residual=group.k > 0)
+    residual_BOI = None if sums.rest is None else residual(sums, sums.rest)
+    pre = preliminary(sums, [prior_scale(own, group.heterogeneous) for own in group.scans])
+    return pre, residual_BOI, None if sums.rest is None else sums.rest.total_BOI
+
+
+def _finished(own: Scan, group: _Group, solution: _Solution, keep_preliminary: bool) -> Merged:
+    """What is left to do is done layer by layer: Eqs. 18 and 19, and what there is to say."""
+    parameters, k = group.parameters, group.k
+    ridge_mass = ridge_masses(shares_of([own], parameters.epsilon, group.heterogeneous))[0]
+    largest_condition = group.condition(own)
+    notes = ace_notes.left_out(own.found)
+    warnings = ace_notes.conditioning(largest_condition, solution.cut)
+    if group.heterogeneous:
+        warnings += ace_notes.regime(own.found, parameters.tau, ridge_mass)
+    if group.heterogeneous and not k:
+        notes.append(ace_notes.no_refinement(parameters.k_frac, own.shape))
     refinement_OI = cosine = ratio = None
-    if residual_OI is not None and total_OI is not None:
-        fused_OI = residual_OI.add_(pre.value_OI)
-        polar = top_polar(fused_OI, k, noise=torch.finfo(torch.float64).eps * largest_condition)
+    polar = solution.polar
+    if polar is not None and solution.total_OI is not None:
         refinement_OI = polar.factor_OI.mul_(polar.mean)  # Eq. 18
-        cosine = _cosine(refinement_OI, total_OI)
-        ratio = math.sqrt(energy(refinement_OI) / (energy(pre.value_OI) or math.inf))
+        cosine = _cosine(refinement_OI, solution.total_OI)
+        ratio = math.sqrt(energy(refinement_OI) / (energy(solution.value_OI) or math.inf))
         notes += ace_notes.arbitrary_directions(k, polar)
         warnings += ace_notes.refinement(polar, cosine)
     diagnostics = Diagnostics(
-        energies=first.energies,
-        left_out=first.found.left_out,
-        gamma=gamma,
-        heterogeneous=heterogeneous,
+        energies=own.energies,
+        left_out=own.found.left_out,
+        gamma=own.found.gamma,
+        heterogeneous=group.heterogeneous,
         ridge_mass=ridge_mass,
         condition=largest_condition,
         refinement_cosine=cosine,
@@ -168,21 +286,7 @@ def _two_or_more(
         notes=tuple(notes),
         warnings=tuple(warnings),
     )
-    return _merged(pre.value_OI, refinement_OI, parameters, keep_preliminary, diagnostics)
-
-
-def _solved(
-    experts: WeightedExperts, first: Scan, shares: list[Share], heterogeneous: bool, k: int
-) -> tuple[Preliminary, Tensor | None, Tensor | None]:
-    """W_pre; and where k directions are to be refined, Δ_res and Σ_t ΔW_t."""
-    if not heterogeneous and first.probes is not None:
-        pre = in_float32(experts.matrix, shares, first.probes)
-        if pre is not None:
-            return pre, None, None
-    sums = collect(experts.matrix, shares, with_residual=k > 0)
-    residual_OI = None if sums.rest is None else residual(sums, sums.rest)
-    pre = preliminary(sums, prior_scale(first, heterogeneous))
-    return pre, residual_OI, None if sums.rest is None else sums.rest.total_OI
+    return _merged(solution.value_OI, refinement_OI, parameters, keep_preliminary, diagnostics)
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:
@@ -246,6 +350,7 @@ ACE = MergeMethod(
     ),
     parameters=AceParameters,
     merge=ace,
+    merge_batch=ace_batch,
     kind=Kind.MATRIX,
     heterogeneity=True,
 )

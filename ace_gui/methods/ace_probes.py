@@ -1,8 +1,8 @@
 """Whether sums over experts taken in float32 are exact enough, found out with random vectors.
 
-Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. T experts, O outputs,
-I inputs, P probes. Homogeneous regime only: all experts weigh alike there, so that what the exact
-sums do to the probes is known before the regime is.
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts,
+O outputs, I inputs, P probes. Homogeneous regime only: all experts weigh alike there, so that what
+the exact sums do to the probes is known before the regime is.
 
 Eq. 14 asks for the W_pre with W_pre A = B, where A = S + 1cᵀ. What is found from sums in float32 is
 off by δW = (W_pre A − B) A⁻¹, and A⁻¹ is about 1/e at most, e being the ridge mass. For a matrix D
@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.heterogeneity import norms
+from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.methods.ace_terms import Preliminary, Share, collect, preliminary
 
 PROBES: Final = 8
@@ -37,58 +39,72 @@ LARGEST_ROUNDING: Final = 3e-6
 class Probes:
     """What the sums over experts do to P random vectors, exactly (float64).
 
-    ``given_PI``: the vectors, as rows, since thin products are much faster so. ``scaled_PI``:
-    S₀ times them. ``numerator_PO``: B times them. Experts that will be left out are among the sums;
-    what they add, 1e-5 of an expert at most, can only make float32 look worse.
+    ``given_PI``: the vectors, as rows, since thin products are much faster so. ``scaled_BPI``:
+    S₀ times them. ``numerator_BPO``: B times them. Experts that will be left out are among the
+    sums; what they add, 1e-5 of an expert at most, can only make float32 look worse.
     """
 
     given_PI: Tensor
-    scaled_PI: Tensor
-    numerator_PO: Tensor
+    scaled_BPI: Tensor
+    numerator_BPO: Tensor
 
-    def add_(self, centred_OI: Tensor, epsilon: float) -> None:
+    def add_(self, centred_BOI: Tensor, epsilon: float) -> None:
         """Add W̃_t, with ridge ε, to both sums."""
-        scaled_PI = (self.given_PI @ centred_OI.T) @ centred_OI
-        self.scaled_PI.add_(scaled_PI)
-        self.numerator_PO.addmm_(scaled_PI.add_(self.given_PI, alpha=epsilon), centred_OI.T)
+        given_BPI = self.given_PI.expand(len(centred_BOI), -1, -1)
+        scaled_BPI = product(product(given_BPI, centred_BOI.mT), centred_BOI)
+        self.scaled_BPI.add_(scaled_BPI)
+        scaled_BPI.add_(self.given_PI, alpha=epsilon)
+        add_product_(self.numerator_BPO, scaled_BPI, centred_BOI.mT)
 
-    @property
-    def norm(self) -> float:
-        """About ‖S₀‖_F."""
-        return float(torch.linalg.vector_norm(self.scaled_PI)) / math.sqrt(PROBES)
+    def of(self, layers: Sequence[int]) -> Probes:
+        """Those of some of the layers."""
+        chosen = list(layers)
+        return replace(
+            self, scaled_BPI=self.scaled_BPI[chosen], numerator_BPO=self.numerator_BPO[chosen]
+        )
 
-    def missed(self, value_OI: Tensor, ridge_mass: float) -> float:
+    def norms(self) -> list[float]:
+        """About ‖S₀‖_F of each layer."""
+        return [norm / math.sqrt(PROBES) for norm in norms(self.scaled_BPI)]
+
+    def missed(self, value_BOI: Tensor, ridge_masses: Sequence[float]) -> list[float]:
         """About ‖W_pre A − B‖_F; the prior (Eq. 11) adds to each entry of S₀z their mean."""
-        system_PI = self.scaled_PI + self.scaled_PI.mean(dim=1, keepdim=True)
-        system_PI.add_(self.given_PI, alpha=ridge_mass)
-        missed_PO = system_PI @ value_OI.T - self.numerator_PO
-        return float(torch.linalg.vector_norm(missed_PO)) / math.sqrt(PROBES)
+        system_BPI = self.scaled_BPI + self.scaled_BPI.mean(dim=2, keepdim=True)
+        system_BPI.addcmul_(self.given_PI, one_each(ridge_masses, system_BPI))
+        missed_BPO = product(system_BPI, value_BOI.mT) - self.numerator_BPO
+        return [norm / math.sqrt(PROBES) for norm in norms(missed_BPO)]
 
 
-def new_probes(like_OI: Tensor) -> Probes:
+def new_probes(like_BOI: Tensor) -> Probes:
     """Always the same random vectors for a shape, so that results can be repeated."""
-    outputs, inputs = like_OI.shape
+    layers, outputs, inputs = like_BOI.shape
     generator = torch.Generator().manual_seed(0)
     given_PI = torch.randn(PROBES, inputs, generator=generator, dtype=torch.float64)
     return Probes(
-        given_PI=given_PI.to(like_OI.device),
-        scaled_PI=like_OI.new_zeros(PROBES, inputs),
-        numerator_PO=like_OI.new_zeros(PROBES, outputs),
+        given_PI=given_PI.to(like_BOI.device),
+        scaled_BPI=like_BOI.new_zeros(layers, PROBES, inputs),
+        numerator_BPO=like_BOI.new_zeros(layers, PROBES, outputs),
     )
+
+
+def worth_trying(norm: float, ridge_mass: float) -> bool:
+    """Whether sums in float32 may do, ``norm`` being about ‖S₀‖_F."""
+    return norm <= LARGEST_CONDITION * ridge_mass
 
 
 def in_float32(
     read: Callable[[int, torch.dtype], Tensor], shares: Sequence[Share], probes: Probes
-) -> Preliminary | None:
-    """W_pre in the homogeneous regime from sums in float32; None where their rounding weighs.
+) -> tuple[Preliminary, list[bool]]:
+    """W_pre in the homogeneous regime from sums in float32, and of which layers it is good enough.
 
-    ``read(t, dtype)`` gives ΔW_t as ``collect`` wants it; each is read once, or not at all.
+    ``read(t, dtype)`` gives ΔW_t as ``collect`` wants it; each is read once.
     """
-    ridge_mass = math.fsum(share.ridge for share in shares)
-    if probes.norm > LARGEST_CONDITION * ridge_mass:
-        return None
     sums = collect(lambda t: read(t, torch.float32), shares, with_residual=False)
-    found = preliminary(sums.double(), 1.0)
-    error = probes.missed(found.value_OI, ridge_mass) / ridge_mass
-    largest = LARGEST_ROUNDING * float(torch.linalg.vector_norm(found.value_OI))
-    return found if error <= largest else None
+    found = preliminary(sums.double(), [1.0] * len(sums.ridge_masses))
+    masses, sizes = sums.ridge_masses, norms(found.value_BOI)
+    missed = probes.missed(found.value_BOI, masses)
+    good = [
+        error / mass <= LARGEST_ROUNDING * size
+        for error, mass, size in zip(missed, masses, sizes, strict=True)
+    ]
+    return found, good

@@ -1,14 +1,17 @@
 """The terms of ACE-Merging, equation by equation, summed over experts as they pass by.
 
-Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. T experts,
-O outputs, I inputs. With w_t = 1 (homogeneous) or 1/Tr Σ̂_t (heterogeneous) Eqs. 8-10 are one
-formula, Σ̂_t,reg = w_t Σ̂_t + ε_t I with ε_t = w_t ε, so that normalisation is a weight on each
-expert.
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
+shape, T experts, O outputs, I inputs. With w_t = 1 (homogeneous) or 1/Tr Σ̂_t (heterogeneous)
+Eqs. 8-10 are one formula, Σ̂_t,reg = w_t Σ̂_t + ε_t I with ε_t = w_t ε, so that normalisation is a
+weight on each expert.
 
-Nothing here grows with T. While summing, 2 I² + 2 O·I numbers are alive in the homogeneous and
-2 I² + 4 O·I in the heterogeneous regime, the expert in hand included; where O < 2/3 I, O² of them
-take the place of one I². The steps after it work in place and need less, but for the eigenvectors
-of the refinement: 3 O·I + 4 min(O, I)².
+The layers have nothing to do with each other: they go together so that they keep a GPU busy, and
+one alone is a batch of one.
+
+Nothing here grows with T. While summing, 2 I² + 2 O·I numbers a layer are alive in the homogeneous
+and 2 I² + 4 O·I in the heterogeneous regime, the expert in hand included; where O < 2/3 I, O² of
+them take the place of one I². The steps after it work in place and need less, but for the
+eigenvectors of the refinement: 3 O·I + 4 min(O, I)².
 """
 
 from __future__ import annotations
@@ -17,46 +20,47 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.linalg.solve import right_divide_
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """How one expert enters the sums: ``weight`` w_t and ``ridge`` ε_t (Eqs. 8-10)."""
+    """How one expert enters the sums of each layer: weights w_t and ridges ε_t (Eqs. 8-10)."""
 
     expert: int
-    weight: float
-    ridge: float
+    weights: tuple[float, ...]
+    ridges: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResidualSums:
     """What only Eq. 17 needs.
 
-    ``total_OI``: Σ_t ΔW_t. ``ridge_OI``: Σ_t ε_t W̃_t. ``mean_I``: Σ_t Σ̃_t μ_t.
+    ``total_BOI``: Σ_t ΔW_t. ``ridge_BOI``: Σ_t ε_t W̃_t. ``mean_B1I``: Σ_t Σ̃_t μ_t, as a row.
     """
 
-    total_OI: Tensor
-    ridge_OI: Tensor
-    mean_I: Tensor
+    total_BOI: Tensor
+    ridge_BOI: Tensor
+    mean_B1I: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """What Eqs. 14 and 17 need of all the experts together.
 
-    ``scaled_II``: S₀ = Σ_t Σ̃_t. ``ridge_mass``: e = Σ_t ε_t, so that S = S₀ + e I.
-    ``numerator_OI``: B = Σ_t W̃_t Σ̂_t,reg. ``experts``: T. ``rest``: for the residual, if wanted.
+    ``scaled_BII``: S₀ = Σ_t Σ̃_t. ``ridge_masses``: e = Σ_t ε_t of each layer, so that
+    S = S₀ + e I. ``numerator_BOI``: B = Σ_t W̃_t Σ̂_t,reg. ``experts``: T. ``rest``: for the
+    residual, if wanted.
     """
 
-    scaled_II: Tensor
-    ridge_mass: float
-    numerator_OI: Tensor
+    scaled_BII: Tensor
+    ridge_masses: tuple[float, ...]
+    numerator_BOI: Tensor
     experts: int
     rest: ResidualSums | None
 
@@ -64,94 +68,115 @@ class Sums:
         """The same in float64, without what only Eq. 17 needs."""
         return replace(
             self,
-            scaled_II=self.scaled_II.double(),
-            numerator_OI=self.numerator_OI.double(),
+            scaled_BII=self.scaled_BII.double(),
+            numerator_BOI=self.numerator_BOI.double(),
             rest=None,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preliminary:
-    """``value_OI``: W_pre (Eq. 14). ``cut``: directions of S lost in rounding, left out of it."""
+    """``value_BOI``: W_pre (Eq. 14). ``cuts``: directions of S lost in rounding, left out of it."""
 
-    value_OI: Tensor
-    cut: int
+    value_BOI: Tensor
+    cuts: list[int]
+
+
+def ridge_masses(shares: Sequence[Share]) -> tuple[float, ...]:
+    """Σ_t ε_t of each layer."""
+    return tuple(map(math.fsum, zip(*(share.ridges for share in shares), strict=True)))
 
 
 def collect(read: Callable[[int], Tensor], shares: Sequence[Share], *, with_residual: bool) -> Sums:
     """Sum over the experts of ``shares`` (at least one), reading each once.
 
-    ``read(t)`` gives ΔW_t (O × I) as a new matrix, which is overwritten; the sums have its dtype.
+    ``read(t)`` gives ΔW_t (B × O × I) as a new tensor, which is overwritten; the sums have its
+    dtype.
     """
-    delta_OI = read(shares[0].expert)
-    sums = _zeros(delta_OI, shares, with_residual)
-    _add(sums, shares[0], delta_OI)
-    del delta_OI
+    delta_BOI = read(shares[0].expert)
+    sums = _zeros(delta_BOI, shares, with_residual)
+    _add(sums, shares[0], delta_BOI)
+    del delta_BOI
     for share in shares[1:]:
         _add(sums, share, read(share.expert))
-    mirror_(sums.scaled_II)
+    mirror_(sums.scaled_BII)
     return sums
 
 
-def _zeros(delta_OI: Tensor, shares: Sequence[Share], with_residual: bool) -> Sums:
-    inputs = delta_OI.shape[1]
-    rest = ResidualSums(
-        total_OI=torch.zeros_like(delta_OI),
-        ridge_OI=torch.zeros_like(delta_OI),
-        mean_I=delta_OI.new_zeros(inputs),
-    )
+def _zeros(delta_BOI: Tensor, shares: Sequence[Share], with_residual: bool) -> Sums:
+    layers, _, inputs = delta_BOI.shape
+    rest = None
+    if with_residual:
+        rest = ResidualSums(
+            total_BOI=delta_BOI.new_zeros(delta_BOI.shape),
+            ridge_BOI=delta_BOI.new_zeros(delta_BOI.shape),
+            mean_B1I=delta_BOI.new_zeros(layers, 1, inputs),
+        )
     return Sums(
-        scaled_II=delta_OI.new_zeros(inputs, inputs),
-        ridge_mass=math.fsum(share.ridge for share in shares),
-        numerator_OI=torch.zeros_like(delta_OI),
+        scaled_BII=delta_BOI.new_zeros(layers, inputs, inputs),
+        ridge_masses=ridge_masses(shares),
+        numerator_BOI=delta_BOI.new_zeros(delta_BOI.shape),
         experts=len(shares),
-        rest=rest if with_residual else None,
+        rest=rest,
     )
 
 
-def _add(sums: Sums, share: Share, delta_OI: Tensor) -> None:
+def _add(sums: Sums, share: Share, delta_BOI: Tensor) -> None:
     if sums.rest is not None:
-        sums.rest.total_OI.add_(delta_OI)
-    mean_I = centre_(delta_OI)  # Eq. 5: delta_OI is W̃_t from here on
+        sums.rest.total_BOI.add_(delta_BOI)
+    mean_B1I = centre_(delta_BOI)  # Eq. 5: delta_BOI is W̃_t from here on
+    ridges_B11 = one_each(share.ridges, delta_BOI)
     if sums.rest is not None:
-        sums.rest.ridge_OI.add_(delta_OI, alpha=share.ridge)
-        sums.rest.mean_I.addmv_(delta_OI.T, delta_OI @ mean_I, alpha=share.weight)
-    outputs, inputs = delta_OI.shape
+        sums.rest.ridge_BOI.addcmul_(delta_BOI, ridges_B11)
+        on_mean_B1O = product(mean_B1I, delta_BOI.mT)
+        add_product_(sums.rest.mean_B1I, on_mean_B1O, delta_BOI, share.weights)
+    _, outputs, inputs = delta_BOI.shape
     if 3 * outputs < 2 * inputs:  # W̃ (W̃ᵀW̃) = (W̃ W̃ᵀ) W̃: multiply on the smaller side
-        add_gram_(sums.scaled_II, delta_OI, alpha=share.weight)
-        small_OO = gram(delta_OI.T, alpha=share.weight)
-        small_OO.diagonal().add_(share.ridge)
-        sums.numerator_OI.addmm_(small_OO, delta_OI)
+        add_gram_(sums.scaled_BII, delta_BOI, alpha=share.weights)
+        small_BOO = gram(delta_BOI.mT, alpha=share.weights)
+        _add_ridge_(small_BOO, share.ridges)
+        add_product_(sums.numerator_BOI, small_BOO, delta_BOI)
     else:
-        proxy_II = gram(delta_OI, alpha=share.weight)  # Eq. 6
-        sums.scaled_II.add_(proxy_II)
-        proxy_II.diagonal().add_(share.ridge)
-        sums.numerator_OI.addmm_(delta_OI, proxy_II)
+        proxy_BII = gram(delta_BOI, alpha=share.weights)  # Eq. 6
+        sums.scaled_BII.add_(proxy_BII)
+        _add_ridge_(proxy_BII, share.ridges)
+        add_product_(sums.numerator_BOI, delta_BOI, proxy_BII)
+
+
+def _add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
+    diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
+    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
 
 
 def residual(sums: Sums, rest: ResidualSums) -> Tensor:
     """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
 
     As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ: no product of an
-    expert with another's matrix is left but the one of the totals. Takes the place of ``ridge_OI``.
+    expert with another's matrix is left but the one of the totals. Takes the place of
+    ``ridge_BOI``.
     """
     share = -1.0 / sums.experts
-    result_OI = rest.ridge_OI.neg_().add_(sums.numerator_OI).add_(rest.mean_I)
-    result_OI.addmm_(rest.total_OI, sums.scaled_II, alpha=share)
-    return result_OI.add_(rest.total_OI, alpha=share * sums.ridge_mass)
+    result_BOI = rest.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(rest.mean_B1I)
+    add_product_(result_BOI, rest.total_BOI, sums.scaled_BII, share)
+    masses_B11 = one_each([share * mass for mass in sums.ridge_masses], result_BOI)
+    return result_BOI.addcmul_(rest.total_BOI, masses_B11)
 
 
-def preliminary(sums: Sums, prior_scale: float) -> Preliminary:
+def preliminary(sums: Sums, prior_scales: Sequence[float]) -> Preliminary:
     """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums, float64.
 
-    The prior (Eqs. 11-13) is c = κ S₀1/I, where ``prior_scale`` κ is 1 in the homogeneous and 1/τ̄
-    in the heterogeneous regime. With X = B S⁻¹ and q = S⁻¹S₀1, Sherman-Morrison gives
-    W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
+    The prior (Eqs. 11-13) is c = κ S₀1/I, where κ, one of ``prior_scales`` a layer, is 1 in the
+    homogeneous and 1/τ̄ in the heterogeneous regime. With X = B S⁻¹ and q = S⁻¹S₀1,
+    Sherman-Morrison gives W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
     """
-    system_II, value_OI = sums.scaled_II, sums.numerator_OI
-    q_I = system_II.sum(dim=0)
-    system_II.diagonal().add_(sums.ridge_mass)
-    cut = right_divide_(system_II, value_OI, q_I[None])
-    prior = prior_scale / (len(q_I) + prior_scale * float(q_I.sum()))
-    value_OI.addr_(value_OI.sum(dim=1), q_I, alpha=-prior)
-    return Preliminary(value_OI=value_OI, cut=cut)
+    system_BII, value_BOI = sums.scaled_BII, sums.numerator_BOI
+    q_B1I = system_BII.sum(dim=1, keepdim=True)
+    _add_ridge_(system_BII, sums.ridge_masses)
+    cuts = right_divide_(system_BII, value_BOI, q_B1I)
+    priors = [
+        scale / (q_B1I.shape[2] + scale * total)
+        for scale, total in zip(prior_scales, q_B1I.sum(dim=(1, 2)).tolist(), strict=True)
+    ]
+    q_B1I.mul_(one_each(priors, q_B1I))
+    value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)
+    return Preliminary(value_BOI=value_BOI, cuts=cuts)

@@ -168,6 +168,22 @@ class MergeFunction(Protocol[ParametersIn]):
         ...
 
 
+Layer = tuple[Sequence[Tensor], Sequence[float]]
+"""What a method is given of one tensor: its task vectors and their weights."""
+
+
+class BatchFunction(Protocol[ParametersIn]):
+    """The same for several tensors of one shape at once, which keeps a GPU busier.
+
+    ``layers``: each of as many experts, all on one device. What one of them takes of memory is
+    taken for all at the same time.
+    """
+
+    def __call__(self, layers: Sequence[Layer], parameters: ParametersIn) -> list[Merged]:
+        """Merge each. Raises MethodError where the method cannot be applied to one of them."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
@@ -176,7 +192,8 @@ class MergeMethod(Generic[Parameters]):
     regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
     ``survey``: from the parameters and the number of experts to what it must know of the whole
     model first, None where it need not. ``modules``: what it leaves for each expert beside the
-    merged weights.
+    merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
+    such a method draws no random numbers and asks for no survey.
     """
 
     name: str
@@ -186,6 +203,7 @@ class MergeMethod(Generic[Parameters]):
     citation: str
     parameters: type[Parameters]
     merge: MergeFunction[Parameters]
+    merge_batch: BatchFunction[Parameters] | None = None
     kind: Kind = Kind.MATRIX
     seeded: bool = False
     heterogeneity: bool = False

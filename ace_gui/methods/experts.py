@@ -57,12 +57,7 @@ class WeightedExperts:
     def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """w_t ΔW_t as a new matrix, free to be overwritten. Raises MethodError if none."""
         delta = self.delta(t)
-        if delta.ndim != 2:
-            raise MethodError(
-                f"This method merges matrices, not tensors of shape {tuple(delta.shape)}; "
-                "average this one or keep it from the base.",
-                shapes={f"expert {t + 1}": tuple(delta.shape)},
-            )
+        require_matrix(delta.shape, t)
         matrix = delta.to(dtype, copy=True)
         return matrix if self._weights[t] == 1 else matrix.mul_(self._weights[t])
 
@@ -90,3 +85,28 @@ class WeightedExperts:
                     "files."
                 )
         return "The sum of the task vectors leaves the range of float32; use smaller weights."
+
+
+def stacked(
+    layers: Sequence[WeightedExperts], t: int, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """w_t ΔW_t of B layers of one shape, as one new tensor (B × O × I)."""
+    first_OI = layers[0].matrix(t, dtype)
+    if len(layers) == 1:
+        return first_OI[None]
+    stacked_BOI = first_OI.new_empty(len(layers), *first_OI.shape)
+    stacked_BOI[0] = first_OI
+    del first_OI
+    for b, layer in enumerate(layers[1:], start=1):
+        stacked_BOI[b] = layer.matrix(t, dtype)
+    return stacked_BOI
+
+
+def require_matrix(shape: torch.Size, t: int = 0) -> None:
+    """Raise MethodError where expert t's tensor, of that shape, is no matrix."""
+    if len(shape) != 2:
+        raise MethodError(
+            f"This method merges matrices, not tensors of shape {tuple(shape)}; average this one "
+            "or keep it from the base.",
+            shapes={f"expert {t + 1}": tuple(shape)},
+        )

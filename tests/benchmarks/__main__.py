@@ -9,10 +9,11 @@ import time
 import torch
 
 from tests.benchmarks import layers
+from tests.benchmarks.measuring import say
 
 SHAPES = "768x768,3072x768,768x3072,2048x8192"
 HEADER = (
-    f"{'layer':>11} {'T':>3}  {'regime':<12} {'sums':<8} {'literal s':>10} {'ours s':>9} "
+    f"{'layer':>11} {'T':>3} {'B':>3}  {'regime':<12} {'sums':<8} {'literal s':>10} {'ours s':>9} "
     f"{'floor s':>9} {'literal/ours':>13} {'ours/floor':>11} {'rounds':>7}"
 )
 
@@ -25,13 +26,14 @@ def main() -> int:
     seconds = layers.Stopwatch(device=device, clock=clock)
     say(f"torch {torch.__version__}, {_name(device)}, {torch.get_num_threads()} threads")
     say(
-        "literal: the published procedure in float32. floor: the necessary products at the rates "
-        "of float32 and float64 products measured in the same rounds."
+        "Seconds a layer; ours merges B of them at once. literal: the published procedure in "
+        "float32. floor: the necessary products at the rates of float32 and float64 products "
+        "measured in the same rounds."
     )
     say(HEADER)
     end = time.monotonic() + 60 * options.minutes
     rate = layers.rate(torch.float64, seconds)
-    for case in layers.cases(options.shapes, options.experts, options.kinds):
+    for case in layers.cases(options.shapes, options.experts, options.kinds, options.together):
         if layers.least_seconds(case, rate) > end - time.monotonic():
             say(f"{_name_of(case)} no time left")
         else:
@@ -45,6 +47,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--shapes", type=_shapes, default=SHAPES, help="outputs x inputs")
     parser.add_argument("--experts", type=_integers, default="4,8,20", help="numbers of experts")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(layers.EPSILON))
+    parser.add_argument(
+        "--together", type=_integers, default="1", help="numbers of layers that ours merges at once"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="alternating runs of each")
     parser.add_argument("--patience", type=float, default=60, help="seconds a row may take")
     parser.add_argument("--minutes", type=float, default=60, help="leave out rows beyond them")
@@ -85,16 +90,12 @@ def _line(row: layers.Row) -> str:
 
 
 def _name_of(case: layers.Case) -> str:
-    return f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}  {case.kind:<12}"
+    size = f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}"
+    return f"{size} {case.together:>3}  {case.kind:<12}"
 
 
 def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

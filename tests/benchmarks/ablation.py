@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,12 +20,12 @@ from torch import Tensor
 from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
-from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import prior_scale, scan, shares_of
 from ace_gui.methods.ace_terms import Sums, collect, preliminary, residual
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 
 EPSILON = 1e-5
@@ -44,9 +45,9 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     centred = [experts.matrix(t) for t in range(len(experts))]
     for delta_OI in centred:
         centre_(delta_OI)
-    first = scan(experts, EPSILON)
-    shares = shares_of(first, EPSILON, heterogeneous=True)
-    sums = collect(experts.matrix, shares, with_residual=True)
+    (first,), _ = scan([experts], EPSILON)
+    shares = shares_of([first], EPSILON, heterogeneous=True)
+    sums = collect(partial(stacked, [experts]), shares, with_residual=True)
     scale = prior_scale(first, heterogeneous=True)
 
     yield (
@@ -63,20 +64,22 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     yield (
         "Eq. 14: Cholesky, Sherman-Morrison, no inverse",
         lambda: _inverted(sums, scale),
-        lambda: preliminary(_copy(sums), scale).value_OI,
+        lambda: preliminary(_copy(sums), [scale]).value_BOI,
     )
-    proxies = [share.weight * tilde.T @ tilde for share, tilde in zip(shares, centred, strict=True)]
+    proxies = [
+        share.weights[0] * tilde.T @ tilde for share, tilde in zip(shares, centred, strict=True)
+    ]
     yield (
         "Eq. 17: one product instead of T",
         lambda: _products(deltas, proxies, sums),
         lambda: _residual(_copy(sums)),
     )
-    fused_OI = preliminary(_copy(sums), scale).value_OI + _residual(_copy(sums))
-    k = math.floor(K_FRAC * min(fused_OI.shape))
+    fused_BOI = preliminary(_copy(sums), [scale]).value_BOI + _residual(_copy(sums))
+    k = math.floor(K_FRAC * min(first.shape))
     yield (
         "Eq. 18: eigenvectors of a Gram matrix, no SVD",
-        lambda: _decomposed(fused_OI, k),
-        lambda: top_polar(fused_OI, k).factor_OI,
+        lambda: _decomposed(fused_BOI[0], k),
+        lambda: top_polars(fused_BOI, k, [0.0])[0].factor_OI,
     )
     yield (
         f"all of W_pre: float32 with probes (ε = {SINGLE_EPSILON:g})",
@@ -112,14 +115,15 @@ def _smaller_side(tilde_OI: Tensor) -> Tensor:
 
 
 def _inverted(sums: Sums, scale: float) -> Tensor:
-    system_II = sums.scaled_II + scale * sums.scaled_II.mean(dim=0)
-    system_II.diagonal().add_(sums.ridge_mass)
-    return sums.numerator_OI @ torch.linalg.inv(system_II)
+    (scaled_II,), (numerator_OI,) = sums.scaled_BII, sums.numerator_BOI
+    system_II = scaled_II + scale * scaled_II.mean(dim=0)
+    system_II.diagonal().add_(sums.ridge_masses[0])
+    return numerator_OI @ torch.linalg.inv(system_II)
 
 
 def _products(deltas: list[Tensor], proxies: list[Tensor], sums: Sums) -> Tensor:
-    mean_II = sums.scaled_II / len(deltas)
-    mean_II.diagonal().add_(sums.ridge_mass / len(deltas))
+    mean_II = sums.scaled_BII[0] / len(deltas)
+    mean_II.diagonal().add_(sums.ridge_masses[0] / len(deltas))
     return _total(d.double() @ (p - mean_II) for d, p in zip(deltas, proxies, strict=True))
 
 
@@ -133,9 +137,9 @@ def _copy(sums: Sums) -> Sums:
     assert sums.rest is not None
     return replace(
         sums,
-        scaled_II=sums.scaled_II.clone(),
-        numerator_OI=sums.numerator_OI.clone(),
-        rest=replace(sums.rest, ridge_OI=sums.rest.ridge_OI.clone()),
+        scaled_BII=sums.scaled_BII.clone(),
+        numerator_BOI=sums.numerator_BOI.clone(),
+        rest=replace(sums.rest, ridge_BOI=sums.rest.ridge_BOI.clone()),
     )
 
 
@@ -145,17 +149,20 @@ def _decomposed(fused_OI: Tensor, k: int) -> Tensor:
 
 
 def _double(experts: WeightedExperts) -> Tensor:
-    shares = shares_of(scan(experts, 0.0), SINGLE_EPSILON, heterogeneous=False)  # without probes
-    return preliminary(collect(experts.matrix, shares, with_residual=False), 1.0).value_OI
+    scans, _ = scan([experts], 0.0)  # without probes
+    shares = shares_of(scans, SINGLE_EPSILON, heterogeneous=False)
+    sums = collect(partial(stacked, [experts]), shares, with_residual=False)
+    return preliminary(sums, [1.0]).value_BOI
 
 
 def _single(experts: WeightedExperts) -> Tensor:
-    first = scan(experts, SINGLE_EPSILON)
-    shares = shares_of(first, SINGLE_EPSILON, heterogeneous=False)
-    found = first.probes and in_float32(experts.matrix, shares, first.probes)
-    if found is None:
-        raise SystemExit("The probes reject float32 on these task vectors.")
-    return found.value_OI
+    scans, probes = scan([experts], SINGLE_EPSILON)
+    shares = shares_of(scans, SINGLE_EPSILON, heterogeneous=False)
+    if probes is not None and scans[0].single:
+        found, (good,) = in_float32(partial(stacked, [experts]), shares, probes)
+        if good:
+            return found.value_BOI
+    raise SystemExit("The probes reject float32 on these task vectors.")
 
 
 def seconds(step: Step, clock: Callable[[], float], rounds: int, patience: float) -> float:

@@ -10,15 +10,17 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.ace import AceParameters, ace
+from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import scan, shares_of
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
 
@@ -28,12 +30,13 @@ EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5}
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row of the table."""
+    """One row of the table. ``together``: layers that ours merges at once."""
 
     outputs: int
     inputs: int
     experts: int
     kind: str
+    together: int = 1
 
     @property
     def heterogeneous(self) -> bool:
@@ -46,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Medians in seconds (``literal``: None where left out); ``dtype`` in which ours sums."""
+    """Medians in seconds a layer (``literal``: None where left out); ``dtype`` of our sums."""
 
     case: Case
     literal: float | None
@@ -84,7 +87,7 @@ def least_seconds(case: Case, rate: float) -> float:
     o, i = case.outputs, case.inputs
     literal = case.experts * (8 if case.heterogeneous else 6) * o * i**2 / 2  # at twice the rate
     decomposed = 20 * min(o, i) ** 2 * max(o, i) if case.heterogeneous else 0
-    return (1.5 * (literal + decomposed) + 4 * sum(products(case))) / rate
+    return (1.5 * (literal + decomposed) + 4 * case.together * sum(products(case))) / rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +123,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
         return literal_ace(deltas, epsilon=parameters.epsilon, tau=parameters.tau)
 
     def ours() -> object:
-        return ace(deltas, weights, parameters)
+        return ace_batch([(deltas, weights)] * case.together, parameters)
 
     contestants: list[Callable[[], object]] = [ours]
     if _literal_fits(case, seconds.device):
@@ -138,7 +141,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     return Row(
         case=case,
         literal=medians[1] if len(medians) > 1 else None,
-        ours=medians[0],
+        ours=medians[0] / case.together,
         floor=statistics.median(floors),
         dtype=dtype,
         rounds=len(floors),
@@ -155,10 +158,12 @@ def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
     if case.heterogeneous:
         return torch.float64
     epsilon = case.parameters.epsilon
-    experts = WeightedExperts(deltas, [1.0] * len(deltas))
-    first = scan(experts, epsilon)
-    shares = shares_of(first, epsilon, heterogeneous=False)
-    enough = first.probes and in_float32(experts.matrix, shares, first.probes)
+    layers = [WeightedExperts(deltas, [1.0] * len(deltas))]
+    scans, probes = scan(layers, epsilon)
+    if probes is None or not scans[0].single:
+        return torch.float64
+    shares = shares_of(scans, epsilon, heterogeneous=False)
+    _, (enough,) = in_float32(partial(stacked, layers), shares, probes)
     return torch.float32 if enough else torch.float64
 
 
@@ -179,8 +184,8 @@ def _free_memory() -> int:
     return int(values["MemAvailable"].split()[0]) * 1024
 
 
-def cases(shapes: list[tuple[int, int]], counts: list[int], kinds: list[str]) -> Iterator[Case]:
-    for outputs, inputs in shapes:
-        for experts in counts:
-            for kind in kinds:
-                yield Case(outputs=outputs, inputs=inputs, experts=experts, kind=kind)
+def cases(
+    shapes: list[tuple[int, int]], counts: list[int], kinds: list[str], together: list[int]
+) -> Iterator[Case]:
+    for (outputs, inputs), experts, kind, layers in product(shapes, counts, kinds, together):
+        yield Case(outputs=outputs, inputs=inputs, experts=experts, kind=kind, together=layers)

@@ -1,29 +1,45 @@
 """What is written for a GPU, as far as a processor can tell."""
 
+import math
 import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from ace_gui.engine import batches, merging, tensor_merge
 from ace_gui.engine.devices import available_devices, resolve_device
+from ace_gui.engine.events import TensorFinished
 from ace_gui.engine.gpu_room import GpuRoom
 from ace_gui.engine.merging import GPU_AHEAD, merge, under_way
-from ace_gui.engine.parts import Part
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import MODEL, reports
 from ace_gui.engine.task_vectors import Readers
-from ace_gui.engine.tensor_merge import CPU, CROWDED, FELL_BACK, Piece, TensorMerge
-from ace_gui.errors import ResourceError
+from ace_gui.engine.tensor_merge import (
+    CPU,
+    CROWDED,
+    FELL_BACK,
+    Piece,
+    TensorMerge,
+    merge_whole,
+)
+from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.models import roberta_family
+from ace_gui.recipe.values import NonFinite
+from tests.helpers import models
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    family = roberta_family(tmp_path_factory.mktemp("roberta"))
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return prepare(Recipe(base_model=family.base, models=entries))
+    """With more matrices than are under way at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(models.ROBERTA, "num_hidden_layers", 6)
+        return prepare(recipe_of(models.roberta_family(tmp_path_factory.mktemp("roberta"))))
 
 
 def test_auto_is_the_first_gpu_or_else_the_processor() -> None:
@@ -38,20 +54,16 @@ def test_a_device_that_is_not_there_is_refused_by_name(name: str) -> None:
         resolve_device(name)
 
 
-def test_matrices_side_by_side_come_in_order_and_are_the_same(
-    prepared: Prepared, tmp_path: Path
-) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    rows = [row for row in prepared.plan.rows if row.in_base]
+def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared) -> None:
+    rows = [row for row in prepared.plan.rows if row.in_base and prepared.is_whole(row)]
     readers = Readers(prepared)
 
     def merged(ahead: int) -> list[tuple[str, torch.Tensor]]:
-        works = ((row, TensorMerge(row, prepared, readers, CPU)) for row in rows)
+        works = ([(row, TensorMerge(row, prepared, readers, CPU))] for row in rows)
         with ThreadPoolExecutor(2) as pool:
             return [
                 (row.name, torch.cat([piece.values for piece in pieces]))
-                for row, _, pieces in under_way(works, pool, ahead)
+                for ((row, _, pieces),) in under_way(works, pool, GpuRoom(math.inf), ahead)
             ]
 
     one, four = merged(1), merged(4)
@@ -59,87 +71,197 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(one, four, strict=True))
 
 
-class SmallGpu:
-    """A GPU, played by the processor, with room for one matrix at most."""
+class Gpu:
+    """A GPU, played by the processor, with room for so many matrices at most.
 
-    def __init__(self, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ``batches``: what was merged together, in no certain order; ``most``: how many of them at once.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, room: float = math.inf, together: int = 4
+    ) -> None:
+        self.batches: list[tuple[str, ...]] = []
         self.most = 0
         self._room = room
-        self._held = 0
+        self._held: list[int] = []
         self._changed = threading.Condition()
-        self._honest = TensorMerge._merged
-        gpu = self
-        monkeypatch.setattr(
-            TensorMerge, "_merged", lambda work, device, part: gpu.merged(work, device, part)
-        )
-        monkeypatch.setattr("ace_gui.engine.merging.resolve_device", lambda _: torch.device("meta"))
+        monkeypatch.setattr(tensor_merge, "merge_whole", partial(self._merge, merge_whole))
+        monkeypatch.setattr(merging, "resolve_device", lambda name: torch.device(name))
+        monkeypatch.setattr(batches, "FULL", together * 32 * 32)
 
-    def merged(self, work: TensorMerge, device: torch.device, part: Part | None) -> Piece:
+    def _merge(
+        self,
+        honest: Callable[[Sequence[TensorMerge], torch.device], list[Piece]],
+        works: Sequence[TensorMerge],
+        device: torch.device,
+    ) -> list[Piece]:
         if device.type == "cpu":
-            return self._honest(work, device, part)
+            return honest(works, device)
         with self._changed:
-            self._held += 1
+            self._held.append(len(works))
             self._changed.notify_all()
             if self.most < 2:  # the first waits for company, which the second is
-                self._changed.wait_for(lambda: self._held > 1 or self.most > 1, timeout=10)
-            self.most = max(self.most, self._held)
-            crowded = self._held > self._room
+                self._changed.wait_for(lambda: len(self._held) > 1 or self.most > 1, timeout=10)
+            self.most = max(self.most, len(self._held))
+            crowded = sum(self._held) > self._room
         try:
             if not crowded:
-                return self._honest(work, CPU, part)
+                self.batches.append(tuple(work._row.name for work in works))
+                return honest(works, CPU)
         finally:
             with self._changed:
-                self._held -= 1
+                self._held.remove(len(works))
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-@pytest.mark.parametrize("room", [0, 1])
-def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
-    room: int, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def weights(store: Path) -> dict[str, torch.Tensor]:
+    return load_file(store / MODEL / "model.safetensors")
+
+
+def merge_to(store: Path, prepared: Prepared, device: str = "meta", **options: bool) -> None:
+    list(merge(prepared, store, device=device, **options))
+
+
+def assert_alike(one: Path, other: Path) -> None:
+    """To rounding, in which batches differ from single matrices."""
+    for (name, mine), theirs in zip(weights(one).items(), weights(other).values(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_a_gpu_merges_matrices_of_a_shape_together(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = SmallGpu(room, monkeypatch)
-    list(merge(prepared, tmp_path / "gpu"))
+    gpu = Gpu(monkeypatch)
+    events = list(merge(prepared, tmp_path / "gpu", device="meta"))
+    finished = [event.report.name for event in events if isinstance(event, TensorFinished)]
+    assert finished == [row.name for row in prepared.plan.rows if row.in_base]
+    matrices = {row.name: row.shape for row in prepared.plan.rows if row.disposition == "merged"}
+    assert sorted(name for batch in gpu.batches for name in batch) == sorted(matrices)
+    assert all(len({matrices[name] for name in batch}) == 1 for batch in gpu.batches)
+    assert {len(batch) for batch in gpu.batches if matrices[batch[0]] == (32, 32)} >= {4}
+    merge_to(tmp_path / "cpu", prepared, "cpu")
+    assert_alike(tmp_path / "gpu", tmp_path / "cpu")
+    found, expected = reports(tmp_path / "gpu"), reports(tmp_path / "cpu")
+    for name, report in found.items():
+        assert (report.notes, report.regime) == (expected[name].notes, expected[name].regime)
+        assert report.delta_norm == pytest.approx(expected[name].delta_norm)
+        assert report.gamma == pytest.approx(expected[name].gamma)
+
+
+@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize("room", [0, 1, 2, 4])
+def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
+    room: int,
+    together: int,
+    prepared: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = Gpu(monkeypatch, room, together)
+    merge_to(tmp_path / "gpu", prepared)
     assert 1 < gpu.most <= GPU_AHEAD
-    monkeypatch.undo()
-    list(merge(prepared, tmp_path / "cpu", device="cpu"))
+    merge_to(tmp_path / "cpu", prepared, "cpu")
     matrices = {row.name for row in prepared.plan.rows if row.disposition == "merged"}
     notes = {name: report.notes for name, report in reports(tmp_path / "gpu").items()}
     fell_back = {name for name, told in notes.items() if FELL_BACK in told}
     crowded = {name for name, told in notes.items() if CROWDED in told}
     assert fell_back == (matrices if room == 0 else set())
     # For good: not every matrix tries again what did not go before.
-    assert 0 < len(crowded) <= 2 * GPU_AHEAD < len(matrices)
-    weights = f"{MODEL}/model.safetensors"
-    assert (tmp_path / "gpu" / weights).read_bytes() == (tmp_path / "cpu" / weights).read_bytes()
+    assert crowded < matrices
+    assert crowded or room > 1
+    assert all(len(batch) <= min(room, together) for batch in gpu.batches)
+    assert_alike(tmp_path / "gpu", tmp_path / "cpu")
+    if room <= 1 or together == 1:  # each by itself, as on the processor
+        own, other = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
+        assert own.read_bytes() == other.read_bytes()
 
 
-def test_places_are_halved_once_however_many_ask() -> None:
-    room = GpuRoom(4)
-    with room.place() as first, room.place() as second:
-        assert first == second == 4
+@pytest.mark.parametrize("cancelled_after", [1, 3, 8, 20])
+def test_a_resumed_merge_merges_the_same_matrices_together(
+    cancelled_after: int, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Gpu(monkeypatch)
+    merge_to(tmp_path / "whole", prepared)
+    undisturbed = set(gpu.batches)
+    threads = threading.active_count()
+    running = merge(prepared, tmp_path / "resumed", device="meta")
+    for _ in range(cancelled_after + 1):  # the first event is that it starts
+        next(running)
+    running.close()
+    assert threading.active_count() == threads
+    gpu.batches.clear()
+    done = reports(tmp_path / "resumed")
+    assert len(done) == cancelled_after
+    merge_to(tmp_path / "resumed", prepared, resume=True)
+    assert set(gpu.batches) <= undisturbed
+    assert not any(set(batch) <= set(done) for batch in gpu.batches)
+    one, other = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
+    assert one.read_bytes() == other.read_bytes()
+    assert len(reports(tmp_path / "resumed")) == len(reports(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("choice", ["stop", "keep_base", "skip_expert"])
+def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
+    choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = models.roberta_family(tmp_path / "models")
+    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
+    file = next(family.experts["task1"].glob("*.safetensors"))
+    tensors = load_file(file)
+    spoilt = next(name for name in tensors if name.endswith("layer.1.attention.self.key.weight"))
+    tensors[spoilt][3, 4] = torch.nan
+    save_file(tensors, file, metadata={"format": "pt"})
+    recipe = Recipe(base_model=family.base, models=entries, non_finite=NonFinite(choice))
+    prepared = prepare(recipe)
+    gpu = Gpu(monkeypatch)
+    if choice == "stop":
+        with pytest.raises(NonFiniteError, match=r"key\.weight") as caught:
+            merge_to(tmp_path / "gpu", prepared)
+        assert caught.value.key == "non_finite"
+        return
+    merge_to(tmp_path / "gpu", prepared)
+    merge_to(tmp_path / "cpu", prepared, "cpu")
+    assert_alike(tmp_path / "gpu", tmp_path / "cpu")
+    found, expected = reports(tmp_path / "gpu"), reports(tmp_path / "cpu")
+    assert [report.notes for report in found.values()] == [
+        report.notes for report in expected.values()
+    ]
+    assert any(len(batch) > 1 for batch in gpu.batches)
+
+
+def test_room_is_halved_once_however_many_ask() -> None:
+    room = GpuRoom(math.inf)
+    with room.place(3) as first, room.place(3) as second:
+        assert first.company
+        assert second.company
         room.halve(first)
         room.halve(second)
-    with room.place() as places:
-        assert places == 2
-        room.halve(places)
-    with room.place() as places:
-        assert places == 1
-        room.halve(places)
-    with room.place() as places:
-        assert places == 1
+    with room.place(2) as stay, room.place(1) as other:
+        assert stay.room == other.room == 3
+        room.halve(other)
+    with room.place(2) as stay:
+        assert (stay.room, stay.company, room.largest) == (1.5, False, math.inf)
+        room.halve(stay)
+    assert room.largest == 1
 
 
-def test_who_finds_no_place_waits_for_one() -> None:
-    room, order = GpuRoom(1), []
+def test_who_finds_no_room_waits_for_it() -> None:
+    room, order = GpuRoom(5), []
 
     def enter() -> None:
-        with room.place():
+        with room.place(3):
             order.append("second")
 
-    with room.place():
+    with room.place(3):
         other = threading.Thread(target=enter)
         other.start()
         other.join(0.05)
         order.append("first")
     other.join(10)
     assert order == ["first", "second"]
+
+
+def test_more_than_all_the_room_has_it_to_itself() -> None:
+    room = GpuRoom(5)
+    with room.place(7) as stay:
+        assert not stay.company

@@ -34,6 +34,18 @@ def test_a_transposed_factor_gives_the_gram_matrix_of_its_rows() -> None:
     torch.testing.assert_close(gram(wide.T), wide @ wide.T)
 
 
+@pytest.mark.parametrize("size", [5, 193])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_gram_matrices_of_a_batch_have_factors_of_their_own(size: int, batch: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    factor = torch.randn(batch, 40, size, dtype=torch.float64, generator=generator)
+    before = factor.clone()
+    for alpha in ([0.5, -2.0, 3.0][:batch], [0.5] * batch):
+        expected = [a * one.T @ one for a, one in zip(alpha, factor, strict=True)]
+        torch.testing.assert_close(gram(factor, alpha=alpha), torch.stack(expected))
+    assert torch.equal(factor, before)
+
+
 def test_products_are_exact_within_and_the_settings_are_put_back() -> None:
     settings = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
     torch.set_float32_matmul_precision("medium")

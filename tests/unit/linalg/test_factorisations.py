@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.centring import centre_
-from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.linalg.spectra import singular_values
+from ace_gui.linalg.spectra import FEW, singular_values
 
 sizes = st.integers(min_value=1, max_value=12)
 
@@ -22,6 +22,10 @@ def with_spectrum(values: list[float], m: int, n: int, seed: int = 0) -> torch.T
     u = np.linalg.qr(rng.standard_normal((m, r)))[0]
     v = np.linalg.qr(rng.standard_normal((n, r)))[0]
     return torch.from_numpy(u * np.array(values) @ v.T)
+
+
+def top_polar(matrix: torch.Tensor, k: int, noise: float = 0.0) -> TopPolar:
+    return top_polars(matrix[None], k, [noise])[0]
 
 
 def literal_polar(matrix: torch.Tensor, k: int) -> torch.Tensor:
@@ -46,12 +50,15 @@ def positive_definite(n: int, seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (5, 3), (4, 192), (3, 193), (200, 450)])
-def test_right_divide_solves_from_the_right(k: int, n: int) -> None:
-    matrix = positive_definite(n, 100 * k + n)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_right_divide_solves_from_the_right(k: int, n: int, batch: int) -> None:
+    matrix = torch.stack([positive_definite(n, 100 * k + n + b) for b in range(batch)])
     generator = torch.Generator().manual_seed(k)
-    numerators = [torch.randn(r, n, dtype=torch.float64, generator=generator) for r in (k, 1)]
+    numerators = [
+        torch.randn(batch, r, n, dtype=torch.float64, generator=generator) for r in (k, 1)
+    ]
     quotients = [numerator.clone() for numerator in numerators]
-    assert right_divide_(matrix.clone(), *quotients) == 0
+    assert right_divide_(matrix.clone(), *quotients) == [0] * batch
     for quotient, numerator in zip(quotients, numerators, strict=True):
         torch.testing.assert_close(quotient @ matrix, numerator)
 
@@ -62,20 +69,40 @@ def test_a_singular_matrix_is_divided_by_in_its_range(n: int) -> None:
     generator = torch.Generator().manual_seed(1)
     matrix = positive_definite(n, n)
     matrix[n - 2] = matrix[:, n - 2] = 0
-    numerator = torch.randn(3, n, dtype=torch.float64, generator=generator) @ matrix
+    numerator = torch.randn(1, 3, n, dtype=torch.float64, generator=generator) @ matrix
     quotient = numerator.clone()
-    assert right_divide_(matrix.clone(), quotient) == 1
+    assert right_divide_(matrix[None].clone(), quotient) == [1]
     torch.testing.assert_close(quotient @ matrix, numerator)
     inverse = torch.linalg.pinv(matrix, hermitian=True)
     torch.testing.assert_close(quotient, numerator @ inverse)
 
 
+@pytest.mark.parametrize("n", [6, 450])
+@pytest.mark.parametrize("singular", [{1}, {0, 2}, {0, 1, 2}])
+def test_singular_matrices_do_not_touch_the_others_of_their_batch(
+    n: int, singular: set[int]
+) -> None:
+    """Of one the factorisation fails at once, of the others in the last block."""
+    matrix = torch.stack([positive_definite(n, n + b) for b in range(3)])
+    for b in singular:
+        lost = 0 if b == 2 else n - 1
+        matrix[b, lost] = matrix[b, :, lost] = 0
+    generator = torch.Generator().manual_seed(2)
+    numerator = torch.randn(3, 4, n, dtype=torch.float64, generator=generator) @ matrix
+    quotient = numerator.clone()
+    assert right_divide_(matrix.clone(), quotient) == [int(b in singular) for b in range(3)]
+    for b in range(3):
+        alone = numerator[b : b + 1].clone()
+        right_divide_(matrix[b : b + 1].clone(), alone)
+        torch.testing.assert_close(quotient[b], alone[0], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("where", [(0, 3), (3, 0), (2, 2)])
 def test_a_value_that_is_not_finite_is_seen_wherever_it_is(where: tuple[int, int]) -> None:
-    matrix = torch.eye(4, dtype=torch.float64)
-    matrix[where] = torch.nan
+    matrix = torch.eye(4, dtype=torch.float64).repeat(2, 1, 1)
+    matrix[(1, *where)] = torch.nan
     with pytest.raises(MethodError, match="not finite"):
-        right_divide_(matrix, torch.ones(1, 4, dtype=torch.float64))
+        right_divide_(matrix, torch.ones(2, 1, 4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("m", "n"), [(6, 15), (15, 6), (9, 9), (1, 5), (5, 1)])
@@ -124,6 +151,21 @@ def test_a_rank_deficient_matrix_gives_a_partial_isometry() -> None:
     torch.testing.assert_close(factor @ factor.T @ factor, factor)
 
 
+@pytest.mark.parametrize("turn", [False, True])
+def test_of_a_batch_each_has_the_polar_factor_that_it_has_alone(turn: bool) -> None:
+    """One by the Gram matrix, one by the other way, one of less than full rank."""
+    spectra = ([3.0, 2.0, 1.0, 0.5], [1e5, 1.1, 1.0, 0.99], [2.0, 1.0])
+    matrices = torch.stack([with_spectrum(values, 8, 20, seed=3) for values in spectra])
+    batch = matrices.mT if turn else matrices
+    noises = [0.0, 1e-12, 1e-5]
+    for found, matrix, noise in zip(top_polars(batch, 3, noises), batch, noises, strict=True):
+        alone = top_polar(matrix, 3, noise)
+        torch.testing.assert_close(found.factor_OI, alone.factor_OI)
+        assert (found.mean, found.rank, found.weakest) == pytest.approx(
+            (alone.mean, alone.rank, alone.weakest)
+        )
+
+
 def test_the_zero_matrix_has_an_empty_polar_factor() -> None:
     found = top_polar(torch.zeros(3, 4, dtype=torch.float64), 2)
     assert found.rank == 0
@@ -144,6 +186,18 @@ def test_singular_values_are_right_to_plotting_precision(least: float) -> None:
     spectrum = list(np.geomspace(1, least, 20))
     found = singular_values(with_spectrum(spectrum, 20, 45, seed=2))
     np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-5)
+
+
+@pytest.mark.parametrize("few", [1, 5, FEW, FEW + 1])
+@pytest.mark.parametrize("wide", [False, True])
+def test_few_small_singular_values_are_found_beside_the_others(few: int, wide: bool) -> None:
+    """As many as are projected, down to an empty direction, and one too many."""
+    small = [*np.geomspace(0.9e-5, 1e-9, few - 1), 0.0]
+    spectrum = [*np.geomspace(1, 1.1e-5, 140 - few), *small]
+    matrix = with_spectrum(spectrum, 140, 190, seed=5)
+    found = singular_values(matrix if wide else matrix.T)
+    np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-5, atol=1e-10)
+    assert bool((found[:-1] >= found[1:]).all())
 
 
 def test_singular_values_of_a_float32_matrix_are_those_of_its_numbers() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
-from ace_gui.linalg.polar import top_polar
+from ace_gui.linalg.polar import top_polars
 from ace_gui.methods.ace import AceParameters, ace
 from ace_gui.methods.ace_terms import Share, Sums, collect, preliminary, residual
 from tests.helpers import ace_oracle as oracle
@@ -23,12 +23,12 @@ by_shape = pytest.mark.parametrize(("m", "n"), [(6, 20), (12, 16), (14, 14), (20
 
 
 def reader(deltas: Array) -> Callable[[int], torch.Tensor]:
-    return lambda t: torch.from_numpy(deltas[t].copy())
+    return lambda t: torch.from_numpy(deltas[t].copy())[None]
 
 
 def sums_of(deltas: Array, epsilon: float, heterogeneous: bool) -> Sums:
     ridges = oracle.ridges(deltas, epsilon, heterogeneous)
-    shares = [Share(expert=t, weight=r / epsilon, ridge=r) for t, r in enumerate(ridges)]
+    shares = [Share(expert=t, weights=(r / epsilon,), ridges=(r,)) for t, r in enumerate(ridges)]
     return collect(reader(deltas), shares, with_residual=True)
 
 
@@ -61,14 +61,14 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     regularised = oracle.regularised_proxies(deltas, 1e-3, heterogeneous)
     assert sums.rest is not None
     for found, value in (
-        (sums.scaled_II, sum(scaled)),
-        (sums.numerator_OI, sum(w @ s for w, s in zip(tilde, regularised, strict=True))),
-        (sums.rest.ridge_OI, sum(r * w for r, w in zip(ridges, tilde, strict=True))),
-        (sums.rest.total_OI, sum(deltas)),
-        (sums.rest.mean_I, sum(s @ mean for s, mean in zip(scaled, means, strict=True))),
+        (sums.scaled_BII, sum(scaled)),
+        (sums.numerator_BOI, sum(w @ s for w, s in zip(tilde, regularised, strict=True))),
+        (sums.rest.ridge_BOI, sum(r * w for r, w in zip(ridges, tilde, strict=True))),
+        (sums.rest.total_BOI, sum(deltas)),
+        (sums.rest.mean_B1I[:, 0], sum(s @ mean for s, mean in zip(scaled, means, strict=True))),
     ):
-        np.testing.assert_allclose(found.numpy(), value, rtol=1e-9, atol=1e-12)
-    assert sums.ridge_mass == pytest.approx(sum(ridges))
+        np.testing.assert_allclose(found[0].numpy(), value, rtol=1e-9, atol=1e-12)
+    assert sums.ridge_masses == pytest.approx([sum(ridges)])
 
 
 @by_regime
@@ -77,10 +77,10 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
 def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: float) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=2)
     scale = 1 / (oracle.energies(deltas).mean() + GUARD) if heterogeneous else 1.0
-    found = preliminary(sums_of(deltas, epsilon, heterogeneous), scale)
+    found = preliminary(sums_of(deltas, epsilon, heterogeneous), [scale])
     expected = oracle.preliminary(deltas, epsilon, heterogeneous)
-    assert found.cut == 0
-    np.testing.assert_allclose(found.value_OI.numpy(), expected, rtol=0, atol=TERM_ERROR)
+    assert found.cuts == [0]
+    np.testing.assert_allclose(found.value_BOI[0].numpy(), expected, rtol=0, atol=TERM_ERROR)
 
 
 @by_regime
@@ -89,7 +89,7 @@ def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(5, m, n, spread(5, 20), seed=3)
     sums = sums_of(deltas, 1e-3, heterogeneous)
     assert sums.rest is not None
-    found = residual(sums, sums.rest).numpy()
+    found = residual(sums, sums.rest)[0].numpy()
     expected = oracle.residual(deltas, 1e-3, heterogeneous)
     assert oracle.relative_error(found, expected) < 1e-12
 
@@ -98,7 +98,7 @@ def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
 def test_eq_18_refinement(m: int, n: int) -> None:
     fused = random_deltas(1, m, n, 1.0, seed=4)[0]
     for k in range(1, min(m, n) + 1):
-        polar = top_polar(torch.from_numpy(fused), k)
+        (polar,) = top_polars(torch.from_numpy(fused)[None], k, [0.0])
         found = polar.factor_OI.numpy() * polar.mean
         np.testing.assert_allclose(found, oracle.refinement(fused, k), rtol=0, atol=TERM_ERROR)
 

@@ -1,0 +1,112 @@
+"""Which matrices a GPU merges together."""
+
+from dataclasses import replace
+
+import pytest
+
+from ace_gui.engine import batches as module
+from ace_gui.engine.batches import Batch, alone, batches
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.recipe import Override
+from tests.helpers.models import gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
+
+SQUARE = 32 * 32
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(recipe_of(roberta_family(tmp_path_factory.mktemp("roberta"))))
+
+
+@pytest.fixture
+def rows(prepared: Prepared) -> list[PlanRow]:
+    return [row for row in prepared.plan.rows if row.in_base]
+
+
+def matrices(rows: list[PlanRow]) -> list[PlanRow]:
+    return [row for row in rows if row.disposition == Disposition.MERGED]
+
+
+def of_square_ones(found: list[Batch]) -> list[int]:
+    return [len(batch) for batch in found if batch[0].shape == (32, 32)]
+
+
+def test_every_matrix_is_in_one_batch_and_nothing_else_is(
+    rows: list[PlanRow], prepared: Prepared
+) -> None:
+    for found in (batches(rows, prepared), alone(rows, prepared)):
+        assert sorted(row.name for batch in found for row in batch) == sorted(
+            row.name for row in matrices(rows)
+        )
+    assert {len(batch) for batch in alone(rows, prepared)} == {1}
+
+
+def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared) -> None:
+    places = {row.name: place for place, row in enumerate(rows)}
+    found = [[places[row.name] for row in batch] for batch in batches(rows, prepared)]
+    assert all(batch == sorted(batch) for batch in found)
+    assert [batch[0] for batch in found] == sorted(batch[0] for batch in found)
+    for batch in batches(rows, prepared):
+        assert len({row.shape for row in batch}) == 1
+    assert max(of_square_ones(batches(rows, prepared))) >= 8
+
+
+@pytest.mark.parametrize(
+    ("full", "sizes"), [(3, [2, 3, 3]), (4, [4, 4]), (1, [1] * 8), (0, [1] * 8)]
+)
+def test_a_batch_is_no_larger_than_what_fills_a_gpu(
+    full: int,
+    sizes: list[int],
+    rows: list[PlanRow],
+    prepared: Prepared,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FULL", full * SQUARE)
+    layers = [row for row in rows if row.block is not None]
+    assert of_square_ones(batches(layers, prepared)) == sizes
+
+
+def test_what_waits_for_the_first_of_its_shape_is_bounded(
+    rows: list[PlanRow], prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two matrices of a feed-forward network are twice as large: a block is a window."""
+    monkeypatch.setattr(module, "AHEAD", 8 * SQUARE)
+    layers = [row for row in rows if row.block is not None]
+    found = batches(layers, prepared)
+    assert of_square_ones(found) == [4, 4]
+    assert all(len({row.block for row in batch}) == 1 for batch in found)
+    monkeypatch.setattr(module, "AHEAD", 0)
+    assert batches(rows, prepared) == alone(rows, prepared)
+
+
+def test_what_is_done_to_them_must_be_the_same(rows: list[PlanRow], prepared: Prepared) -> None:
+    layers = [row for row in rows if row.block is not None and row.shape == (32, 32)]
+    layers[0] = replace(layers[0], experts=(0, 2))
+    layers[1] = replace(layers[1], dtype="F64")
+    layers[2] = replace(layers[2], transposed=True)
+    names = [[row.name for row in batch] for batch in batches(layers, prepared)]
+    assert names == [[row.name] for row in layers[:3]] + [[row.name for row in layers[3:]]]
+
+
+def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp_path) -> None:
+    overrides = (
+        Override(pattern="*.key.weight", parameters={"tau": 0.1}),
+        Override(pattern="*.value.weight", merge_method="tsv_m"),
+        Override(pattern="*.query.weight", weights={"task1": 0.5}),
+    )
+    prepared = prepare(recipe_of(roberta_family(tmp_path), overrides=overrides))
+    layers = [row for row in prepared.plan.rows if row.block is not None]
+    found = [
+        {row.name.split(".")[-2] for row in batch}
+        for batch in batches(layers, prepared)
+        if batch[0].shape == (32, 32)
+    ]
+    assert found == [{"query", "dense"}, {"key"}, {"value"}, {"value"}]
+
+
+def test_methods_without_a_batch_are_merged_one_by_one(tmp_path) -> None:
+    prepared = prepare(recipe_of(gpt2_family(tmp_path), merge_method="tsv_m"))
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    assert batches(rows, prepared) == alone(rows, prepared)
