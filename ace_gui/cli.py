@@ -18,6 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ace_gui.errors import Cancelled, WorkbenchError
+from ace_gui.imports import heavy_imports
 
 CANCELLED = 130
 
@@ -81,7 +82,8 @@ def demo(
             headless = True
             typer.echo("There is no display, so the demo runs without a window.", err=True)
         if headless:
-            from ace_gui.demo import run_headless
+            with heavy_imports():
+                from ace_gui.demo import run_headless
 
             run_headless(out)
         else:
@@ -116,7 +118,8 @@ def merge(
 ) -> None:
     """Merge a recipe and write a folder that transformers loads."""
     with _reported(verbose):
-        from ace_gui.console import merge_to_folder
+        with heavy_imports():
+            from ace_gui.console import merge_to_folder
 
         merge_to_folder(
             recipe,
@@ -143,7 +146,8 @@ def task(
 ) -> None:
     """Make one expert's model again from a merged one (emr, tall_masks, tsv_c)."""
     with _reported(verbose):
-        from ace_gui.engine.tasks import write_task_model
+        with heavy_imports():
+            from ace_gui.engine.tasks import write_task_model
 
         typer.echo(f"Written to {write_task_model(model, expert, out, base=base)}.")
 
@@ -162,7 +166,8 @@ def inspect(
 ) -> None:
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
     with _reported(verbose):
-        from ace_gui.console import inspect_recipe
+        with heavy_imports():
+            from ace_gui.console import inspect_recipe
 
         inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert)
 
@@ -178,7 +183,8 @@ def report(
 ) -> None:
     """Write one HTML file that shows what the merge of a recipe does; write no model."""
     with _reported(verbose):
-        from ace_gui.console import report_recipe
+        with heavy_imports():
+            from ace_gui.console import report_recipe
 
         report_recipe(recipe, out, device=device, threads=threads, convert=convert)
 
@@ -204,7 +210,8 @@ def compare(
     with _reported(verbose):
         if not methods and not parameter:
             raise typer.BadParameter("Say which --methods or which --parameter to compare.")
-        from ace_gui.comparing import compare_methods
+        with heavy_imports():
+            from ace_gui.comparing import compare_methods
 
         compare_methods(recipe, methods=methods, parameter=parameter, json_file=json, device=device)
 
@@ -217,7 +224,8 @@ def mergekit(
 ) -> None:
     """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
     with _reported(verbose):
-        from ace_gui.comparing import write_mergekit
+        with heavy_imports():
+            from ace_gui.comparing import write_mergekit
 
         write_mergekit(recipe, out)
 
@@ -229,7 +237,8 @@ def methods(
 ) -> None:
     """List the merge methods, or show one with its parameters, ranges and citation."""
     with _reported(verbose):
-        from ace_gui.console import show_method, show_methods
+        with heavy_imports():
+            from ace_gui.console import show_method, show_methods
 
         show_methods() if name is None else show_method(name)
 

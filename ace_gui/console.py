@@ -23,17 +23,17 @@ from ace_gui.engine.checks import Check, Verdict, worst_first
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import (
     Event,
+    Exported,
     FieldInfo,
-    LayerStatistics,
     MergeFinished,
     MergeStarted,
     PassProgress,
-    Regime,
     Reported,
     ReportProgress,
     TensorFinished,
 )
 from ace_gui.engine.exporting import publish
+from ace_gui.engine.findings import LayerStatistics, Regime
 from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.inspection_cache import InspectionCache, cache_folder
 from ace_gui.engine.merging import input_folders, merge
@@ -41,9 +41,8 @@ from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.preflight import output_checks
-from ace_gui.engine.report.gather import report
 from ace_gui.errors import Cancelled, OutputError, PickleConsentError, ResourceError
-from ace_gui.methods import METHODS, get_method
+from ace_gui.methods import FAMILIES, get_method
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.rules import describe
@@ -61,16 +60,14 @@ def merge_to_folder(
     complete_heads: bool,
 ) -> None:
     """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
-    if threads is not None:
-        torch.set_num_threads(threads)
+    _use(threads)
     recipe = load_recipe(recipe_file)
     resolve_device(device)
     prepared = prepared_with_consent(recipe, convert=convert)
     target = check_output_folder(out, input_folders(prepared))
     store = staging_folder(target)
     console = Console(stderr=True)
-    for warning in prepared.plan.warnings:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+    _print_warnings(prepared.plan, console)
     checks = output_checks(
         prepared.plan,
         target,
@@ -80,30 +77,18 @@ def merge_to_folder(
     )
     print_checks(checks, console)
     refuse_errors(checks)
-    try:
-        events = merge(
-            prepared,
-            store,
-            device=device,
-            resume=resume,
-            as_output=True,
-            memory_bytes=memory_bytes,
-        )
-        finished = _drive(events, console)
-    except (KeyboardInterrupt, Cancelled):
-        if store.exists():
-            console.print(Text(f"Stopped; --resume continues from {store}."))
-        raise
-    result = publish(store, target, complete_heads=complete_heads)
-    print_out = Console()
-    print_out.print(
-        Text(
-            f"Merged {len(prepared.experts)} experts in {finished.seconds:.1f} s; "
-            f"{result.bytes / 1e6:.1f} MB in {result.folder}:"
-        )
+    events = merge(
+        prepared, store, device=device, resume=resume, as_output=True, memory_bytes=memory_bytes
     )
-    for name in result.files:
-        print_out.print(Text(f"  {name}"))
+    finished = _merged(events, store, console)
+    result = publish(store, target, complete_heads=complete_heads)
+    _print_merged(len(prepared.experts), finished.seconds, result)
+
+
+def _use(threads: int | None) -> None:
+    """So many threads; None: as torch chooses."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
@@ -145,8 +130,9 @@ def report_recipe(
     recipe_file: Path, out: Path, *, device: str, threads: int | None, convert: bool
 ) -> None:
     """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
-    if threads is not None:
-        torch.set_num_threads(threads)
+    from ace_gui.engine.report.gather import report
+
+    _use(threads)
     where = resolve_device(device)
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     cache, console = InspectionCache(cache_folder()), Console(stderr=True)
@@ -190,9 +176,10 @@ def show_methods() -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("method", "title", "what it does"):
         table.add_column(heading, overflow="fold")
-    for name in METHODS:
-        info = method_info(name)
-        table.add_row(Text(info.name, style="bold"), info.title, info.summary)
+    for family, methods in FAMILIES.items():
+        table.add_row(Text(f"\n{family}", style="italic"))
+        for method in methods:
+            table.add_row(Text(method.name, style="bold"), method.title, method.summary)
     Console().print(table)
 
 
@@ -228,6 +215,16 @@ def wide_console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=240)
 
 
+def _merged(events: Iterator[Event], store: Path, console: Console) -> MergeFinished:
+    """Run a merge to its end; one that is stopped says how to go on with it."""
+    try:
+        return _drive(events, console)
+    except (KeyboardInterrupt, Cancelled):
+        if store.exists():
+            console.print(Text(f"Stopped; --resume continues from {store}."))
+        raise
+
+
 def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
     """Run a merge to its end with a progress bar where there is a terminal."""
     columns = (
@@ -251,6 +248,14 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
                 case MergeFinished():
                     return event
     raise Cancelled
+
+
+def _print_merged(experts: int, seconds: float, result: Exported) -> None:
+    console = Console()
+    size = f"{result.bytes / 1e6:.1f} MB in {result.folder}"
+    console.print(Text(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
+    for name in result.files:
+        console.print(Text(f"  {name}"))
 
 
 def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
@@ -282,6 +287,10 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
             tau = f"{tau}, or the threshold of an override"
         console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}).")
     _print_overrides(plan, console)
+    _print_warnings(plan, console)
+
+
+def _print_warnings(plan: Plan, console: Console) -> None:
     for warning in plan.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
 

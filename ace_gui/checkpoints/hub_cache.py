@@ -1,14 +1,18 @@
-"""The models in the local Hugging Face cache, by name. Nothing here asks the network."""
+"""The models in the local Hugging Face cache, by name. Nothing here asks the network.
+
+huggingface_hub is imported by what asks for them: it brings an HTTP client with it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from huggingface_hub import CachedRevisionInfo, constants, scan_cache_dir
-from huggingface_hub.errors import CacheNotFound
+from typing import TYPE_CHECKING
 
 from ace_gui.checkpoints.folder import holds_weights
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRevisionInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,8 @@ class CachedModel:
 
 def cache_folder() -> Path:
     """The cache of this machine: that of ``HF_HUB_CACHE`` or ``HF_HOME``, or the usual one."""
+    from huggingface_hub import constants
+
     return Path(constants.HF_HUB_CACHE)
 
 
@@ -36,6 +42,9 @@ def cached_models(folder: Path | None = None) -> tuple[CachedModel, ...]:
     ``folder``: the cache, where it is not ``cache_folder()``. Entries that huggingface_hub finds
     corrupt are left out; where it cannot scan the cache at all, there are no models.
     """
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
     try:
         found = scan_cache_dir(folder or cache_folder())
     except (CacheNotFound, OSError, ValueError):

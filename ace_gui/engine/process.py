@@ -20,6 +20,7 @@ from typing import Final
 from ace_gui.engine.events import Event
 from ace_gui.engine.jobs import Job
 from ace_gui.errors import EngineError
+from ace_gui.imports import heavy_imports
 
 COOPERATIVE_SECONDS: Final = 5.0
 """How long a cancelled job may take to reach its next step before the process is ended."""
@@ -154,6 +155,7 @@ def _serve(pipe: Connection) -> None:
         os.nice(NICENESS)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
-    from ace_gui.engine import runner
+    with heavy_imports():
+        from ace_gui.engine import runner
 
     runner.serve(pipe)

@@ -81,23 +81,28 @@ def orthogonalised(columns_NK: Tensor) -> Tensor:
 
     Nearest to the columns among matrices with orthonormal columns where they are independent.
     Where they are not, directions with a singular value of at most ``NOTHING`` of the largest are
-    left out, so that nothing arbitrary takes their place. The sum of the other singular values is
-    that of the entries of polar factor times columns.
+    left out, so that nothing arbitrary takes their place.
     """
     factor_NK: Tensor = columns_NK @ inverse_root(columns_NK)
     return factor_NK
 
 
 def inverse_root(columns_NK: Tensor) -> Tensor:
-    """(CᵀC)^(-1/2) of K ≤ N columns C, K × K, restricted to their span as in ``orthogonalised``.
+    """(CᵀC)^(-1/2) of K ≤ N columns C, K × K, restricted to their span as in ``orthogonalised``."""
+    s_R, vh_RK = right_singular(columns_NK)
+    return gram(vh_RK / s_R.sqrt()[:, None])
+
+
+def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
+    """Singular values above ``NOTHING`` of the largest of K ≤ N columns C, and right vectors.
 
     By the eigenvectors of CᵀC; those that it shows faintly are turned by a decomposition of C times
     them alone, few as they are. Where others that it does not show at all blur even their span, by
-    a decomposition of C.
+    a decomposition of C. In no particular order.
     """
     squares_K, vectors_KK = torch.linalg.eigh(gram(columns_NK))
     if not len(squares_K):
-        return columns_NK.new_zeros(0, 0)
+        return squares_K, vectors_KK
     unseen = int((squares_K < INVISIBLE * squares_K[-1]).sum())
     faint = int((squares_K <= FAINT * squares_K[-1]).sum())
     if unseen and bool((squares_K[unseen:] <= CLEAR * squares_K[-1]).any()):
@@ -108,4 +113,4 @@ def inverse_root(columns_NK: Tensor) -> Tensor:
         _, s_R[:few], turn = torch.linalg.svd(columns_NK @ vh_RK[:few].T, full_matrices=False)
         vh_RK[:few] = turn @ vh_RK[:few]
     kept = s_R > NOTHING * s_R.max()
-    return gram(vh_RK[kept] / s_R[kept].sqrt()[:, None])
+    return s_R[kept], vh_RK[kept]

@@ -3,6 +3,7 @@
 from ace_gui.methods.ace import family_epsilon
 from ace_gui.methods.base import Diagnostics, Merged, MergeMethod
 from ace_gui.methods.registry import (
+    FAMILIES,
     METHODS,
     ParameterField,
     checked_parameters,
@@ -11,6 +12,7 @@ from ace_gui.methods.registry import (
 )
 
 __all__ = [
+    "FAMILIES",
     "METHODS",
     "Diagnostics",
     "MergeMethod",

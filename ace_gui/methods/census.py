@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -25,6 +26,12 @@ class Census:
     kept: tuple[int, ...]
     left_out: tuple[int, ...]
 
+    @classmethod
+    def of(cls, energies: Sequence[float]) -> Self:
+        """Of these energies. Raises MethodError where one is not finite."""
+        found = heterogeneity(energies)
+        return cls(energies=tuple(energies), kept=found.kept, left_out=found.left_out)
+
     def diagnostics(self, notes: Sequence[str] = ()) -> Diagnostics:
         """With a note on the experts that were left out, before the given ones."""
         said = []
@@ -42,8 +49,7 @@ def census(experts: WeightedExperts, weights: Sequence[float]) -> Census:
     Raises MethodError where a task vector is not finite.
     """
     energies = tuple(weight * weight * energy(experts.delta(t)) for t, weight in enumerate(weights))
-    found = heterogeneity(energies)
-    return Census(energies=energies, kept=found.kept, left_out=found.left_out)
+    return Census.of(energies)
 
 
 def task_vector(experts: WeightedExperts, t: int) -> Tensor:
@@ -72,6 +78,25 @@ def combination(
     for coefficient, t in zip(coefficients, indices, strict=True):
         total.add_(task_vector(experts, t), alpha=coefficient)
     return total
+
+
+def summed(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, Tensor]:
+    """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, any shape.
+
+    Reads every expert once, and those that are left out again, to take them out of the sum.
+    Raises MethodError where a task vector is not finite.
+    """
+    total, energies = torch.zeros(()), []
+    for t, weight in enumerate(weights):
+        delta = experts.delta(t)
+        energies.append(weight * weight * energy(delta))
+        if t == 0:
+            total = torch.zeros_like(delta, dtype=torch.float64)
+        total.add_(delta, alpha=weight)
+    found = Census.of(energies)
+    for t in found.left_out:
+        total.sub_(experts.delta(t), alpha=weights[t])
+    return found, total
 
 
 def finished(value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None) -> Merged:

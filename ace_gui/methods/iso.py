@@ -13,11 +13,12 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised
+from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import Census, census, combination, finished
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.census import Census, finished, summed
+from ace_gui.methods.experts import WeightedExperts, require_matrix
 
 CITATION = (
     "D. Marczak, S. Magistri, S. Cygert, B. Twardowski, A. D. Bagdanov, J. van de Weijer, No Task "
@@ -67,12 +68,11 @@ def iso_c(
     """α · mean(S) · U Vᵀ of Σ w_t ΔW_t = U S Vᵀ; float32.
 
     Directions with numerically no singular value are left out, also of the mean: there U Vᵀ is
-    arbitrary. Reads every expert twice. Raises MethodError for tensors that are no matrices or not
+    arbitrary. Reads every expert once. Raises MethodError for tensors that are no matrices or not
     finite.
     """
     experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
-    sum_OI = _sum(experts, weights, found)
+    found, sum_OI = _sum(experts, weights)
     return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
 
 
@@ -86,11 +86,10 @@ def iso_cts(
 
     Common: the leading ones of the sum. Specific: the leading ones of what each w_t ΔW_t leaves
     outside of the common outputs. Directions with numerically no singular value are left out. Reads
-    every expert three times. Raises MethodError for tensors that are no matrices or not finite.
+    every expert twice. Raises MethodError for tensors that are no matrices or not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
-    sum_OI = _sum(experts, weights, found)
+    found, sum_OI = _sum(experts, weights)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
         return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
@@ -122,19 +121,21 @@ def specific_size(rank: int, experts: int, common: float) -> int:
     return min(round(left / experts), rank // experts)
 
 
-def _sum(experts: WeightedExperts, weights: Sequence[float], found: Census) -> Tensor:
-    experts.matrix(0)  # refuses what is no matrix
-    return combination(experts, [weights[t] for t in found.kept], found.kept)
+def _sum(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, Tensor]:
+    found, sum_OI = summed(experts, weights)
+    require_matrix(sum_OI.shape)
+    return found, sum_OI
 
 
 def isotropic(matrix_OI: Tensor) -> Tensor:
-    """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, without singular vectors."""
+    """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, by the singular vectors of its smaller side."""
     wide = matrix_OI.shape[0] < matrix_OI.shape[1]
-    factor_OI = orthogonalised(matrix_OI.T).T if wide else orthogonalised(matrix_OI)
-    rank = round(float(factor_OI.square().sum()))
-    if rank:
-        factor_OI *= float((factor_OI * matrix_OI).sum()) / rank
-    return factor_OI
+    s_K, vh_KR = right_singular(matrix_OI.T if wide else matrix_OI)
+    if not len(s_K):
+        return torch.zeros_like(matrix_OI)
+    root_RR = gram(vh_KR * (s_K.mean() / s_K).sqrt()[:, None])
+    merged_OI: Tensor = root_RR @ matrix_OI if wide else matrix_OI @ root_RR
+    return merged_OI
 
 
 ISO_C = MergeMethod(

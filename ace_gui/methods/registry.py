@@ -37,13 +37,12 @@ from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M
 from ace_gui.methods.wudi import WUDI
 
-METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
+FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
     {
-        method.name: method
-        for method in (
-            ACE,
-            LINEAR,
-            TASK_ARITHMETIC,
+        "Least interference": (ACE, WUDI),
+        "Means and arcs": (LINEAR, MODEL_STOCK, SLERP, NUSLERP, KARCHER, MULTISLERP),
+        "Sums of task vectors": (TASK_ARITHMETIC, NAN, SCE),
+        "Sparse task vectors": (
             TIES,
             DARE_LINEAR,
             DARE_TIES,
@@ -51,30 +50,27 @@ METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
             BREADCRUMBS,
             CONSENSUS_TA,
             LOCALIZE_STITCH,
+            PCB,
+        ),
+        "Spectra and bases": (
             TSV_M,
             ISO_C,
             ISO_CTS,
             CART,
             STAR,
-            WUDI,
-            NAN,
-            MODEL_STOCK,
-            SLERP,
-            NUSLERP,
-            KARCHER,
-            MULTISLERP,
-            SCE,
             FR_MERGING,
-            PCB,
             KNOTS_TIES,
             KNOTS_DARE_TIES,
-            EMR,
-            TALL_MASKS,
-            TSV_C,
-        )
+        ),
+        "With something for each task": (EMR, TALL_MASKS, TSV_C),
     }
 )
-"""Every method by its name, in the order in which to offer them."""
+"""The methods by what they work with, in the order in which to offer them."""
+
+METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
+    {method.name: method for family in FAMILIES.values() for method in family}
+)
+"""Every method by its name."""
 
 _KINDS: Final = {
     "float": "a number",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import census, combination, finished
+from ace_gui.methods.census import finished, summed
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.trimming import kept_count, smallest
 
@@ -44,13 +44,12 @@ def sce(
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
     Any shape. c_t is the mean square of τ_t over the tensor, of selected entries alone. A sum of 0
-    counts as positive. Experts without a change are left out. Reads every expert four times, or six
-    with a selection.
+    counts as positive. Experts without a change are left out. Reads every expert three times, or
+    five with a selection.
     Raises MethodError where one is not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
-    total = combination(experts, [weights[t] for t in found.kept], found.kept)
+    found, total = summed(experts, weights)
 
     def value(t: int) -> Tensor:
         return experts.delta(t).to(torch.float64) * weights[t]

@@ -1,9 +1,13 @@
 """Limits and departures of methods on singular values, frequencies and subspaces."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 
+from ace_gui.methods import METHODS
 from ace_gui.methods.knots import common_basis
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
@@ -49,6 +53,27 @@ def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
         rank = np.linalg.matrix_rank(total)
         np.testing.assert_allclose(values[:rank], values[0], rtol=1e-5)
         assert np.all(values[rank:] < 1e-5 * values[0])
+
+
+def test_iso_c_reads_an_expert_once_and_one_without_a_change_leaves_no_trace() -> None:
+    deltas = low_rank_deltas(4, 12, 15, 2, 1.0, 6)
+    deltas[2] = 2e-6 * experts(1, 12, 15)[0] / norm(experts(1, 12, 15)[0]) * norm(deltas[0])
+    given = [torch.from_numpy(delta) for delta in deltas]
+    reads = Counter[int]()
+
+    class Read(Sequence[torch.Tensor]):
+        def __len__(self) -> int:
+            return len(given)
+
+        def __getitem__(self, t: int) -> torch.Tensor:  # type: ignore[override]
+            reads[t] += 1
+            return given[t]
+
+    found = METHODS["iso_c"].merge(Read(), [1.0, 0.5, 2.0, -1.0], METHODS["iso_c"].parameters())
+    assert reads == {0: 1, 1: 1, 2: 2, 3: 1}
+    assert found.diagnostics.left_out == (2,)
+    kept = np.array([deltas[0], 0.5 * deltas[1], -deltas[3]])
+    assert_close(found.delta.double().numpy(), oracle.iso_c(kept))
 
 
 def test_iso_cts_without_room_for_experts_is_iso_c() -> None:
