@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ace_gui.engine.events import LayerAnalysed, LayerStatistics
+from ace_gui.engine.events import LayerAnalysed
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.non_finite import settle
 from ace_gui.engine.parts import parts_of
 from ace_gui.engine.plan import Disposition, PlanRow

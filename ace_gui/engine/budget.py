@@ -132,17 +132,24 @@ def _read_back(row: PlanRow) -> int:
 
 
 def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
-    method = method_of(row, default)
-    elements = prod(row.shape)
+    kind, elements = method_of(row, default).kind, prod(row.shape)
     merged = row.disposition == Disposition.MERGED
-    if merged and method.kind is Kind.TENSOR:
-        return TENSOR_BYTES * elements
-    if merged and method.kind is Kind.MATRIX and len(row.shape) == 2:
-        outputs, inputs = reversed(row.shape) if row.transposed else row.shape
-        return FLOAT64 * _matrix_numbers(outputs, inputs) + 2 * FLOAT32 * elements + BLAS_BYTES
+    if merged and kind is Kind.TENSOR:
+        return whole_bytes(row, default)
+    if merged and kind is Kind.MATRIX and len(row.shape) == 2:
+        return whole_bytes(row, default) + BLAS_BYTES
     # Part by part: stored, base, one task vector and their sum, for every part under way.
     at_once = PARTS_UNDER_WAY * PART_ELEMENTS if row.part is None else elements
     return 4 * FLOAT32 * min(elements, at_once)
+
+
+def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+    """What it takes to merge a tensor in one piece, on the device where that is done."""
+    elements = prod(row.shape)
+    if method_of(row, default).kind is Kind.TENSOR:
+        return TENSOR_BYTES * elements
+    outputs, inputs = reversed(row.shape) if row.transposed else row.shape
+    return FLOAT64 * _matrix_numbers(outputs, inputs) + 2 * FLOAT32 * elements
 
 
 def _matrix_numbers(outputs: int, inputs: int) -> int:

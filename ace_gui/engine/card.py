@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
-from ace_gui.engine.events import LayerReport, Regime
+from ace_gui.engine.findings import LayerReport, Regime
 from ace_gui.engine.store import Manifest
 from ace_gui.methods import get_method
 from ace_gui.recipe.files import dump_recipe

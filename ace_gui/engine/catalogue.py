@@ -17,7 +17,7 @@ from ace_gui.engine.events import (
     FieldInfo,
     MethodInfo,
 )
-from ace_gui.methods import METHODS, parameter_fields
+from ace_gui.methods import FAMILIES, METHODS, parameter_fields
 
 
 def engine_ready() -> EngineReady:
@@ -43,9 +43,12 @@ def method_info(name: str) -> MethodInfo:
     return MethodInfo(
         name=method.name,
         title=method.title,
+        family=next(title for title, family in FAMILIES.items() if method in family),
         summary=method.summary,
         formula=method.formula,
         citation=method.citation,
+        least=method.least,
+        most=method.most,
         seeded=method.seeded,
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)

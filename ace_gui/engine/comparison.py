@@ -23,12 +23,11 @@ from ace_gui.engine.checks import DISK, Verdict, memory_check, replaced
 from ace_gui.engine.events import (
     CompareProgress,
     Event,
-    LayerReport,
     MethodCompared,
     PassProgress,
-    Regime,
     TensorFinished,
 )
+from ace_gui.engine.findings import LayerReport, Regime
 from ace_gui.engine.jobs import CompareJob, Variant
 from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.merging import merge

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
-from ace_gui.engine.events import LayerDifference
+from ace_gui.engine.findings import LayerDifference
 from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.plan import PlanRow

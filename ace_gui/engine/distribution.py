@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ace_gui.engine.events import LayerDistribution
+from ace_gui.engine.findings import LayerDistribution
 from ace_gui.engine.inspection_cache import Arrays, InspectionCache
 from ace_gui.engine.look import Look, finite_only
 from ace_gui.engine.parts import parts_of

@@ -1,26 +1,24 @@
-"""What the engine says while it works: plain values and NumPy arrays, nothing of torch."""
+"""What the engine says while it works: plain values, nothing of torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ace_gui.engine.findings import (
+    ExpertSpectra,
+    LayerDifference,
+    LayerDistribution,
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    LayerSubspaces,
+)
 from ace_gui.engine.jobs import Variant
 from ace_gui.engine.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
-
-
-class Regime(StrEnum):
-    """ACE's two branches."""
-
-    HOMOGENEOUS = "homogeneous"
-    HETEROGENEOUS = "heterogeneous"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +40,21 @@ class FieldInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """One merge method, as a chooser shows it. ``seeded``: it draws random numbers."""
+    """One merge method, as a chooser shows it. ``family``: under which heading.
+
+    ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
+    random numbers.
+    """
 
     name: str
     title: str
+    family: str
     summary: str
     formula: str
     citation: str
     fields: tuple[FieldInfo, ...]
+    least: int = 1
+    most: int | None = None
     seeded: bool = False
 
 
@@ -98,25 +103,6 @@ class PlanReady:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerStatistics:
-    """What the experts' task vectors say of one tensor.
-
-    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
-    fewer than two experts changed the tensor; ``left_out``: experts with numerically no change.
-    ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known. ``cosines``: T × T,
-    of the task vectors with one another in the order of ``energies``; NaN for one without change.
-    """
-
-    name: str
-    energies: Mapping[str, float]
-    base_energy: float | None = None
-    gamma: float | None = None
-    mean_log_energy: float | None = None
-    left_out: tuple[str, ...] = ()
-    cosines: NDArray[np.float64] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class LayerAnalysed:
     """Statistics of one tensor; ``done`` of ``total`` tensors are known now."""
 
@@ -133,29 +119,6 @@ class MergeStarted:
     done: int
     bytes_total: int
     peak_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerReport:
-    """What the merge did to one tensor.
-
-    The figures are those of ``Diagnostics``, None where the method has none. ``notes``: departures
-    from the published procedure that were taken here; ``warnings``: what may be wrong with the
-    result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or Inf here.
-    """
-
-    name: str
-    gamma: float | None = None
-    regime: Regime | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    refinement_cosine: float | None = None
-    refinement_ratio: float | None = None
-    energies: Mapping[str, float] | None = None
-    delta_norm: float | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    non_finite: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,76 +149,6 @@ class MergeFinished:
     seconds: float
     peak_bytes: int
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerSpectrum:
-    """Singular values of one matrix, largest first.
-
-    ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
-    methods without one). ``merged``: of the merged delta, after refinement.
-    """
-
-    name: str
-    experts: Mapping[str, NDArray[np.float64]]
-    preliminary: NDArray[np.float64] | None
-    merged: NDArray[np.float64]
-    report: LayerReport
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerSubspaces:
-    """Directions of one matrix, before and after, and between the experts.
-
-    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged delta, and
-    ``alignment_right`` of the right ones, leading first (ACE, Fig. 2 right); None for methods
-    without a preliminary solution. ``overlap``: T × T in the order of ``experts``, the share
-    ‖U_aᵀU_b‖²_F / ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
-    """
-
-    name: str
-    experts: tuple[str, ...]
-    alignment: NDArray[np.float64] | None
-    alignment_right: NDArray[np.float64] | None
-    overlap: NDArray[np.float64]
-    rank: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerDistribution:
-    """Histograms of the entries of one tensor's ΔW by expert, over common bins.
-
-    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert, entries beyond the
-    edges in ``outside``. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0 for a
-    Gaussian, NaN without change): of all the entries.
-    """
-
-    name: str
-    edges: NDArray[np.float64]
-    counts: Mapping[str, NDArray[np.int64]]
-    outside: Mapping[str, int]
-    means: Mapping[str, float]
-    deviations: Mapping[str, float]
-    excess: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerDifference:
-    """One tensor in two finished merges of the same base.
-
-    ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
-    ``cosine``: of the two changes, NaN where one merge left the tensor alone. ``first``,
-    ``second``: singular values of the changes, largest first; None where they were not asked for,
-    or for no matrix.
-    """
-
-    name: str
-    first_norm: float
-    second_norm: float
-    difference_norm: float
-    cosine: float
-    first: NDArray[np.float64] | None = None
-    second: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,6 +289,7 @@ Event = (
     | PassProgress
     | TensorFinished
     | MergeFinished
+    | ExpertSpectra
     | LayerSpectrum
     | LayerSubspaces
     | LayerDistribution

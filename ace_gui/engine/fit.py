@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ace_gui.engine.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.plan import PlanRow
 
 LARGE_CHANGE: Final = 0.5

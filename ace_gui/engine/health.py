@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.engine.checks import WORST_FIRST, Verdict
-from ace_gui.engine.events import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.recipe.values import ParameterValue
 
 LARGEST_RIDGE_MASS: Final = 0.5

@@ -5,70 +5,98 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from ace_gui.engine.events import LayerReport, LayerSpectrum
+from ace_gui.engine.findings import ExpertSpectra, LayerReport, LayerSpectrum
+from ace_gui.engine.finished import finished_spectrum
 from ace_gui.engine.inspection_cache import Arrays, InspectionCache, text_array, text_of
 from ace_gui.engine.look import Look, finite_only, require_matrix, side_by_side
-from ace_gui.engine.plan import PlanRow
+from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
+from ace_gui.engine.spectral_figures import Spectrum
 from ace_gui.engine.tensor_merge import report_of
+from ace_gui.linalg import side_by_side as decompositions
 from ace_gui.linalg.spectra import singular_values
 
 _REPORT: Final = TypeAdapter(LayerReport)
 
 
 def spectrum(
-    prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
-) -> Iterator[LayerSpectrum | None]:
-    """Singular values of every expert's task vector, of W_pre and of the merged delta.
+    prepared: Prepared,
+    row: PlanRow,
+    device: torch.device,
+    cache: InspectionCache,
+    store: Path | None = None,
+) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
+    """Singular values of every expert's task vector, then of W_pre and of the merged delta as well.
 
-    Those of an expert are kept apart from those of the merge, so that another recipe only computes
-    the latter. Raises MethodError for a tensor that is no matrix or that no expert has,
-    NonFiniteError where a merge would stop.
+    Those of the experts are remembered apart, so that another recipe only computes the merge's, and
+    come alone first where these take a while. ``store``: of a finished merge, to take the merge's
+    from if that is as good. Raises MethodError for a tensor that is no matrix or that no expert
+    has, NonFiniteError where a merge would stop.
     """
     require_matrix(row)
     return finite_only(
-        prepared, row, lambda finite: _spectrum(Look(prepared, finite, device, cache))
+        prepared, row, lambda finite: _spectrum(Look(prepared, finite, device, cache), store)
     )
 
 
-def _spectrum(look: Look) -> Iterator[LayerSpectrum | None]:
+def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
     def expert(t: int) -> Arrays:
         key = look.key("spectrum", t)
         return look.remembered(key, lambda: {"sigma": _values(look.deltas[t])})
 
-    experts = yield from side_by_side(expert, range(len(look.names)), look.device)
-    yield from look.surveyed()
-    merged = look.remembered(look.merge_key("spectrum"), lambda: _of_merge(look))
+    found = yield from side_by_side(expert, range(len(look.names)), look.device)
+    experts = {name: each["sigma"] for name, each in zip(look.names, found, strict=True)}
+    merged = look.cache.get(look.merge_key("spectrum"))
+    if merged is None:
+        yield ExpertSpectra(name=look.row.name, experts=experts)
+        merged = _of_store(look, store)
+    if merged is None:
+        yield from look.surveyed()
+        merged = look.remembered(look.merge_key("spectrum"), lambda: _of_merge(look))
     yield LayerSpectrum(
         name=look.row.name,
-        experts={name: found["sigma"] for name, found in zip(look.names, experts, strict=True)},
+        experts=experts,
         preliminary=merged.get("preliminary"),
         merged=merged["merged"],
         report=_REPORT.validate_python(json.loads(text_of(merged["report"]))),
     )
 
 
+def _of_store(look: Look, store: Path | None) -> Arrays | None:
+    """The entry of a merge, not to be kept: it is rounded, and there as long as the store is."""
+    known = finished_spectrum(store, look) if store is not None else None
+    if known is None:
+        return None
+    report, merged = known[1], known[0].cpu().numpy()
+    method = look.prepared.method_of(look.row)
+    has_preliminary = method.heterogeneity and look.row.disposition == Disposition.MERGED
+    return _entry(report, merged, merged if has_preliminary else None)
+
+
 def _of_merge(look: Look) -> Arrays:
     merged = look.merged()
     norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
     report = report_of(look.row, look.names, merged.diagnostics, norm)
-    found: dict[str, NDArray[Any]] = {
-        "merged": _values(merged.delta),
-        "report": text_array(json.dumps(asdict(report))),
-    }
-    if merged.preliminary is not None:
-        same = torch.equal(merged.preliminary, merged.delta)  # nothing was refined
-        found["preliminary"] = found["merged"] if same else _values(merged.preliminary)
-    return found
+    if merged.preliminary is None:
+        return _entry(report, _values(merged.delta))
+    if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
+        return _entry(report, *[_values(merged.delta)] * 2)
+    both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
+    found = decompositions.side_by_side(_values, both, entries=entries, device=look.device)
+    return _entry(report, *found)
 
 
-def _values(matrix: Tensor) -> NDArray[np.float64]:
+def _entry(report: LayerReport, merged: Spectrum, preliminary: Spectrum | None = None) -> Arrays:
+    values = {"merged": merged} | ({} if preliminary is None else {"preliminary": preliminary})
+    return {**values, "report": text_array(json.dumps(asdict(report)))}
+
+
+def _values(matrix: Tensor) -> Spectrum:
     return singular_values(matrix).cpu().numpy()

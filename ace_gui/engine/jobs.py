@@ -67,11 +67,16 @@ class MergeJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumJob:
-    """Spectra of one matrix under the recipe. Yields LayerSpectrum."""
+    """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
+
+    The former only where the latter is not remembered. ``store``: of a finished merge, which need
+    not be done again where it was of just this recipe and rounding hides nothing.
+    """
 
     recipe: Recipe
     row: PlanRow
     device: str = "auto"
+    store: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ class Look:
         self.cache = cache
         self.readers = Readers(prepared)
         self.names = tuple(self.readers.experts[t].model.name for t in row.experts)
-        self._prepared = prepared
+        self.prepared = prepared
         self.device = device
         self._deltas: TaskVectors | None = None
         self._opening = threading.Lock()
@@ -67,27 +67,27 @@ class Look:
         if self.cache.latest is not None and self.cache.latest[0] == key:
             return self.cache.latest[1]
         self.cache.latest = None  # so that two are never in memory
-        merged = merge_deltas(self.row, self._prepared, self.deltas, keep_preliminary=True)
+        merged = merge_deltas(self.row, self.prepared, self.deltas, keep_preliminary=True)
         if merged.delta.numel() <= LARGEST_KEPT:
             self.cache.latest = key, merged
         return merged
 
     def surveyed(self) -> Iterator[None]:
         """Look at the whole model first, where the tensor's method asks for it."""
-        for _ in surveyed(self._prepared, self.readers, only=self.row):
+        for _ in surveyed(self.prepared, self.readers, only=self.row):
             yield None
 
     def key(self, kind: str, *experts: int) -> str:
         """Names what depends on these of the tensor's experts alone; none given: on all."""
         chosen = [self.row.experts[place] for place in experts] or self.row.experts
-        models = (self._prepared.base, *(self._prepared.experts[t] for t in chosen))
+        models = (self.prepared.base, *(self.prepared.experts[t] for t in chosen))
         stamps = tuple(stamp for model in models for stamp in model.checkpoint.files)
         orders = [rows_digest(model, self.row.tied_to or self.row.tensor) for model in models]
         return cache_key(kind, self.row, stamps, orders)
 
     def merge_key(self, kind: str) -> str:
         """Names what depends on the recipe as well, and on the device that computes it."""
-        prepared, row = self._prepared, self.row
+        prepared, row = self.prepared, self.row
         terms = (
             row.disposition,
             prepared.method_of(row).name,

@@ -54,7 +54,7 @@ from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.sample import sample_accuracies
-from ace_gui.engine.store import read_finished, reports
+from ace_gui.engine.store import read_finished
 from ace_gui.engine.subspaces import subspaces
 from ace_gui.engine.turns import Turns
 from ace_gui.errors import EngineError, WorkbenchError
@@ -73,66 +73,63 @@ class Runner:
         self._cache = InspectionCache(cache_folder())
 
     def run(self, job: Job) -> Iterator[Event | None]:
-        """Carry out a job, a step at a time; None: a step without news. Raises WorkbenchError."""
+        """The steps of a job; None: a step without news. Raises WorkbenchError, here or in them."""
         match job:
             case PlanJob(recipe=recipe):
-                yield PlanReady(plan=self._planned(recipe))
+                return self._plan(recipe)
             case LoadRecipeJob(paths=paths):
-                yield PlanReady(plan=self._planned(recipe_of(paths)))
+                return self._plan(recipe_of(paths))
             case CachedModelsJob():
-                yield cached_models_found()
+                return iter([cached_models_found()])
             case ConvertJob(path=path):
-                for done, total in converting(path, conversions_folder()):
-                    yield ConversionProgress(done=done, total=total)
+                return _convert(path)
             case AnalyseJob(recipe=recipe):
-                yield from analyse(self._prepared(recipe))
+                return analyse(self._prepared(recipe))
             case MergeJob():
-                if job.threads is not None:
-                    torch.set_num_threads(job.threads)
-                yield from merge(
-                    self._prepared(job.recipe),
-                    job.store,
-                    device=job.device,
-                    resume=job.resume,
-                    memory_bytes=job.memory_bytes,
-                )
+                return self._merge(job)
             case SpectrumJob():
-                prepared, device = self._prepared(job.recipe), resolve_device(job.device)
-                row = row_of(prepared.plan, job.row.name)  # another scope may orient it otherwise
-                yield from spectrum(prepared, row, device, self._cache)
+                return spectrum(*self._matrix(job), self._cache, job.store)
             case SubspacesJob():
-                prepared, device = self._prepared(job.recipe), resolve_device(job.device)
-                row = row_of(prepared.plan, job.row.name)
-                yield from subspaces(prepared, row, device, self._cache)
+                return subspaces(*self._matrix(job), self._cache)
             case DistributionJob():
-                yield from distribution(self._prepared(job.recipe), job.row, self._cache)
+                return distribution(self._prepared(job.recipe), job.row, self._cache)
             case DifferenceJob():
-                yield from difference(job.first, job.second, job.row)
+                return difference(job.first, job.second, job.row)
             case ReportJob():
-                yield from self._report(job)
+                return self._report(job)
             case ExportJob():
-                yield from export(
-                    job.store,
-                    job.folder,
-                    dtype=job.dtype,
-                    shard_bytes=job.shard_bytes,
-                    complete_heads=job.complete_heads,
-                )
+                return _export(job)
             case CompareJob():
-                yield from compare(job)
+                return compare(job)
             case SampleAccuracyJob():
-                yield from sample_accuracies()
+                return sample_accuracies()
 
-    def _planned(self, recipe: Recipe) -> Plan:
+    def _plan(self, recipe: Recipe) -> Iterator[PlanReady]:
         """A plan of its own for everyone who asks: there may be more room by now."""
-        return self._prepare(recipe).plan
+        yield PlanReady(plan=self._prepare(recipe).plan)
+
+    def _merge(self, job: MergeJob) -> Iterator[Event]:
+        if job.threads is not None:
+            torch.set_num_threads(job.threads)
+        return merge(
+            self._prepared(job.recipe),
+            job.store,
+            device=job.device,
+            resume=job.resume,
+            memory_bytes=job.memory_bytes,
+        )
+
+    def _matrix(self, job: SpectrumJob | SubspacesJob) -> tuple[Prepared, PlanRow, torch.device]:
+        """What a close look needs; the row afresh: under another scope it may lie otherwise."""
+        prepared, device = self._prepared(job.recipe), resolve_device(job.device)
+        return prepared, row_of(prepared.plan, job.row.name), device
 
     def _report(self, job: ReportJob) -> Iterator[Event | None]:
         manifest = read_finished(job.store)
         prepared = self._prepared(manifest.recipe)
         require_inputs(prepared, manifest)
         device = resolve_device(job.device)
-        yield from report(prepared, job.file, device, self._cache, reports(job.store))
+        return report(prepared, job.file, device, self._cache, job.store)
 
     def _prepared(self, recipe: Recipe) -> Prepared:
         for known in self._recent:
@@ -144,6 +141,21 @@ class Runner:
         others = [known for known in self._recent if known.plan.recipe != recipe]
         self._recent = [prepare(recipe), *others][:PLANS_KEPT]
         return self._recent[0]
+
+
+def _convert(path: Path) -> Iterator[ConversionProgress]:
+    for done, total in converting(path, conversions_folder()):
+        yield ConversionProgress(done=done, total=total)
+
+
+def _export(job: ExportJob) -> Iterator[Event]:
+    return export(
+        job.store,
+        job.folder,
+        dtype=job.dtype,
+        shard_bytes=job.shard_bytes,
+        complete_heads=job.complete_heads,
+    )
 
 
 def row_of(plan: Plan, name: str) -> PlanRow:

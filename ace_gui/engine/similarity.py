@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 
 
 def cosines_of(gram_TT: NDArray[np.float64]) -> NDArray[np.float64]:

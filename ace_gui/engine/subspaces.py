@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.engine.events import LayerSubspaces
+from ace_gui.engine.findings import LayerSubspaces
 from ace_gui.engine.inspection_cache import Arrays, InspectionCache
 from ace_gui.engine.look import Look, finite_only, require_matrix, side_by_side
 from ace_gui.engine.plan import PlanRow

@@ -5,20 +5,19 @@ Where they do not, the recipe's notes say so; what cannot be translated is refus
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from ace_gui.errors import RecipeError
+from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.mergekit_methods import Settings, translated
 from ace_gui.recipe.mergekit_schema import Document, Model, Setting
 from ace_gui.recipe.mergekit_settings import rules_of
 from ace_gui.recipe.values import ModelEntry, Recipe
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
-CONFIG_BYTES: Final = 1_000_000
 _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
@@ -112,17 +111,9 @@ def _blocks(document: Document, base: Path) -> int | None:
     counts = {source.layer_range[1] for source in sources if source.layer_range}
     if counts:
         return counts.pop()
-    config = base / "config.json"
-    try:
-        if config.stat().st_size > CONFIG_BYTES:
-            return None
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(content, dict):
-        return None
-    inner = content.get("text_config")
-    places: Sequence[dict[str, object]] = [content, inner if isinstance(inner, dict) else {}]
+    config = base_config(base)
+    inner = config.get("text_config")
+    places: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
     found = [place[key] for place in places for key in _BLOCK_KEYS if key in place]
     return next((count for count in found if isinstance(count, int)), None)
 

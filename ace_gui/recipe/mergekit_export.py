@@ -6,7 +6,6 @@ definitions are those of mergekit 0.1.5.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +16,11 @@ from typing import Any, Final
 import yaml
 
 from ace_gui.errors import RecipeError
+from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.files import placed
 from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.values import ParameterValue, Recipe
 
-CONFIG_BYTES: Final = 1_000_000
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+)\*")
 
 Parameters = Mapping[str, ParameterValue]
@@ -139,16 +138,8 @@ def _prepend(settings: dict[str, Any], name: str, text: str, value: ParameterVal
 
 def _dtype_of(base: Path) -> str | None:
     """What the base's config says of its number format."""
-    try:
-        config = base / "config.json"
-        if config.stat().st_size > CONFIG_BYTES:
-            return None
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    found = (
-        content.get("dtype") or content.get("torch_dtype") if isinstance(content, dict) else None
-    )
+    config = base_config(base)
+    found = config.get("dtype") or config.get("torch_dtype")
     return found if isinstance(found, str) else None
 
 

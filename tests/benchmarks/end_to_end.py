@@ -20,7 +20,7 @@ import yaml
 
 from tests.benchmarks import measuring
 from tests.benchmarks.checkpoints import gpt2_set, vit_b32_set
-from tests.benchmarks.measuring import Run
+from tests.benchmarks.measuring import Run, say
 
 SETS: dict[str, Callable[..., tuple[Path, list[Path]]]] = {
     "gpt2": gpt2_set,
@@ -116,11 +116,6 @@ def seconds(run: Run) -> str:
 
 def mb(count: float) -> str:
     return f"{count / 1e6:.0f} MB"
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

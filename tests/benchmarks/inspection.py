@@ -1,8 +1,10 @@
 """A click on a layer: ``python -m tests.benchmarks.inspection [--threads 2] [--rounds 5]``.
 
 One matrix of a base and its experts, on disk and in the system's cache of files; spectra, subspaces
-and distribution of it, first time and remembered, in processor and wall seconds. "merge" is the
-merge alone, which is the greater part of a first time: the rest is what the look adds to it.
+and distribution of it, first time and remembered, in processor and wall seconds. "something": until
+the first of it is there, of the spectra the experts'. "merge" is the merge alone, which is the
+greater part of a first time: the rest is what the look adds to it. "merged": after a merge of the
+model, whose store is asked first.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from safetensors.torch import save_file
 from ace_gui.engine.distribution import distribution
 from ace_gui.engine.inspection import spectrum
 from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.merging import merge
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.subspaces import subspaces
@@ -28,17 +31,21 @@ from ace_gui.engine.task_vectors import Readers, TaskVectors
 from ace_gui.engine.tensor_merge import merge_deltas
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.benchmarks.experts import norms, task_vector
+from tests.benchmarks.measuring import say
 
 CPU = torch.device("cpu")
 NAME = "layer.0.dense.weight"
 KINDS = {"hom.": 100.0, "het.": 0.0}
 """τ by regime."""
 
-Look = Callable[[Prepared, PlanRow, InspectionCache], Iterator[object]]
+Look = Callable[[Prepared, PlanRow, InspectionCache, Path], Iterator[object]]
 LOOKS: dict[str, Look] = {
-    "spectrum": lambda prepared, row, cache: spectrum(prepared, row, CPU, cache),
-    "subspaces": lambda prepared, row, cache: subspaces(prepared, row, CPU, cache),
-    "distribution": distribution,
+    "spectrum": lambda prepared, row, cache, _store: spectrum(prepared, row, CPU, cache),
+    "spectrum, merged": lambda prepared, row, cache, store: spectrum(
+        prepared, row, CPU, cache, store
+    ),
+    "subspaces": lambda prepared, row, cache, _store: subspaces(prepared, row, CPU, cache),
+    "distribution": lambda prepared, row, cache, _store: distribution(prepared, row, cache),
 }
 
 
@@ -47,7 +54,8 @@ def main() -> int:
     torch.set_num_threads(options.threads)
     outputs, inputs = map(int, options.shape.split("x"))
     say(f"{outputs}×{inputs}, {options.experts} experts, {options.threads} threads")
-    say(f"{'what':<24} {'first s':>9} {'processor s':>12} {'remembered ms':>14}")
+    titles = ("something s", "all s", "processor s", "remembered ms")
+    say(" ".join((f"{'what':<24}", *(f"{title:>13}" for title in titles))))
     with tempfile.TemporaryDirectory(prefix="ace-look-") as folder:
         models = _models(Path(folder), outputs, inputs, options.experts)
         for kind, tau in KINDS.items():
@@ -56,12 +64,16 @@ def main() -> int:
                 Recipe(base_model=models[0], models=models[1], parameters=parameters)
             )
             merged = statistics.median(_merge(prepared) for _ in range(options.rounds))
-            say(f"{'merge, ' + kind:<24} {merged:>9.2f}")
+            say(f"{'merge, ' + kind:<24} {'':>13} {merged:>13.2f}")
+            store = Path(folder) / f"store {kind}"
+            for _ in merge(prepared, store, device="cpu"):
+                pass
             for title, look in LOOKS.items():
-                rounds = [_look(look, prepared, Path(folder)) for _ in range(options.rounds)]
-                wall, processor, again = map(statistics.median, zip(*rounds, strict=True))
+                rounds = [_look(look, prepared, store) for _ in range(options.rounds)]
+                *seconds, again = map(statistics.median, zip(*rounds, strict=True))
                 what = f"{title}, {kind}"
-                say(f"{what:<24} {wall:>9.2f} {processor:>12.2f} {1e3 * again:>14.1f}")
+                shown = [*(f"{each:>13.2f}" for each in seconds), f"{1e3 * again:>13.1f}"]
+                say(" ".join((f"{what:<24}", *shown)))
     return 0
 
 
@@ -88,16 +100,19 @@ def _merge(prepared: Prepared) -> float:
     return time.perf_counter() - started
 
 
-def _look(look: Look, prepared: Prepared, folder: Path) -> tuple[float, float, float]:
-    """Wall and processor seconds of the first time, and wall seconds of the second."""
+def _look(look: Look, prepared: Prepared, store: Path) -> tuple[float, float, float, float]:
+    """Wall seconds until something and all is there, processor seconds; wall seconds once more."""
     (row,) = prepared.plan.rows
-    with tempfile.TemporaryDirectory(dir=folder) as cache:
+    with tempfile.TemporaryDirectory(dir=store.parent) as cache:
         started, used = time.perf_counter(), time.process_time()
-        list(look(prepared, row, InspectionCache(Path(cache))))
-        first, processor = time.perf_counter() - started, time.process_time() - used
+        steps = look(prepared, row, InspectionCache(Path(cache)), store)
+        next(step for step in steps if step is not None)
+        something = time.perf_counter() - started
+        list(steps)
+        everything, processor = time.perf_counter() - started, time.process_time() - used
         started = time.perf_counter()
-        list(look(prepared, row, InspectionCache(Path(cache))))
-        return first, processor, time.perf_counter() - started
+        list(look(prepared, row, InspectionCache(Path(cache)), store))
+        return something, everything, processor, time.perf_counter() - started
 
 
 def _options() -> argparse.Namespace:
@@ -107,11 +122,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     return parser.parse_args()
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from pathlib import Path
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import numpy as np
-from PySide6.QtCore import QCoreApplication, QEventLoop, QSettings, Qt
+from PySide6.QtCore import QCoreApplication, QEventLoop, Qt
 
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.gui.app import make_application
 from ace_gui.gui.inputs import Inputs
@@ -32,6 +32,7 @@ from ace_gui.gui.settings import Settings
 from ace_gui.gui.stores import MergeStores
 from ace_gui.gui.theme import apply_theme
 from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, plan, recipe, row
+from tests.helpers.windows import keep_settings_in
 
 ROLES = ("query", "key", "value", "attention output", "MLP gate", "MLP up", "MLP down")
 EXPERTS = ("cola", "sst2")
@@ -72,9 +73,7 @@ class Bench:
     """A window over a worker that does nothing, and a stopwatch."""
 
     def __init__(self, folder: Path) -> None:
-        QSettings.setDefaultFormat(QSettings.Format.IniFormat)
-        ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
-        QSettings.setPath(ini, user, str(folder))
+        keep_settings_in(folder)
         self.app = make_application()
         apply_theme(self.app)
         self.window = MainWindow(FakeWorker(), Settings(), MergeStores(folder / "merges"))

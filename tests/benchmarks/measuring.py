@@ -33,6 +33,11 @@ with open(sys.argv[1], "w") as file:
 """Runs the command from a small process: a child's peak counts what its parent held at the fork."""
 
 
+def say(line: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(line, flush=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A finished process: wall time and processor time in seconds, peak resident memory in bytes.

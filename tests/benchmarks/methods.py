@@ -21,6 +21,7 @@ from torch import Tensor
 from ace_gui.methods import METHODS
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.layers import Stopwatch
+from tests.benchmarks.measuring import say
 from tests.helpers import method_oracles as oracle
 
 BLOCK = {(768, 768): 4, (3072, 768): 1, (768, 3072): 1}
@@ -137,11 +138,6 @@ def _line(name: str, shape: str, experts: int, row: Row) -> str:
         f"{name:<8} {shape:>11} {experts:>3} {row.literal:>10.3f} {row.ours:>8.3f} "
         f"{row.literal / row.ours:>6.2f} {row.literal_error:>14.1e} {row.our_error:>10.1e}"
     )
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

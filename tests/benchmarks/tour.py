@@ -17,7 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEventLoop, QSettings, Qt, QTimer
+from PySide6.QtCore import QEventLoop, Qt, QTimer
 
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels.layer_views import GammaView
@@ -27,6 +27,7 @@ from ace_gui.gui.state import State
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from tests.benchmarks.pulse import Pulse
+from tests.helpers.windows import keep_settings_in
 
 STEP = 120  # ms between two things that a person does
 WORST_SHOWN = 12
@@ -161,9 +162,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        QSettings.setDefaultFormat(QSettings.Format.IniFormat)
-        ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
-        QSettings.setPath(ini, user, folder)
+        keep_settings_in(Path(folder))
         os.environ["XDG_CACHE_HOME"] = folder
         found = tour(options.recipe, options.seconds)
     longest, busiest = (max(pauses) for pauses in zip(*found.values(), strict=True))

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThreadPool
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from typer.testing import CliRunner
 
 from ace_gui.cli import app
 from ace_gui.errors import PickleConsentError, WorkbenchError
-from ace_gui.gui.app import Workbench, make_application
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.app import Workbench
 from tests.helpers.bad_recipes import BadRecipe, bad_recipes
 from tests.helpers.models import Family, roberta_family
-
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
-PATIENCE = 60_000  # ms; the engine imports torch
+from tests.helpers.windows import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -54,26 +44,6 @@ def test_the_command_line(
         assert error.startswith("Error: "), bad.title
         assert bad.sentence in error, bad.title
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
-
-
-@pytest.fixture
-def bench(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Workbench]:
-    """A started window with its own engine, ended without a trace."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    make_application()
-    QSettings.setDefaultFormat(QSettings.Format.IniFormat)
-    ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
-    QSettings.setPath(ini, user, str(tmp_path / "settings"))
-    bench = Workbench(qapp, MergeStores(tmp_path / "merges"))
-    bench.start()
-    yield bench
-    with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
-        bench.window.close()
-    bench.window.deleteLater()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    QThreadPool.globalInstance().waitForDone()
 
 
 def test_the_window(

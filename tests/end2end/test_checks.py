@@ -2,20 +2,19 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
 from ace_gui.cli import app
 from ace_gui.engine.planning import prepare
 from ace_gui.recipe.files import load_recipe
+from tests.helpers.command import ace_gui
 from tests.helpers.models import gpt2_family
+from tests.helpers.recipes import file_of, file_over
 
 
 def test_inspect_warns_of_what_does_not_fit(tmp_path: Path) -> None:
@@ -24,19 +23,8 @@ def test_inspect_warns_of_what_does_not_fit(tmp_path: Path) -> None:
     config = json.loads((odd / "config.json").read_text())
     (odd / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
     shutil.copytree(family.experts["task1"], twin)
-    recipe = tmp_path / "recipe.yaml"
-    models = [{"model": str(path)} for path in (odd, family.experts["task1"], twin)]
-    recipe.write_text(
-        yaml.safe_dump({"merge_method": "ace", "base_model": str(family.base), "models": models})
-    )
-    command = [sys.executable, "-m", "ace_gui", "inspect", str(recipe)]
-    done = subprocess.run(
-        [*command, "--json", str(tmp_path / "i.json")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    recipe = file_over(tmp_path, family.base, (odd, family.experts["task1"], twin))
+    done = ace_gui("inspect", recipe, "--json", tmp_path / "i.json")
     assert done.returncode == 0, done.stderr
     assert "Warning: Configuration, task0: Its norm epsilon differs" in done.stdout
     assert "Warning: Duplicates, twin: Probably the same weights as task1" in done.stdout
@@ -56,10 +44,7 @@ def recipe(tmp_path: Path) -> Path:
     odd = family.experts["task0"]
     config = json.loads((odd / "config.json").read_text())
     (odd / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
-    file = tmp_path / "recipe.yaml"
-    models = [{"model": str(path)} for path in family.experts.values()]
-    file.write_text(yaml.safe_dump({"base_model": str(family.base), "models": models}))
-    return file
+    return file_of(tmp_path, family)
 
 
 def merge(recipe: Path, *options: str) -> Result:

@@ -1,13 +1,11 @@
 """The sample: the demo runs from beginning to end, and the README says what it prints."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ace_gui.architecture.loading import load_pretrained
+from tests.helpers.command import ace_gui
 
 ROOT = Path(__file__).parents[2]
 MODELS = ("base", "experts", "Weight averaging", "Task arithmetic", "ACE-Merging")
@@ -16,15 +14,7 @@ MODELS = ("base", "experts", "Weight averaging", "Task arithmetic", "ACE-Merging
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp("demo") / "out"
-    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-    result = subprocess.run(
-        [sys.executable, "-m", "ace_gui", "demo", "--headless", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=environment,
-    )
+    result = ace_gui("demo", "--headless", "--out", out, seconds=300, QT_QPA_PLATFORM="offscreen")
     assert result.returncode == 0, result.stderr
     return result.stdout, out
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ace_gui.engine.store import MODEL
-from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.models import Family, roberta_family
+from ace_gui.recipe import Recipe
+from tests.helpers.models import roberta_family
+from tests.helpers.recipes import recipe_of
 
 
 def merge_to(recipe: Recipe, out: Path, resume: bool) -> None:
@@ -47,9 +48,7 @@ def context() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    family: Family = roberta_family(tmp_path_factory.mktemp("family"))
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return Recipe(base_model=family.base, models=entries)
+    return recipe_of(roberta_family(tmp_path_factory.mktemp("family")))
 
 
 def run(

@@ -8,25 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from ace_gui.architecture.loading import load_pretrained
 from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.command import ace_gui
 from tests.helpers.models import Family, gpt2_family, roberta_family
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ace_gui", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def write_recipe(folder: Path, family: Family, **keys: object) -> Path:
-    models = [{"model": str(path), "name": name} for name, path in family.experts.items()]
-    content = {"merge_method": "ace", "base_model": str(family.base), "models": models, **keys}
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+from tests.helpers.recipes import file_of
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +34,7 @@ def merged(
 ) -> tuple[Family, Path]:
     family = families[request.param]
     folder = tmp_path_factory.mktemp("merged")
-    result = run("merge", write_recipe(folder, family), "--out", folder / "out")
+    result = ace_gui("merge", file_of(folder, family), "--out", folder / "out")
     assert result.returncode == 0, result.stderr
     return family, folder / "out"
 
@@ -115,7 +103,7 @@ def test_the_recipe_beside_the_model_runs_again_to_the_same_bits(
     merged: tuple[Family, Path], tmp_path: Path
 ) -> None:
     _, out = merged
-    again = run("merge", out / "merge_recipe.yaml", "--out", tmp_path / "again")
+    again = ace_gui("merge", out / "merge_recipe.yaml", "--out", tmp_path / "again")
     assert again.returncode == 0, again.stderr
     first = load_file(out / "model.safetensors")
     second = load_file(tmp_path / "again" / "model.safetensors")
@@ -126,8 +114,8 @@ def test_inspect_lists_every_tensor_with_its_reason(
     families: dict[str, Family], tmp_path: Path
 ) -> None:
     family = families["roberta"]
-    recipe = write_recipe(tmp_path, family)
-    result = run("inspect", recipe, "--json", tmp_path / "i.json", "--csv", tmp_path / "i.csv")
+    recipe = file_of(tmp_path, family)
+    result = ace_gui("inspect", recipe, "--json", tmp_path / "i.json", "--csv", tmp_path / "i.csv")
     assert result.returncode == 0, result.stderr
     layers = json.loads((tmp_path / "i.json").read_text())["layers"]
     keys = {"name", "role", "shape", "disposition", "reason", "gamma", "regime", "energies"}
@@ -147,8 +135,8 @@ def test_inspect_lists_every_tensor_with_its_reason(
 def test_out_dtype_is_written_and_told_to_loaders(
     families: dict[str, Family], tmp_path: Path
 ) -> None:
-    recipe = write_recipe(tmp_path, families["roberta"], out_dtype="bfloat16")
-    result = run("merge", recipe, "--out", tmp_path / "out")
+    recipe = file_of(tmp_path, families["roberta"], out_dtype="bfloat16")
+    result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
@@ -170,8 +158,8 @@ BAD = {
 def test_bad_recipes_are_one_sentence_and_write_nothing(
     families: dict[str, Family], tmp_path: Path, change: dict[str, object]
 ) -> None:
-    recipe = write_recipe(tmp_path, families["roberta"], **change)
-    result = run("merge", recipe, "--out", tmp_path / "out")
+    recipe = file_of(tmp_path, families["roberta"], **change)
+    result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 1
     assert result.stderr.startswith("Error: ")
     assert "Traceback" not in result.stderr
@@ -182,10 +170,10 @@ def test_bad_recipes_are_one_sentence_and_write_nothing(
 def test_an_output_folder_that_is_not_empty_is_left_alone(
     families: dict[str, Family], tmp_path: Path
 ) -> None:
-    recipe = write_recipe(tmp_path, families["roberta"])
+    recipe = file_of(tmp_path, families["roberta"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    result = run("merge", recipe, "--out", tmp_path / "out")
+    result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 1
     assert "/out: The folder is not empty" in result.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
@@ -197,21 +185,21 @@ def test_an_output_folder_that_is_not_empty_is_left_alone(
     ids=" ".join,
 )
 def test_wrong_usage_is_status_two(arguments: list[str]) -> None:
-    result = run(*arguments)
+    result = ace_gui(*arguments)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
 
 
 def test_methods_lists_all_and_shows_one() -> None:
-    listing = run("methods")
+    listing = ace_gui("methods")
     assert listing.returncode == 0
     for name in ("ace", "linear", "task_arithmetic"):
         assert name in listing.stdout
-    one = run("methods", "ace")
+    one = ace_gui("methods", "ace")
     assert one.returncode == 0
     for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"):
         assert word in one.stdout
-    assert run("methods", "nothing").returncode == 1
+    assert ace_gui("methods", "nothing").returncode == 1
 
 
 def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
@@ -244,7 +232,7 @@ def test_complete_heads_load_by_themselves(families: dict[str, Family], tmp_path
         folder = tmp_path / kind
         folder.mkdir()
         out = folder / "out"
-        result = run("merge", write_recipe(folder, family), "--out", out, "--complete-heads")
+        result = ace_gui("merge", file_of(folder, family), "--out", out, "--complete-heads")
         assert result.returncode == 0, result.stderr
         merged = load_file(out / "model.safetensors")
         for name, source in family.experts.items():

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import prepare
 from ace_gui.recipe.files import load_recipe
+from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, roberta_family
 
 BLOCKS = 2
@@ -58,9 +58,8 @@ def merged(folder: Path, family: Family, **document: Any) -> dict[str, Tensor]:
     path = folder / "mergekit.yaml"
     whole = {"base_model": str(family.base), "models": entries, "dtype": "float32", **document}
     path.write_text(json.dumps(whole))
-    for _ in merge(prepare(load_recipe(path)), folder / "store", device="cpu", as_output=True):
-        pass
-    return load_file(folder / "store" / "model" / "model.safetensors")
+    prepared = prepare(load_recipe(path))
+    return merged_tensors(prepared, folder / "store", device="cpu", as_output=True)
 
 
 def weighted(family: Family, name: str) -> list[tuple[float, Tensor]]:

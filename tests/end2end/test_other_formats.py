@@ -1,9 +1,7 @@
 """Experts that are adapters or pickles, through the command line."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+from tests.helpers.command import ace_gui
 from tests.helpers.models import Family, gpt2_family
 
 RANK, ALPHA = 4, 8
@@ -22,9 +21,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 def run(cache: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ace_gui", *map(str, arguments)]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return ace_gui(*arguments, XDG_CACHE_HOME=str(cache), HOME=str(cache))
 
 
 def write_recipe(path: Path, base: Path, models: list[Path]) -> Path:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
 from ace_gui.architecture.loading import load_pretrained
-from tests.end2end.test_merge_to_folder import run, write_recipe
+from tests.helpers.command import ace_gui
 from tests.helpers.models import (
     ROBERTA,
     Family,
@@ -17,6 +17,7 @@ from tests.helpers.models import (
     gpt_oss_family,
     roberta_family,
 )
+from tests.helpers.recipes import file_of
 
 KEYS = {"name", "role", "shape", "disposition", "reason", "gamma", "regime", "energies"}
 
@@ -37,15 +38,15 @@ def test_split_tensors_come_out_whole(
     make: type[Family], tensor: str, parts: list[str], tmp_path: Path
 ) -> None:
     family = make(tmp_path)  # type: ignore[call-arg]
-    recipe = write_recipe(tmp_path, family, split_fused=True)
-    inspected = run("inspect", recipe, "--json", tmp_path / "i.json")
+    recipe = file_of(tmp_path, family, split_fused=True)
+    inspected = ace_gui("inspect", recipe, "--json", tmp_path / "i.json")
     assert inspected.returncode == 0, inspected.stderr
     layers = json.loads((tmp_path / "i.json").read_text())["layers"]
     assert all(layer.keys() == KEYS for layer in layers)
     own = [layer for layer in layers if layer["name"].startswith(f"{tensor}[")]
     assert [layer["name"] for layer in own] == [tensor + part for part in parts]
     assert all(layer["gamma"] is not None and layer["regime"] for layer in own)
-    result = run("merge", recipe, "--out", tmp_path / "out")
+    result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     _, report = load_pretrained(tmp_path / "out")
     assert report.clean
@@ -71,8 +72,8 @@ def test_an_expert_with_more_tokens_keeps_its_own_rows_in_its_whole_model(tmp_pa
     torch.manual_seed(0)
     RobertaForSequenceClassification(config).save_pretrained(family.experts["task1"])
     _give_tokens(family.experts["task1"], longer)
-    recipe = write_recipe(tmp_path, family, vocabulary="tokens")
-    result = run("merge", recipe, "--out", tmp_path / "out", "--complete-heads")
+    recipe = file_of(tmp_path, family, vocabulary="tokens")
+    result = ace_gui("merge", recipe, "--out", tmp_path / "out", "--complete-heads")
     assert result.returncode == 0, result.stderr
     name = "roberta.embeddings.word_embeddings.weight"
     base, merged, first, second = (

@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import os
-
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
-
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThreadPool, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.app import Workbench, make_application
+from ace_gui.gui.app import Workbench
 from ace_gui.gui.main_window import MainWindow
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.state import State
-from ace_gui.gui.stores import MergeStores
 from tests.helpers.models import Family, roberta_family
-
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
-PATIENCE = 60_000  # ms; the first engine imports torch
+from tests.helpers.recipes import file_of
+from tests.helpers.windows import PATIENCE
 
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     """A base and three experts with heads of their own."""
     return roberta_family(tmp_path_factory.mktemp("family"))
-
-
-@pytest.fixture
-def bench(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Workbench]:
-    """A started window with its own engine, ended without a trace."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    make_application()
-    QSettings.setDefaultFormat(QSettings.Format.IniFormat)
-    ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
-    QSettings.setPath(ini, user, str(tmp_path / "settings"))
-    bench = Workbench(qapp, MergeStores(tmp_path / "merges"))
-    bench.start()
-    yield bench
-    with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
-        bench.window.conductor.cancel()
-        bench.window.close()
-    assert bench.worker.wait(PATIENCE)
-    bench.window.deleteLater()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    QThreadPool.globalInstance().waitForDone()
-    assert not any((tmp_path / "merges").glob("*/*"))
 
 
 def open_family(window: MainWindow, family: Family, qtbot: QtBot) -> None:
@@ -150,9 +120,7 @@ def test_the_event_loop_goes_on_during_a_merge(
 
 
 def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    experts = "".join(f"  - model: {path}\n" for path in family.experts.values())
-    recipe.write_text(f"base_model: {family.base}\nmodels:\n{experts}")
+    recipe = file_of(tmp_path, family)
     picture = tmp_path / "window.png"
     places = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.catalogue import ADAPTERS, CONVERTED, OPENED
 from tests.helpers.checkpoints import save_model
 from tests.helpers.models import Family
+from tests.helpers.recipes import file_over
 
 QUERY = "roberta.encoder.layer.0.attention.self.query"
 
@@ -98,9 +98,4 @@ def wrong_in_themselves(folder: Path, family: Family) -> Iterator[BadRecipe]:
 
 
 def write(folder: Path, base: Path, *experts: Path, **keys: object) -> Path:
-    """A recipe in ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    models = [{"model": str(path)} for path in experts]
-    file = folder / "recipe.yaml"
-    file.write_text(yaml.safe_dump({"base_model": str(base), "models": models, **keys}))
-    return file
+    return file_over(folder, base, experts, **keys)

@@ -10,16 +10,8 @@ from safetensors.torch import load_file
 
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import Prepared
-from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.models import Family
 
 Array = NDArray[np.float64]
-
-
-def recipe_of(family: Family, **changes: object) -> Recipe:
-    """A recipe for all experts of a family."""
-    models = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return Recipe(base_model=family.base, models=models, **changes)  # type: ignore[arg-type]
 
 
 def row_named(prepared: Prepared, ending: str) -> PlanRow:

@@ -9,14 +9,12 @@ from functools import cached_property
 from typing import Final
 
 from ace_gui.engine.checks import Check
-from ace_gui.engine.events import LayerReport, LayerSpectrum, LayerStatistics, MethodInfo, Regime
+from ace_gui.engine.events import MethodInfo
+from ace_gui.engine.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.health import LayerHealth, ModelHealth, layer_health, model_health
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 
 NONE: Final = "–"
-
-ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
-_ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "attention output"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +70,6 @@ class Content:
         """The regime in which a row was merged."""
         report = self.reports.get(row.name)
         return None if report is None else report.regime
-
-
-def role_family(role: str) -> str:
-    """Which of ``ROLE_FAMILIES`` a role ("query", "MLP up") belongs to."""
-    if role in _ATTENTION:
-        return "attention"
-    if role.startswith("MLP"):
-        return "MLP"
-    if "embedding" in role or role == "vocabulary head":
-        return "embedding"
-    return "norm" if role == "norm" else "other"
 
 
 def number(value: float | None) -> str:

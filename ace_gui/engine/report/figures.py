@@ -10,15 +10,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ace_gui.engine.events import LayerSpectrum
-from ace_gui.engine.report.content import ROLE_FAMILIES, Content, number, role_family
+from ace_gui.engine.findings import LayerSpectrum
+from ace_gui.engine.report.content import Content, number
 from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
+from ace_gui.engine.roles import ROLE_FAMILIES, role_family
+from ace_gui.engine.spectral_figures import numerical_rank
 
 MOST_POINTS = 400
 """Points of one line: more cannot be seen."""
-
-SMALLEST = 1e-9
-"""Singular values below this share of the largest are left out of the plot: rounding."""
 
 
 def gamma_plot(content: Content) -> Markup | None:
@@ -120,15 +119,13 @@ def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
         lines.append((found.preliminary, "preliminary"))
     lines.append((found.merged, "merged"))
     largest = max(float(sigma[0]) for sigma, _ in lines)
-    floor = SMALLEST * largest
-    every = [float(value) for sigma, _ in lines for value in sigma if value > floor]
+    lines = [(sigma[: numerical_rank(sigma)], class_) for sigma, class_ in lines]
+    every = [float(value) for sigma, _ in lines for value in sigma]
     frame = Frame(
         x=Axis(title="index i", low=0, high=len(found.merged) + 1),
         y=Axis.over("singular value σᵢ", every, log=True),
     )
-    marks = [
-        line(_points(frame, sigma, floor), class_) for sigma, class_ in lines if sigma[0] > floor
-    ]
+    marks = [line(_points(frame, sigma), class_) for sigma, class_ in lines if len(sigma)]
     said = f"Of {len(found.experts)} experts and of the merge; the largest is {number(largest)}"
     return frame.picture(f"Singular values of {found.name}", said, marks)
 
@@ -143,11 +140,9 @@ def expert_class(index: int) -> str:
     return f"e{index % 8}" + (" dashed" if index >= 8 else "")
 
 
-def _points(
-    frame: Frame, sigma: NDArray[np.float64], floor: float
-) -> Iterator[tuple[float, float]]:
-    kept = int((sigma > floor).sum())
-    for index in np.unique(np.linspace(0, kept - 1, min(kept, MOST_POINTS)).round().astype(int)):
+def _points(frame: Frame, sigma: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
+    last, count = len(sigma) - 1, min(len(sigma), MOST_POINTS)
+    for index in np.unique(np.linspace(0, last, count).round().astype(int)):
         yield frame.place(float(index) + 1, float(sigma[index]))
 
 

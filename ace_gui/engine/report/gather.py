@@ -18,12 +18,12 @@ from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
 from ace_gui.engine.checks import WORST_FIRST, worst_first
-from ace_gui.engine.events import (
+from ace_gui.engine.events import Reported, ReportProgress
+from ace_gui.engine.findings import (
+    ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
-    Reported,
-    ReportProgress,
 )
 from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.health import layer_health
@@ -33,7 +33,7 @@ from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import COMBINED, Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page
-from ace_gui.engine.store import InputFile, Manifest
+from ace_gui.engine.store import InputFile, Manifest, reports
 from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import TensorMerge
@@ -49,31 +49,30 @@ def report(
     file: Path,
     device: torch.device,
     cache: InspectionCache,
-    reports: Mapping[str, LayerReport] | None = None,
+    store: Path | None = None,
 ) -> Iterator[ReportProgress | Reported | None]:
     """Write the report of a merge to ``file``, which is replaced if it is there.
 
-    ``reports``: what the merge said of every tensor; None: each is merged now, and the result
-    forgotten. Raises OutputError where the file cannot be written, and whatever reading and merging
-    raise.
+    ``store``: of that merge; None: each tensor is merged now, and the result forgotten. Raises
+    OutputError where the file cannot be written, and whatever reading and merging raise.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
-    total = len(rows) * (1 if reports else 2) + SPECTRA
+    total = len(rows) * (2 if store is None else 1) + SPECTRA
     statistics: dict[str, LayerStatistics] = {}
     for item in analyse(prepared):
         statistics[item.statistics.name] = item.statistics
         yield ReportProgress(done=len(statistics), total=total)
-    if reports is None:
-        reports = made = {}
+    told = {} if store is None else reports(store)
+    if store is None:
         for each in merge_reports(prepared, rows, device):
             if each is not None:
-                made[each.name] = each
-            yield ReportProgress(done=len(rows) + len(made), total=total)
+                told[each.name] = each
+            yield ReportProgress(done=len(rows) + len(told), total=total)
     spectra = []
-    for row in remarkable(prepared, statistics, reports):
-        spectra.append((yield from _last(spectrum(prepared, row, device, cache))))
+    for row in remarkable(prepared, statistics, told):
+        spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
         yield ReportProgress(done=total - SPECTRA + len(spectra), total=total)
-    content = content_of(prepared, statistics, reports, spectra)
+    content = content_of(prepared, statistics, told, spectra)
     yield ReportProgress(done=total, total=total)
     yield Reported(file=file, bytes=write_page(file, page(content)))
 
@@ -178,10 +177,12 @@ def write_page(file: Path, text: str) -> int:
     return len(data)
 
 
-def _last(steps: Iterator[LayerSpectrum | None]) -> Generator[None, None, LayerSpectrum]:
-    """Pass on the pauses of a look; returns what it found."""
+def _whole(
+    steps: Iterator[ExpertSpectra | LayerSpectrum | None],
+) -> Generator[None, None, LayerSpectrum]:
+    """Pass on the pauses of a look; returns all that it found."""
     for found in steps:
-        if found is not None:
+        if isinstance(found, LayerSpectrum):
             return found
         yield None
     raise AssertionError("a look ends with what it found")

@@ -8,11 +8,12 @@ from typing import Final
 import jinja2
 
 from ace_gui.engine.checks import Verdict
-from ace_gui.engine.events import Regime
+from ace_gui.engine.findings import Regime
 from ace_gui.engine.plan import Disposition
 from ace_gui.engine.report import figures, tables
-from ace_gui.engine.report.content import ROLE_FAMILIES, Content, role_family
+from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
+from ace_gui.engine.roles import ROLE_FAMILIES, role_family
 
 TEMPLATE: Final = "report.html.jinja"
 

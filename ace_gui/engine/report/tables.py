@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ace_gui.engine.checks import Verdict
-from ace_gui.engine.events import LayerSpectrum, Regime
+from ace_gui.engine.findings import LayerSpectrum, Regime
 from ace_gui.engine.fit import equally_weighted, relative_changes
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.report.content import NONE, Content, number, share, size
@@ -114,10 +114,11 @@ def spectrum_table(content: Content, found: LayerSpectrum) -> Table:
     if found.preliminary is not None and is_refined(found):
         spectra["before refinement"] = found.preliminary
     spectra["merged"] = found.merged
+    marks = ", ".join(f"{100 * mark:.0f}" for mark in MARKS)
     headings = (
         "spectrum",
         *("‖ΔW‖", "nuclear norm", "σ₁", "rank", "condition σ₁/σᵣ", "effective rank"),
-        *("stable rank", "energy in top 5 %", *(f"directions for {mark:.0%}" for mark in MARKS)),
+        *("stable rank", "energy in top 5 %", f"directions for {marks} %"),
     )
     rows = tuple((name, *_figures(sigma)) for name, sigma in spectra.items())
     return Table(caption="Figures of the spectra", headings=headings, rows=rows)
@@ -130,7 +131,7 @@ def _figures(sigma: Spectrum) -> tuple[str, ...]:
         str(found.rank),
         *map(number, (found.condition, found.effective_rank, found.stable_rank)),
         share(found.top_energy),
-        *map(str, found.directions),
+        ", ".join(map(str, found.directions)),
     )
 
 

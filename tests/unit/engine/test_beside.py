@@ -11,8 +11,8 @@ from ace_gui.engine.modules import MODULES
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.preflight import output_checks
 from ace_gui.engine.store import MODEL
-from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, gpt2_family
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 def prepared_by(family: Family, method: str) -> Prepared:
-    models = tuple(ModelEntry(model=path, name=name) for name, path in family.experts.items())
-    return prepare(Recipe(base_model=family.base, models=models, merge_method=method))
+    return prepare(recipe_of(family, merge_method=method))
 
 
 def size_of(*files: Path) -> int:

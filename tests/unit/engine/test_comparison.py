@@ -13,8 +13,9 @@ from ace_gui.engine.events import CompareProgress, MethodCompared
 from ace_gui.engine.jobs import CompareJob, Variant
 from ace_gui.engine.store import MODEL
 from ace_gui.errors import RecipeError
-from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe import Override, Recipe
 from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 @pytest.fixture(scope="module")
 def recipe(family: Family) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return Recipe(base_model=family.base, models=entries, parameters={"tau": 0.4})
+    return recipe_of(family, parameters={"tau": 0.4})
 
 
 def test_figures_are_those_of_the_merged_weights(

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from ace_gui.engine.difference import difference
-from ace_gui.engine.events import LayerDifference
+from ace_gui.engine.findings import LayerDifference
 from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import COMBINED, Prepared, prepare
 from ace_gui.engine.store import MODEL
 from ace_gui.errors import MismatchError, OutputError
-from tests.helpers.inspected import recipe_of, row_named, singular_values, tensor
+from tests.helpers.inspected import row_named, singular_values, tensor
 from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 UP = "layer.1.intermediate.dense.weight"
 

@@ -11,7 +11,8 @@ from ace_gui.engine.plan import Disposition
 from ace_gui.engine.planning import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
-from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe import Override, Recipe
+from tests.helpers.recipes import recipe_over
 
 LIMITED = ["slerp", "nuslerp"]
 
@@ -29,8 +30,7 @@ def models(tmp_path: Path) -> list[Path]:
 
 
 def recipe_of(models: list[Path], method: str, **options: object) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in models[1:])
-    return Recipe(base_model=models[0], models=entries, merge_method=method, **options)
+    return recipe_over(models[0], models[1:], merge_method=method, **options)
 
 
 def test_the_limits_are_declared() -> None:

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.checks import EVERYTHING, Verdict
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.fit import fit_checks, relative_changes
 from ace_gui.engine.planning import prepare
 from ace_gui.recipe import ModelEntry, Recipe

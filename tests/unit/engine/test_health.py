@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ace_gui.engine.checks import Verdict
-from ace_gui.engine.events import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.health import (
     WORST_SHOWN,
     layer_health,

@@ -13,7 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.distribution import BINS, Moments, bin_edges, distribution
-from ace_gui.engine.events import JobDone, LayerDistribution, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.events import JobDone
+from ace_gui.engine.findings import (
+    ExpertSpectra,
+    LayerDistribution,
+    LayerSpectrum,
+    LayerSubspaces,
+)
 from ace_gui.engine.inspection import spectrum
 from ace_gui.engine.inspection_cache import InspectionCache
 from ace_gui.engine.jobs import DistributionJob, SpectrumJob, SubspacesJob
@@ -28,11 +34,11 @@ from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.inspected import (
     deltas_of,
     leading_vectors,
-    recipe_of,
     row_named,
     singular_values,
 )
 from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 CPU = torch.device("cpu")
 UP = "layer.1.intermediate.dense.weight"
@@ -61,8 +67,14 @@ def answer(steps: Iterator[object]) -> object:
     return last
 
 
+def said(prepared: Prepared, ending: str, cache: InspectionCache) -> list[object]:
+    """What a look at spectra says, without its pauses."""
+    steps = spectrum(prepared, row_named(prepared, ending), CPU, cache)
+    return [step for step in steps if step is not None]
+
+
 def look(prepared: Prepared, ending: str, cache: InspectionCache) -> LayerSpectrum:
-    found = answer(spectrum(prepared, row_named(prepared, ending), CPU, cache))
+    found = said(prepared, ending, cache)[-1]
     assert isinstance(found, LayerSpectrum)
     return found
 
@@ -83,6 +95,32 @@ def test_spectra_are_those_of_the_experts_and_of_the_oracle(
         np.testing.assert_allclose(shown, singular_values(exact), rtol=1e-4, atol=1e-6 * largest)
     assert found.report.gamma == pytest.approx(oracle.gamma)
     assert found.report.delta_norm == pytest.approx(np.linalg.norm(oracle.merged), rel=1e-5)
+
+
+def test_the_experts_come_first_where_the_merge_is_not_remembered(
+    prepared: Prepared, cache: InspectionCache
+) -> None:
+    first, whole = said(prepared, UP, cache)
+    assert isinstance(first, ExpertSpectra)
+    assert isinstance(whole, LayerSpectrum)
+    assert first.name == whole.name
+    assert first.experts == whole.experts
+    (again,) = said(prepared, UP, cache)
+    assert isinstance(again, LayerSpectrum)
+    other = dataclasses.replace(prepared.plan.recipe, merge_method="linear", parameters={})
+    before, _ = said(prepare(other), UP, cache)
+    assert isinstance(before, ExpertSpectra)
+    for name, values in first.experts.items():
+        assert np.array_equal(before.experts[name], values)
+
+
+def test_a_look_that_is_left_after_the_experts_merges_nothing(
+    prepared: Prepared, cache: InspectionCache
+) -> None:
+    steps = spectrum(prepared, row_named(prepared, UP), CPU, cache)
+    assert any(isinstance(step, ExpertSpectra) for step in steps)
+    steps.close()  # type: ignore[attr-defined]
+    assert cache.latest is None
 
 
 def test_a_transposed_matrix_is_looked_at_as_it_is_merged(
@@ -289,8 +327,8 @@ def test_the_engine_answers_every_kind_of_look_with_plain_values(
         (SubspacesJob(recipe=recipe, row=row, device="cpu"), LayerSubspaces),
         (DistributionJob(recipe=recipe, row=row), LayerDistribution),
     ):
-        *pauses, found, end = safe_steps(job, runner)
-        assert all(pause is None for pause in pauses)
+        *before, found, end = safe_steps(job, runner)
+        assert all(step is None or isinstance(step, ExpertSpectra) for step in before)
         assert isinstance(end, JobDone)
         assert isinstance(found, kind)
         assert pickle.loads(pickle.dumps(found)).name == row.name

@@ -17,10 +17,11 @@ from ace_gui.engine.merging import merge
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import MODEL, reports
-from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.adapters import factors, save_adapter
+from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, gpt2_family, gpt_oss_family, neox_family
+from tests.helpers.recipes import recipe_of, recipe_over
 
 ROLES = (Role.QUERY, Role.KEY, Role.VALUE)
 
@@ -115,14 +116,7 @@ def test_without_the_choice_a_fused_matrix_stays_whole() -> None:
 
 
 def prepared_of(family: Family, **keys: object) -> Prepared:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return prepare(Recipe(base_model=family.base, models=entries, **keys))  # type: ignore[arg-type]
-
-
-def merged(prepared: Prepared, store: Path, **keys: bool) -> dict[str, torch.Tensor]:
-    for _ in merge(prepared, store, **keys):
-        pass
-    return load_file(store / MODEL / "model.safetensors")
+    return prepare(recipe_of(family, **keys))
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +163,7 @@ def test_each_part_equals_the_oracle(
 ) -> None:
     family = families[name]
     prepared = prepared_of(family, split_fused=True, parameters={"epsilon": 1e-3})
-    result = merged(prepared, tmp_path / "store")
+    result = merged_tensors(prepared, tmp_path / "store")
     base = load_file(family.base / "model.safetensors")
     experts = [load_file(path / "model.safetensors") for path in family.experts.values()]
     tensor = FUSED[name]
@@ -194,7 +188,7 @@ def test_stacked_experts_are_merged_one_by_one_without_being_asked(
     for index in range(3):
         assert f"{FUSED['gpt_oss']}[{index}]" in names
         assert f"model.layers.0.mlp.experts.down_proj[{index}]" in names
-    result = merged(prepared, tmp_path / "store")
+    result = merged_tensors(prepared, tmp_path / "store")
     base = load_file(family.base / "model.safetensors")
     experts = [load_file(path / "model.safetensors") for path in family.experts.values()]
     for tensor in (FUSED["gpt_oss"], "model.layers.0.mlp.experts.down_proj"):
@@ -210,9 +204,9 @@ def test_entrywise_methods_do_not_mind_the_split(
     families: dict[str, Family], method: str, tmp_path: Path
 ) -> None:
     family = families["neox"]
-    whole = merged(prepared_of(family, merge_method=method), tmp_path / "whole")
+    whole = merged_tensors(prepared_of(family, merge_method=method), tmp_path / "whole")
     prepared = prepared_of(family, merge_method=method, split_fused=True)
-    split = merged(prepared, tmp_path / "split")
+    split = merged_tensors(prepared, tmp_path / "split")
     assert whole.keys() == split.keys()
     assert all(torch.equal(tensor, split[name]) for name, tensor in whole.items())
 
@@ -222,7 +216,7 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
     families: dict[str, Family], stop_in: str, tmp_path: Path
 ) -> None:
     prepared = prepared_of(families["gpt2"], split_fused=True)
-    whole = merged(prepared, tmp_path / "whole")
+    whole = merged_tensors(prepared, tmp_path / "whole")
     events = merge(prepared, tmp_path / "store")
     for event in events:
         name = f"{FUSED['gpt2']}[{stop_in}]"
@@ -243,8 +237,8 @@ def test_an_adapter_changes_each_part(families: dict[str, Family], tmp_path: Pat
     base = families["gpt2"].base
     low_rank = factors("transformer.h.0.attn.c_attn", 96, 32)
     adapter = save_adapter(tmp_path / "a", low_rank, fan_in_fan_out=True)
-    recipe = Recipe(base_model=base, models=(ModelEntry(model=adapter),), split_fused=True)
-    result = merged(prepare(recipe), tmp_path / "store")
+    recipe = recipe_over(base, [adapter], split_fused=True)
+    result = merged_tensors(prepare(recipe), tmp_path / "store")
     start = load_file(base / "model.safetensors")[FUSED["gpt2"]]
     a, b = low_rank.values()
     expected = start + (4 * b @ a).T  # alpha / rank; one expert: its own change

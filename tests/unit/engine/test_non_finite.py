@@ -14,14 +14,15 @@ from torch import Tensor
 from ace_gui.engine import parts
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.exporting import export
-from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import prepare
-from ace_gui.engine.store import MODEL, reports
+from ace_gui.engine.store import reports
 from ace_gui.errors import NonFiniteError
-from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.adapters import save_adapter
+from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import recipe_over
 
 MATRIX = "roberta.encoder.layer.1.output.dense.weight"
 EMBEDDING = "roberta.embeddings.word_embeddings.weight"
@@ -49,13 +50,11 @@ def damaged(source: Path, folder: Path, extra: Mapping[str, Tensor] | None = Non
 
 
 def recipe(base: Path, *experts: Path, choice: NonFinite = NonFinite.STOP) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in experts)
-    return Recipe(base_model=base, models=entries, non_finite=choice)
+    return recipe_over(base, experts, non_finite=choice)
 
 
 def merged(of: Recipe, store: Path) -> dict[str, Tensor]:
-    list(merge(prepare(of), store, device="cpu"))
-    return load_file(store / MODEL / "model.safetensors")
+    return merged_tensors(prepare(of), store, device="cpu")
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.engine.analysis import analyse
-from ace_gui.engine.merging import merge
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import prepare
 from ace_gui.errors import RecipeError
-from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe import Override, Recipe
+from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 QUERY = "roberta.encoder.layer.{}.attention.self.query.weight"
 VALUE = "roberta.encoder.layer.{}.attention.self.value.weight"
@@ -31,9 +32,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 def recipe(family: Family, *overrides: Override, **keys: object) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    made = {"base_model": family.base, "models": entries, "overrides": overrides, **keys}
-    return Recipe(**made)  # type: ignore[arg-type]
+    return recipe_of(family, overrides=overrides, **keys)
 
 
 def rows(family: Family, *overrides: Override, **keys: object) -> dict[str, PlanRow]:
@@ -41,9 +40,7 @@ def rows(family: Family, *overrides: Override, **keys: object) -> dict[str, Plan
 
 
 def merged(folder: Path, wanted: Recipe) -> dict[str, Tensor]:
-    for _ in merge(prepare(wanted), folder, device="cpu", as_output=True):
-        pass
-    return load_file(folder / "model" / "model.safetensors")
+    return merged_tensors(prepare(wanted), folder, device="cpu", as_output=True)
 
 
 def test_a_role_in_some_blocks_is_merged_by_another_method(roberta: Family) -> None:

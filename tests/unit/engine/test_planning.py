@@ -11,6 +11,7 @@ from ace_gui.engine.planning import prepare
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +24,8 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("roberta"))
 
 
-def recipe(family: Family, **keys: object) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return Recipe(**{"base_model": family.base, "models": entries, **keys})  # type: ignore[arg-type]
-
-
 def rows(family: Family, **keys: object) -> dict[str, PlanRow]:
-    return {row.name: row for row in prepare(recipe(family, **keys)).plan.rows}
+    return {row.name: row for row in prepare(recipe_of(family, **keys)).plan.rows}
 
 
 def bare(folder: Path, **tensors: torch.Tensor) -> Path:
@@ -40,7 +36,7 @@ def bare(folder: Path, **tensors: torch.Tensor) -> Path:
 
 def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family) -> None:
     for family in (gpt2, roberta):
-        plan = prepare(recipe(family)).plan
+        plan = prepare(recipe_of(family)).plan
         assert all(row.reason for row in plan.rows)
         in_base = {row.name for row in plan.rows if row.in_base}
         assert in_base == load_file(family.base / "model.safetensors").keys()
@@ -85,11 +81,13 @@ def test_authors_scopes(gpt2: Family, roberta: Family) -> None:
 
 
 def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, roberta: Family) -> None:
-    plan = prepare(recipe(gpt2)).plan
+    plan = prepare(recipe_of(gpt2)).plan
     assert plan.parameters["epsilon"] == 4e-2
     assert plan.parameter_notes["epsilon"]
-    assert prepare(recipe(roberta)).plan.parameters["epsilon"] == 1e-5  # small, so not base-sized
-    chosen = prepare(recipe(gpt2, parameters={"epsilon": 1e-3})).plan
+    assert (
+        prepare(recipe_of(roberta)).plan.parameters["epsilon"] == 1e-5
+    )  # small, so not base-sized
+    chosen = prepare(recipe_of(gpt2, parameters={"epsilon": 1e-3})).plan
     assert (chosen.parameters["epsilon"], chosen.parameter_notes) == (1e-3, {})
 
 

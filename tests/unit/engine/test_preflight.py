@@ -14,8 +14,8 @@ from ace_gui.engine.drift import drift
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.vocabularies import compare
 from ace_gui.errors import CheckpointError, MismatchError
-from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_over
 
 CONFIG = {
     "model_type": "gpt2",
@@ -68,8 +68,7 @@ def build(tmp_path: Path) -> Builder:
 
 
 def prepared(base: Path, *experts: Path) -> Prepared:
-    entries = tuple(ModelEntry(model=path) for path in experts)
-    return prepare(Recipe(base_model=base, models=entries))
+    return prepare(recipe_over(base, experts))
 
 
 def checks(base: Path, *experts: Path) -> tuple[Check, ...]:

@@ -13,18 +13,19 @@ from ace_gui.engine.events import (
     JobDone,
     JobFailed,
     LayerAnalysed,
-    LayerSpectrum,
     MergeFinished,
     MergeStarted,
     PlanReady,
     TensorFinished,
 )
+from ace_gui.engine.findings import LayerSpectrum
 from ace_gui.engine.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
 from ace_gui.engine.plan import Disposition, Plan
 from ace_gui.engine.process import NICENESS, EngineProcess
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 ENDS = (JobDone, JobFailed, JobCancelled)
 
@@ -36,8 +37,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 @pytest.fixture(scope="module")
 def recipe(family: Family) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return Recipe(base_model=family.base, models=entries)
+    return recipe_of(family)
 
 
 @pytest.fixture(scope="module")

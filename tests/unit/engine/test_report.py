@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -30,9 +29,10 @@ from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle
-from tests.helpers.inspected import deltas_of, recipe_of, row_named, singular_values
+from tests.helpers.inspected import deltas_of, row_named, singular_values
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.pages import Page
+from tests.helpers.recipes import file_of, recipe_of
 
 CPU = torch.device("cpu")
 ACE = {"epsilon": 1e-3, "tau": 0.02}
@@ -318,10 +318,8 @@ def terminal() -> Iterator[CliRunner]:
 
 
 def test_the_command_writes_it(family: Family, tmp_path: Path, terminal: CliRunner) -> None:
-    recipe, out = tmp_path / "recipe.yaml", tmp_path / "report.html"
-    models = [{"model": str(path)} for path in family.experts.values()]
-    document = {"merge_method": "ace", "base_model": str(family.base), "models": models}
-    recipe.write_text(yaml.safe_dump(document))
+    recipe = file_of(tmp_path, family)
+    out = tmp_path / "report.html"
     result = terminal.invoke(app, ["report", str(recipe), "--out", str(out), "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "report.html" in result.stdout

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from ace_gui.engine.events import TensorFinished
 from ace_gui.engine.merging import merge
 from ace_gui.engine.planning import prepare
-from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
 
 SEEDED = ["dare_linear", "dare_ties", "della", "knots_dare_ties"]
 SHAPES = {
@@ -46,14 +48,11 @@ def recipe_of(folder: Path, method: str, files: int = 1, **options: object) -> R
     for index in range(4):
         tensors = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
         paths.append(save(folder / f"model{index}", tensors, files))
-    models = tuple(ModelEntry(model=path) for path in paths[1:])
-    return Recipe(base_model=paths[0], models=models, merge_method=method, **options)
+    return recipe_over(paths[0], paths[1:], merge_method=method, **options)
 
 
 def merged(recipe: Recipe, store: Path, **options: object) -> dict[str, torch.Tensor]:
-    for _ in merge(prepare(recipe), store, device="cpu", **options):
-        pass
-    return load_file(store / "model" / "model.safetensors")
+    return merged_tensors(prepare(recipe), store, device="cpu", **options)
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:

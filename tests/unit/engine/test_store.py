@@ -17,6 +17,7 @@ from ace_gui.engine.store import JOURNAL, MODEL, discard, read_finished
 from ace_gui.errors import FileChangedError, NonFiniteError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 @pytest.fixture(scope="module")
 def prepared(family: Family) -> Prepared:
-    entries = tuple(ModelEntry(model=path) for path in family.experts.values())
-    return prepare(Recipe(base_model=family.base, models=entries))
+    return prepare(recipe_of(family))
 
 
 @pytest.fixture(scope="module")

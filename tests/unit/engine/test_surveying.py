@@ -16,9 +16,10 @@ from ace_gui.engine.store import SURVEY
 from ace_gui.engine.surveying import groups, surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.errors import NonFiniteError, ResumeError
-from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
+from tests.helpers.recipes import recipe_over
 
 SHAPES = {
     "blocks.0.up.weight": (40, 16),
@@ -46,8 +47,7 @@ def models(tmp_path: Path) -> list[Path]:
 
 
 def recipe_of(models: list[Path], method: str = "ties", **options: object) -> Recipe:
-    entries = tuple(ModelEntry(model=path) for path in models[1:])
-    return Recipe(base_model=models[0], models=entries, merge_method=method, **options)
+    return recipe_over(models[0], models[1:], merge_method=method, **options)
 
 
 def changes(models: list[Path]) -> np.ndarray:

@@ -15,10 +15,10 @@ from ace_gui.engine.modules import MODULES
 from ace_gui.engine.planning import prepare
 from ace_gui.engine.tasks import experts_of, reconstruct, write_task_model
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
-from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
 from tests.helpers.models import Family, gpt2_family, neox_family
+from tests.helpers.recipes import recipe_of
 
 METHODS = ["emr", "tall_masks", "tsv_c"]
 MATRIX = "transformer.h.0.attn.c_attn.weight"  # stored inputs × outputs
@@ -30,16 +30,10 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return gpt2_family(tmp_path_factory.mktemp("gpt2"))
 
 
-def recipe_of(family: Family, method: str, **options: object) -> Recipe:
-    models = tuple(ModelEntry(model=path, name=name) for name, path in family.experts.items())
-    return Recipe(base_model=family.base, models=models, merge_method=method, **options)
-
-
 def merged(family: Family, method: str, out: Path, **options: object) -> Path:
     store = staging_folder(out)
-    for _ in merge(
-        prepare(recipe_of(family, method, **options)), store, device="cpu", as_output=True
-    ):
+    prepared = prepare(recipe_of(family, merge_method=method, **options))
+    for _ in merge(prepared, store, device="cpu", as_output=True):
         pass
     publish(store, out)
     return out
@@ -104,7 +98,7 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
 
 def test_an_export_in_another_dtype_has_the_modules_too(family: Family, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    for _ in merge(prepare(recipe_of(family, "emr")), store, device="cpu"):
+    for _ in merge(prepare(recipe_of(family, merge_method="emr")), store, device="cpu"):
         pass
     for _ in export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9):
         pass
@@ -166,16 +160,15 @@ def test_the_command_line_makes_a_task_model(folder: Path, family: Family, tmp_p
 def test_a_resumed_merge_has_the_same_modules(family: Family, tmp_path: Path) -> None:
     whole = merged(family, "emr", tmp_path / "whole")
     store = tmp_path / "store"
-    prepared = prepare(recipe_of(family, "emr"))
+    prepared = prepare(recipe_of(family, merge_method="emr"))
     events = merge(prepared, store, device="cpu", as_output=True)
     for event in events:  # stop while the modules are being written
         if type(event).__name__ == "PassProgress":
             break
     events.close()
     assert (store / "model" / MODULES).exists()
-    for _ in merge(
-        prepare(recipe_of(family, "emr")), store, device="cpu", resume=True, as_output=True
-    ):
+    again = prepare(recipe_of(family, merge_method="emr"))
+    for _ in merge(again, store, device="cpu", resume=True, as_output=True):
         pass
     publish(store, tmp_path / "resumed")
     assert (tmp_path / "resumed" / MODULES).read_bytes() == (whole / MODULES).read_bytes()

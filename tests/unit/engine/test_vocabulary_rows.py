@@ -17,11 +17,11 @@ from ace_gui.engine.look import Look
 from ace_gui.engine.merging import merge
 from ace_gui.engine.plan import Disposition
 from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.store import MODEL
 from ace_gui.engine.vocabulary_rows import NOWHERE, runs
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
-from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import Vocabulary
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
 
 WIDTH = 4
 EMBEDDING, HEAD, HEAD_BIAS = "model.embed_tokens.weight", "lm_head.weight", "lm_head.bias"
@@ -42,15 +42,7 @@ def folder_of(folder: Path, tokens: list[str] | None, *, padded: int = 0, seed: 
 
 
 def prepared_of(base: Path, *experts: Path, vocabulary: str = "tokens") -> Prepared:
-    entries = tuple(ModelEntry(model=path) for path in experts)
-    choice = Vocabulary(vocabulary)
-    return prepare(Recipe(base_model=base, models=entries, vocabulary=choice))
-
-
-def merged(prepared: Prepared, store: Path) -> dict[str, torch.Tensor]:
-    for _ in merge(prepared, store):
-        pass
-    return load_file(store / MODEL / "model.safetensors")
+    return prepare(recipe_over(base, experts, vocabulary=Vocabulary(vocabulary)))
 
 
 def check_of(prepared: Prepared) -> Check:
@@ -93,7 +85,7 @@ def test_rows_are_averaged_by_token(tmp_path: Path, padded: int) -> None:
         for seed, (name, order) in enumerate(orders.items(), start=1)
     ]
     prepared = prepared_of(base, *folders)
-    result = merged(prepared, tmp_path / "store")
+    result = merged_tensors(prepared, tmp_path / "store")
     for name in (EMBEDDING, HEAD, HEAD_BIAS):
         experts = {folder.name: weights(folder)[name] for folder in folders}
         expected = expected_rows(weights(base)[name], experts, orders)
@@ -117,7 +109,7 @@ def test_the_same_tokens_are_read_as_ever(tmp_path: Path) -> None:
     base = folder_of(tmp_path / "base", list("abcd"), padded=2)
     experts = [folder_of(tmp_path / f"e{n}", list("abcd"), padded=2, seed=n) for n in (1, 2)]
     by_token, by_position = (
-        merged(prepared_of(base, *experts, vocabulary=way), tmp_path / way)
+        merged_tensors(prepared_of(base, *experts, vocabulary=way), tmp_path / way)
         for way in ("tokens", "position")
     )
     assert all(torch.equal(tensor, by_position[name]) for name, tensor in by_token.items())
@@ -130,7 +122,7 @@ def test_the_base_can_keep_its_rows(tmp_path: Path, tokens: list[str] | None) ->
     prepared = prepared_of(base, expert, vocabulary="base")
     kept = {row.name for row in prepared.plan.rows if row.disposition is Disposition.BASE}
     assert kept == {EMBEDDING, HEAD, HEAD_BIAS}
-    result = merged(prepared, tmp_path / "store")
+    result = merged_tensors(prepared, tmp_path / "store")
     assert all(torch.equal(result[name], weights(base)[name]) for name in kept)
     assert torch.allclose(result["norm"], weights(expert)["norm"])
     assert check_of(prepared).verdict is not Verdict.WARNING

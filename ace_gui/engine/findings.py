@@ -1,0 +1,140 @@
+"""What is known of one tensor: of its task vectors, of its merge, and on a closer look.
+
+Plain values and NumPy arrays, nothing of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Regime(StrEnum):
+    """ACE's two branches."""
+
+    HOMOGENEOUS = "homogeneous"
+    HETEROGENEOUS = "heterogeneous"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerStatistics:
+    """What the experts' task vectors say of one tensor.
+
+    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
+    fewer than two experts changed the tensor; ``left_out``: experts with numerically no change.
+    ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known. ``cosines``: T × T,
+    of the task vectors with one another in the order of ``energies``; NaN for one without change.
+    """
+
+    name: str
+    energies: Mapping[str, float]
+    base_energy: float | None = None
+    gamma: float | None = None
+    mean_log_energy: float | None = None
+    left_out: tuple[str, ...] = ()
+    cosines: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerReport:
+    """What the merge did to one tensor.
+
+    The figures are those of ``Diagnostics``, None where the method has none. ``notes``: departures
+    from the published procedure that were taken here; ``warnings``: what may be wrong with the
+    result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or Inf here.
+    """
+
+    name: str
+    gamma: float | None = None
+    regime: Regime | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    energies: Mapping[str, float] | None = None
+    delta_norm: float | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    non_finite: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertSpectra:
+    """Singular values of every expert's ΔW of one matrix, largest first; the models alone count."""
+
+    name: str
+    experts: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSpectrum:
+    """Singular values of one matrix, largest first.
+
+    ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
+    methods without one). ``merged``: of the merged delta, after refinement.
+    """
+
+    name: str
+    experts: Mapping[str, NDArray[np.float64]]
+    preliminary: NDArray[np.float64] | None
+    merged: NDArray[np.float64]
+    report: LayerReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSubspaces:
+    """Directions of one matrix, before and after, and between the experts.
+
+    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged delta, and
+    ``alignment_right`` of the right ones, leading first (ACE, Fig. 2 right); None for methods
+    without a preliminary solution. ``overlap``: T × T in the order of ``experts``, the share
+    ‖U_aᵀU_b‖²_F / ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
+    """
+
+    name: str
+    experts: tuple[str, ...]
+    alignment: NDArray[np.float64] | None
+    alignment_right: NDArray[np.float64] | None
+    overlap: NDArray[np.float64]
+    rank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDistribution:
+    """Histograms of the entries of one tensor's ΔW by expert, over common bins.
+
+    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert, entries beyond the
+    edges in ``outside``. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0 for a
+    Gaussian, NaN without change): of all the entries.
+    """
+
+    name: str
+    edges: NDArray[np.float64]
+    counts: Mapping[str, NDArray[np.int64]]
+    outside: Mapping[str, int]
+    means: Mapping[str, float]
+    deviations: Mapping[str, float]
+    excess: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDifference:
+    """One tensor in two finished merges of the same base.
+
+    ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
+    ``cosine``: of the two changes, NaN where one merge left the tensor alone. ``first``,
+    ``second``: singular values of the changes, largest first; None where they were not asked for,
+    or for no matrix.
+    """
+
+    name: str
+    first_norm: float
+    second_norm: float
+    difference_norm: float
+    cosine: float
+    first: NDArray[np.float64] | None = None
+    second: NDArray[np.float64] | None = None

@@ -1,0 +1,19 @@
+"""Families of roles, which share a colour and a mark wherever layers are drawn."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
+_ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "attention output"})
+
+
+def role_family(role: str) -> str:
+    """Which of ``ROLE_FAMILIES`` a role ("query", "MLP up", "position embedding") belongs to."""
+    if role in _ATTENTION:
+        return "attention"
+    if role.startswith("MLP"):
+        return "MLP"
+    if "embedding" in role or role == "vocabulary head":
+        return "embedding"
+    return "norm" if role == "norm" else "other"

@@ -1,0 +1,22 @@
+"""The ``config.json`` beside a base's weights, as far as a recipe wants to know it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+CONFIG_BYTES: Final = 1_000_000
+"""A larger file is no config."""
+
+
+def base_config(folder: Path) -> dict[str, Any]:
+    """What the config holds; empty where there is none, or none that can be read."""
+    file = folder / "config.json"
+    try:
+        if file.stat().st_size > CONFIG_BYTES:
+            return {}
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,42 @@
+"""The window over the real engine process."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.app import Workbench, make_application
+from ace_gui.gui.stores import MergeStores
+from tests.helpers.windows import PATIENCE, keep_settings_in, nothing_left_running
+
+
+@pytest.fixture
+def bench(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workbench]:
+    """A started window with its own engine, ended without a trace."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_application()
+    keep_settings_in(tmp_path / "settings")
+    with nothing_left_running():
+        monkeypatch.setattr(gc, "freeze", lambda: None)  # it would hide the window's own timers
+        bench = Workbench(qapp, MergeStores(tmp_path / "merges"))
+        bench.start()
+        yield bench
+        with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
+            bench.window.conductor.cancel()
+            bench.window.close()
+        assert bench.worker.wait(PATIENCE)
+        bench.window.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert not any((tmp_path / "merges").glob("*/*"))

@@ -1,0 +1,57 @@
+"""What every test with a window needs: settings of its own, and that nothing is left running."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThread, QThreadPool, QTimer
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+PATIENCE: Final = 60_000
+"""Milliseconds to wait for a real engine: the first one imports torch."""
+
+Shown = TypeVar("Shown", bound=QWidget)
+
+
+def keep_settings_in(folder: Path) -> None:
+    """Read and write the window's settings there, and nowhere else."""
+    QSettings.setDefaultFormat(QSettings.Format.IniFormat)
+    QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, str(folder))
+
+
+@contextmanager
+def nothing_left_running() -> Iterator[None]:
+    """Fail if threads, child processes or running timers outlive the block."""
+    gc.freeze()  # only what the block makes is looked through
+    try:
+        yield
+        QThreadPool.globalInstance().waitForDone(5000)
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        objects = [made for made in gc.get_objects() if issubclass(type(made), (QThread, QTimer))]
+    finally:
+        gc.unfreeze()
+    alive = [thing for thing in objects if isValid(thing)]
+    threads = [thing for thing in alive if isinstance(thing, QThread) and thing.isRunning()]
+    timers = [thing for thing in alive if isinstance(thing, QTimer) and thing.isActive()]
+    assert not threads, f"threads left running: {threads}"
+    assert not timers, f"timers left running: {[timer.parent() for timer in timers]}"
+    assert not multiprocessing.active_children()
+    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
+    assert not [t for t in others if t.name.startswith("Thread-")], others
+
+
+def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
+    """The widget, shown at this size until the test ends."""
+    qtbot.addWidget(widget)
+    widget.resize(width, height)
+    widget.show()
+    return widget

@@ -1,0 +1,175 @@
+"""Spectra that are taken from a finished merge, against the merge itself in float64."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ace_gui.engine.findings import LayerSpectrum
+from ace_gui.engine.inspection import spectrum
+from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.spectral_figures import NEGLIGIBLE, condition_number
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.inspected import Array, deltas_of, row_named, singular_values
+from tests.helpers.merges import merged_tensors
+from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
+
+CPU = torch.device("cpu")
+UP = "layer.1.intermediate.dense.weight"
+MATRIX = "layer.0.dense.weight"
+HOMOGENEOUS = {"epsilon": 1e-3, "tau": 9.0}
+LIKE_A_PLOT = 0.03
+"""A pixel of a logarithmic axis."""
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
+
+
+@pytest.fixture(scope="module")
+def recipe(family: Family) -> Recipe:
+    return recipe_of(family, parameters=HOMOGENEOUS)
+
+
+@pytest.fixture(scope="module")
+def store(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stores") / "ace"
+    merged_tensors(prepare(recipe), folder, device="cpu")
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> InspectionCache:
+    return InspectionCache(tmp_path / "cache")
+
+
+def look(
+    prepared: Prepared, ending: str, cache: InspectionCache, store: Path | None
+) -> LayerSpectrum:
+    *_, found = spectrum(prepared, row_named(prepared, ending), CPU, cache, store)
+    assert isinstance(found, LayerSpectrum)
+    return found
+
+
+def one_matrix(folder: Path, shape: tuple[int, int], change: float = 0.1) -> Recipe:
+    """A base of one matrix, and three experts that differ from it by such a share."""
+    generator = torch.Generator().manual_seed(0)
+    weights = 0.02 * torch.randn(4, *shape, generator=generator)
+    weights[1:] = weights[0] + change * weights[1:]
+    files = [folder / f"{name}.safetensors" for name in ("base", "a", "b", "c")]
+    for file, weight in zip(files, weights, strict=True):
+        save_file({MATRIX: weight.contiguous()}, file, {"format": "pt"})
+    models = tuple(ModelEntry(model=file) for file in files[1:])
+    return Recipe(base_model=files[0], models=models, parameters=HOMOGENEOUS)
+
+
+def assert_plotted_alike(shown: Array, exact: Array) -> None:
+    """What counts of two spectra is alike, and as much of both counts."""
+    counts = exact > NEGLIGIBLE * exact[0]
+    np.testing.assert_allclose(shown[counts], exact[counts], rtol=LIKE_A_PLOT)
+    assert not shown[~counts].any()
+    assert condition_number(shown) == pytest.approx(condition_number(exact), rel=LIKE_A_PLOT)
+
+
+@pytest.mark.parametrize("shape", [(40, 24), (24, 40), (32, 32)])
+def test_an_unrefined_merge_is_taken_from_its_store(
+    cache: InspectionCache, tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    prepared = prepare(one_matrix(tmp_path, shape))
+    merged_tensors(prepared, tmp_path / "store", device="cpu")
+    found = look(prepared, MATRIX, cache, tmp_path / "store")
+    assert cache.latest is None, "nothing was merged"
+    deltas = np.stack(list(deltas_of(prepared, row_named(prepared, MATRIX)).values()))
+    exact = singular_values(ace_oracle(deltas, **HOMOGENEOUS).merged)
+    assert_plotted_alike(found.merged, exact)
+    assert found.preliminary is not None
+    assert np.array_equal(found.preliminary, found.merged)
+    merged = look(prepared, MATRIX, cache, None)
+    assert cache.latest is not None, "what the store said was not kept"
+    assert found.report == dataclasses.replace(
+        merged.report, delta_norm=pytest.approx(merged.report.delta_norm)
+    )
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_methods_without_a_preliminary_solution_have_none_here_either(
+    family: Family, cache: InspectionCache, tmp_path: Path, transposed: bool
+) -> None:
+    models = gpt2_family(tmp_path / "gpt2", experts=3) if transposed else family
+    prepared = prepare(recipe_of(models, merge_method="linear"))
+    merged_tensors(prepared, tmp_path / "store", device="cpu")
+    row = row_named(prepared, "h.1.mlp.c_fc.weight" if transposed else UP)
+    found = look(prepared, row.name, cache, tmp_path / "store")
+    assert cache.latest is None
+    assert found.preliminary is None
+    mean = np.mean(list(deltas_of(prepared, row).values()), axis=0)
+    assert_plotted_alike(found.merged, singular_values(mean))
+
+
+def test_a_refined_merge_is_merged_again(
+    recipe: Recipe, cache: InspectionCache, tmp_path: Path
+) -> None:
+    prepared = prepare(dataclasses.replace(recipe, parameters={**HOMOGENEOUS, "tau": 0.0}))
+    merged_tensors(prepared, tmp_path / "store", device="cpu")
+    found = look(prepared, UP, cache, tmp_path / "store")
+    assert cache.latest is not None
+    assert found.preliminary is not None
+    assert not np.allclose(found.preliminary, found.merged)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {**HOMOGENEOUS, "epsilon": 1e-4}},
+        {"parameters": {**HOMOGENEOUS, "tau": 8.0}},
+        {"merge_method": "linear", "parameters": {}},
+        {"split_fused": True},
+    ],
+    ids=["epsilon", "tau", "method", "split"],
+)
+def test_the_store_of_another_recipe_says_nothing(
+    recipe: Recipe, store: Path, cache: InspectionCache, changes: dict[str, object]
+) -> None:
+    look(prepare(dataclasses.replace(recipe, **changes)), UP, cache, store)  # type: ignore[arg-type]
+    assert cache.latest is not None
+
+
+def test_a_store_from_before_a_model_changed_says_nothing(
+    cache: InspectionCache, tmp_path: Path
+) -> None:
+    family = roberta_family(tmp_path / "models", experts=2)
+    merged_tensors(prepare(recipe_of(family)), tmp_path / "store", device="cpu")
+    os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))
+    look(prepare(recipe_of(family)), UP, cache, tmp_path / "store")
+    assert cache.latest is not None
+
+
+def test_where_rounding_would_show_the_tensor_is_merged_again(
+    cache: InspectionCache, tmp_path: Path
+) -> None:
+    recipe = one_matrix(tmp_path, (24, 40), change=0.001)
+    rounded = prepare(dataclasses.replace(recipe, out_dtype="bfloat16"))
+    merged_tensors(rounded, tmp_path / "store", device="cpu", as_output=True)
+    found = look(rounded, MATRIX, cache, tmp_path / "store")
+    assert cache.latest is not None
+    whole = look(prepare(recipe), MATRIX, cache, None)
+    np.testing.assert_allclose(found.merged, whole.merged)
+
+
+def test_a_store_that_is_gone_or_unfinished_is_not_missed(
+    recipe: Recipe, store: Path, cache: InspectionCache, tmp_path: Path
+) -> None:
+    for folder in (tmp_path / "gone", tmp_path / "unfinished"):
+        if folder.name == "unfinished":
+            folder.mkdir()
+            (folder / "manifest.json").write_bytes((store / "manifest.json").read_bytes())
+        cache.latest = None
+        look(prepare(recipe), UP, InspectionCache(folder / "cache"), folder)
