@@ -44,6 +44,9 @@ class Actions:
             "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
         )
         self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
+        self.choose_method = make(
+            "&Method…", "Choose the merge method, and read what it does", key="Ctrl+M"
+        )
         self.compare = make(
             "C&ompare methods…",
             "Merge by several methods, or with several values, and compare them in a table",

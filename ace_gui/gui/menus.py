@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QToolBar, QToolButton
 
-from ace_gui.engine.events import DeviceInfo, MethodInfo
+from ace_gui.engine.events import DeviceInfo
 from ace_gui.gui.actions import Actions
 from ace_gui.gui.text import human_bytes, plain, tooltip
 
@@ -106,7 +106,6 @@ class Menus(QObject):
     def __init__(self, window: QMainWindow, actions: Actions) -> None:
         super().__init__(window)
         self.actions = actions
-        self.methods = ChoiceMenu("&Method", window)
         self.devices = ChoiceMenu("&Device", window)
         self.memory = MemoryMenu(window)
         self.recent = QMenu("Open &recent", window)
@@ -119,20 +118,14 @@ class Menus(QObject):
         self.toolbar.setMovable(False)
         self.toolbar.setIconSize(QSize(18, 18))
         self.toolbar.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.method_button = self._drop_down("Method", self.methods, "Merge method")
+        self.method_button = self._opening("Method", actions.choose_method)
         self.device_button = self._drop_down("Device", self.devices, "Where to compute")
         self._fill_toolbar()
         window.addToolBar(self.toolbar)
 
-    def set_methods(self, methods: Sequence[MethodInfo], chosen: str) -> None:
-        """Offer the engine's methods."""
-        self.methods.fill([(method.name, method.title, method.summary) for method in methods])
-        self.method_button.setEnabled(bool(methods))
-        self.show_method(chosen)
-
-    def show_method(self, chosen: str) -> None:
-        """The chosen method's name on its button."""
-        self.method_button.setText(f"Method: {self.methods.choose(chosen)} ▾")
+    def show_method(self, title: str) -> None:
+        """The chosen method on its button."""
+        self.method_button.setText(f"Method: {title} …")
 
     def set_devices(self, devices: Sequence[DeviceInfo], chosen: str) -> None:
         """Offer the engine's devices."""
@@ -171,7 +164,8 @@ class Menus(QObject):
         written = (a.save_recipe, a.export, a.report)
         files = [*self._open_entries(), None, *written, None, a.close_models, a.quit]
         bar.addMenu(self._menu(window, "&File", files))
-        merge = [self.methods, self.devices, self.memory, None, a.merge, a.cancel, None, a.compare]
+        methods = [a.choose_method, a.compare]
+        merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
         bar.addMenu(self._menu(window, "&Merge", merge))
         colours = self._menu(window, "&Colours", a.schemes.actions())
         view = [a.find, a.next_layer, a.previous_layer, a.top_layer, None, colours, a.reset_layout]
@@ -204,6 +198,17 @@ class Menus(QObject):
             else:
                 menu.addAction(entry)
         return menu
+
+    def _opening(self, text: str, action: QAction) -> QToolButton:
+        """A button for an action, that says more than its name."""
+        button = QToolButton(self.toolbar)
+        button.setText(text)
+        button.setToolTip(action.toolTip())
+        button.setAccessibleName(action.toolTip())
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        button.clicked.connect(action.trigger)
+        action.enabledChanged.connect(button.setEnabled)
+        return button
 
     def _drop_down(self, text: str, menu: QMenu, tip: str) -> QToolButton:
         button = QToolButton(self.toolbar)

@@ -14,22 +14,28 @@ from ace_gui.engine.events import (
     FieldInfo,
     JobDone,
     LayerAnalysed,
-    LayerReport,
-    LayerSpectrum,
-    LayerStatistics,
     MergeFinished,
     MergeStarted,
     MethodInfo,
     PlanReady,
-    Regime,
     TensorFinished,
+)
+from ace_gui.engine.findings import (
+    ExpertSpectra,
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    Regime,
 )
 from ace_gui.engine.jobs import Job
 from ace_gui.engine.plan import Disposition, ExpertSummary, Plan, PlanRow
+from ace_gui.gui.inputs import Inputs
+from ace_gui.gui.session import Session
 from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")
 COLA, SST2 = Path("/models/cola"), Path("/models/sst2")
+TWO = Inputs(base=BASE).with_experts([COLA, SST2])
 
 
 class FakeWorker(QObject):
@@ -89,6 +95,7 @@ FRACTION = field("k_frac", default=0.3, high=1.0)
 ACE = MethodInfo(
     name="ace",
     title="ACE-Merging",
+    family="Least interference",
     summary="Closed form.",
     formula="W = …",
     citation="A paper.",
@@ -97,6 +104,7 @@ ACE = MethodInfo(
 LINEAR = MethodInfo(
     name="linear",
     title="Weight averaging",
+    family="Means and arcs",
     summary="Mean.",
     formula="W = mean",
     citation="Another.",
@@ -160,6 +168,17 @@ def plan(of: Recipe, rows: tuple[PlanRow, ...] = ROWS, **changes: object) -> Pla
     return Plan(**{**values, **changes})
 
 
+def adopt_two(session: Session) -> None:
+    """Load the base with two experts, planned and not compared yet."""
+    session.adopt(TWO, plan(recipe(COLA, SST2)))
+
+
+def record_gammas(session: Session, gammas: dict[str, float]) -> None:
+    """Make these γ known, while the analysis goes on."""
+    for event in analysed(gammas)[:-1]:
+        session.record_statistics(event.statistics)
+
+
 def analysed(gammas: dict[str, float]) -> list[Event]:
     """An analysis that finds these γ."""
     events: list[Event] = []
@@ -196,6 +215,11 @@ def spectrum(name: str) -> LayerSpectrum:
     return LayerSpectrum(
         name=name, experts=experts, preliminary=values, merged=values, report=report
     )
+
+
+def expert_spectra(name: str) -> ExpertSpectra:
+    """The experts of ``spectrum`` alone."""
+    return ExpertSpectra(name=name, experts=spectrum(name).experts)
 
 
 def load(worker: FakeWorker, *experts: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
@@ -31,6 +32,7 @@ from ace_gui.gui.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.labels import heading, muted_label
+from ace_gui.gui.widgets.tables import plain_rows
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -117,13 +119,16 @@ class CompareMethodsDialog(QDialog):
         column = QWidget()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
-        for method in self._session.engine.methods if self._session.engine else ():
-            box = CheckBox(method.title, column)
-            box.setToolTip(tooltip(method.summary))
-            box.setChecked(method.name == self._session.inputs.method)
-            box.toggled.connect(lambda _: self._allow())
-            layout.addWidget(box)
-            self.boxes[method.name] = box
+        methods = self._session.engine.methods if self._session.engine else ()
+        for family, members in groupby(methods, key=lambda method: method.family):
+            layout.addWidget(muted_label(family, column))
+            for method in members:
+                box = CheckBox(method.title, column)
+                box.setToolTip(tooltip(method.summary))
+                box.setChecked(method.name == self._session.inputs.method)
+                box.toggled.connect(lambda _: self._allow())
+                layout.addWidget(box)
+                self.boxes[method.name] = box
         layout.addStretch(1)
         made = QScrollArea(self)
         made.setWidgetResizable(True)
@@ -137,16 +142,11 @@ class CompareMethodsDialog(QDialog):
         table.setObjectName("compared")
         table.setAccessibleName("Merges compared")
         table.setModel(self.model)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         table.setAlternatingRowColors(True)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
         table.setWordWrap(False)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 8)
         header = table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setSortIndicatorClearable(True)
         table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)

@@ -15,7 +15,6 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QDialog,
     QDialogButtonBox,
     QHeaderView,
@@ -31,6 +30,7 @@ from ace_gui.engine.events import CachedModelInfo, CachedModelsFound
 from ace_gui.gui.conductor import Conductor
 from ace_gui.gui.text import human_bytes, plain, tooltip
 from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.tables import plain_rows
 
 NAME, REVISION, SIZE = range(3)
 _TITLES: Final = ("Model", "Revision", "Size")
@@ -126,15 +126,10 @@ class HubCacheDialog(QDialog):
         table = QTableView(self)
         table.setAccessibleName("Models in the cache")
         table.setModel(self._sorted)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
+        plain_rows(table, padding=10)
         table.setSortingEnabled(True)
         table.sortByColumn(NAME, Qt.SortOrder.AscendingOrder)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 10)
         header = table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(REVISION, QHeaderView.ResizeMode.ResizeToContents)

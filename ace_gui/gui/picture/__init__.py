@@ -68,7 +68,7 @@ class Studio:
         name = session.most_heterogeneous
         session.select(name)
         if name is not None:
-            self.wait(lambda: session.spectrum(name) is not None, session.spectrum_changed)
+            self.wait(lambda: session.spectrum(name) is not None, session.findings.changed)
 
     def provoke(self, folder: Path) -> None:
         """Add an expert that is no model, and wait for the message."""

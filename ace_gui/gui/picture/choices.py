@@ -1,4 +1,4 @@
-"""Pictures of overrides and of methods compared."""
+"""Pictures of the methods to choose from, of overrides and of methods compared."""
 
 from __future__ import annotations
 
@@ -20,9 +20,18 @@ Take = Callable[[str, QWidget | None], None]
 
 
 def choice_pictures(studio: Studio, take: Take) -> None:
-    """Some layers merged otherwise, the dialog for that, and the methods compared."""
+    """The methods to choose from, some layers merged otherwise, and the methods compared."""
+    _method_picture(studio, take)
     _override_pictures(studio, take)
     _comparison_picture(studio, take)
+
+
+def _method_picture(studio: Studio, take: Take) -> None:
+    dialog = studio.window.choose_method()
+    if dialog is not None:
+        studio.settle()
+        take("methods", dialog)
+        dialog.reject()
 
 
 def _override_pictures(studio: Studio, take: Take) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.events import LayerDistribution, LayerSubspaces
+from ace_gui.engine.findings import LayerDistribution, LayerSubspaces
 from ace_gui.gui.panels.distribution import DistributionPanel
 from ace_gui.gui.panels.energies import EnergiesPanel
 from ace_gui.gui.panels.spectra import SpectraPanel

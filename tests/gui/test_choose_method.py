@@ -1,0 +1,116 @@
+"""Choosing the merge method: the families, finding, what is said of each, taking one."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.catalogue import method_info
+from ace_gui.gui.dialogs.choose_method import ChooseMethodDialog
+from ace_gui.gui.main_window import MainWindow
+from ace_gui.methods import FAMILIES, METHODS
+from tests.gui.fakes import ACE, LINEAR
+
+EVERY = tuple(map(method_info, METHODS))
+
+
+@pytest.fixture
+def dialog(opened: MainWindow) -> ChooseMethodDialog:
+    """Every method there is, ACE in force, two experts loaded."""
+    dialog = ChooseMethodDialog(EVERY, "ace", 2, opened)
+    dialog.show()
+    return dialog
+
+
+def shown(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
+    """The titles in the list, by family."""
+    model = dialog.tree.model()
+    families = [model.index(row, 0) for row in range(model.rowCount())]
+    return {
+        family.data(): [model.index(row, 0, family).data() for row in range(model.rowCount(family))]
+        for family in families
+    }
+
+
+def said(dialog: ChooseMethodDialog) -> str:
+    labels = dialog.about.widget().findChildren(QLabel)
+    return "\n".join(label.text() for label in labels).replace("\u200b", "")  # places to wrap
+
+
+def test_every_method_stands_under_its_family(
+    dialog: ChooseMethodDialog, qtmodeltester: ModelTester
+) -> None:
+    expected = {title: [m.title for m in family] for title, family in FAMILIES.items()}
+    assert shown(dialog) == expected
+    qtmodeltester.check(dialog.tree.model())
+
+
+def test_the_method_in_force_is_selected_and_explained(dialog: ChooseMethodDialog) -> None:
+    assert dialog.method is not None
+    assert dialog.method.name == "ace"
+    ace = METHODS["ace"]
+    assert all(text in said(dialog) for text in (ace.summary, ace.formula, "Ridge ε", "1e-5"))
+
+
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [
+        ("arc between", {"SLERP"}),
+        ("iso_", {"Iso-C", "Iso-CTS"}),
+        ("Matena", set()),
+        ("xu, h. wu", {"ACE-Merging"}),
+    ],
+)
+def test_methods_are_found_by_name_word_and_author(
+    dialog: ChooseMethodDialog, qtbot: QtBot, words: str, titles: set[str]
+) -> None:
+    qtbot.keyClicks(dialog.filter, words)
+    assert {title for family in shown(dialog).values() for title in family} == titles
+    assert dialog.use.isEnabled() == bool(titles)
+    assert (dialog.method.title if dialog.method else None) in (titles or {None})
+
+
+def test_finding_nothing_is_said(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
+    qtbot.keyClicks(dialog.filter, "no such method")
+    assert "No method has these words." in said(dialog)
+    dialog.filter.clear()
+    assert dialog.method is not None
+
+
+def test_what_does_not_fit_the_experts_is_said(opened: MainWindow, qtbot: QtBot) -> None:
+    dialog = ChooseMethodDialog(EVERY, "slerp", 5, opened)
+    qtbot.addWidget(dialog)
+    assert "Merges 2 experts; 5 are loaded now." in said(dialog)
+    fitting = ChooseMethodDialog(EVERY, "slerp", 2, opened)
+    qtbot.addWidget(fitting)
+    assert "Merges 2 experts." in said(fitting)
+    any_number = ChooseMethodDialog((replace(ACE, least=1, most=None),), "ace", 5, opened)
+    qtbot.addWidget(any_number)
+    assert "loaded now" not in said(any_number)
+
+
+def test_the_keyboard_finds_and_takes_one(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
+    qtbot.keyClicks(dialog.filter, "slerp")
+    qtbot.keyClick(dialog.filter, Qt.Key.Key_Down)
+    qtbot.keyClick(dialog.tree, Qt.Key.Key_Down)
+    with qtbot.waitSignal(dialog.chosen) as chosen:
+        qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    assert chosen.args == ["nuslerp"]
+    assert not dialog.isVisible()
+
+
+def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
+    opened.actions_.choose_method.trigger()
+    (dialog,) = opened.findChildren(ChooseMethodDialog)
+    qtbot.keyClicks(dialog.filter, LINEAR.title)
+    dialog.use.click()
+    assert opened.session.inputs.method == "linear"
+    assert LINEAR.title in opened.menus.method_button.text()
+
+
+def test_without_an_engine_there_is_nothing_to_choose(window: MainWindow) -> None:
+    assert not window.actions_.choose_method.isEnabled()
+    assert window.choose_method() is None
