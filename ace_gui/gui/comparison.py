@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.events import LayerDifference
+from ace_gui.engine.findings import LayerDifference
 from ace_gui.gui.state import MergeRun
 
 

@@ -19,7 +19,6 @@ from ace_gui.engine.events import (
     JobDone,
     JobFailed,
     LayerAnalysed,
-    LayerSpectrum,
     MergeFinished,
     MergeStarted,
     PassProgress,
@@ -29,6 +28,7 @@ from ace_gui.engine.events import (
     SampleAccuracy,
     TensorFinished,
 )
+from ace_gui.engine.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.jobs import (
     AnalyseJob,
     CachedModelsJob,
@@ -244,8 +244,14 @@ class Conductor(QObject):
         wanted = row is not None and session.has_spectrum(row) and not planning
         if row is not None and wanted and session.spectrum(row.name) is None:
             key = session.recipe_key()
-            job = SpectrumJob(recipe=session.inputs.recipe(), row=row, device=session.device)
-            self._jobs.submit(job, key=key)
+            job = SpectrumJob(
+                recipe=session.inputs.recipe(),
+                row=row,
+                device=session.device,
+                store=session.runs.store_of(key),
+            )
+            keys = {ExpertSpectra: session.models_key(), LayerSpectrum: key}
+            self._jobs.submit(job, keys=keys)
             self.spectrum_awaited.emit(True)
         self._check_idle()
 
@@ -304,8 +310,8 @@ class Conductor(QObject):
             case MergeFinished():
                 session.finish_merge(event)
                 self._runs.keep()
-            case LayerSpectrum():
-                session.record_spectrum(running.key, event)
+            case ExpertSpectra() | LayerSpectrum():
+                session.findings.record(running.keys[type(event)], event)
             case ReportProgress(done=done, total=total):
                 session.set_progress(Progress(state=State.REPORTING, done=done, total=total))
             case Reported(file=file):

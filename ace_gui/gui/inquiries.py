@@ -8,15 +8,8 @@ from typing import Final, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
 
-from ace_gui.engine.events import (
-    Event,
-    JobCancelled,
-    JobDone,
-    JobFailed,
-    LayerDifference,
-    LayerDistribution,
-    LayerSubspaces,
-)
+from ace_gui.engine.events import Event, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.findings import LayerDifference, LayerDistribution, LayerSubspaces
 from ace_gui.engine.jobs import DifferenceJob, DistributionJob, Job, SubspacesJob
 from ace_gui.engine.plan import PlanRow
 from ace_gui.gui.session import Session

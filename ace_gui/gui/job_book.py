@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from PySide6.QtCore import QObject, Signal, SignalInstance
@@ -53,11 +54,11 @@ class Worker(Protocol):
 
 @dataclass(frozen=True)
 class Running:
-    """A job under way. ``inputs``: what it plans; ``key``: the recipe a spectrum belongs to."""
+    """A job under way. ``inputs``: what it plans; ``keys``: by kind, what a finding belongs to."""
 
     job: Job
     inputs: Inputs | None = None
-    key: RecipeKey = ()
+    keys: Mapping[type, RecipeKey] = field(default_factory=dict)
 
 
 class JobBook(QObject):
@@ -87,10 +88,15 @@ class JobBook(QObject):
         """Whether a job of one of these kinds is under way."""
         return any(isinstance(running.job, kinds) for running in self._jobs.values())
 
-    def submit(self, job: Job, inputs: Inputs | None = None, key: RecipeKey = ()) -> None:
+    def submit(
+        self,
+        job: Job,
+        inputs: Inputs | None = None,
+        keys: Mapping[type, RecipeKey] | None = None,
+    ) -> None:
         """Ask the engine."""
         number = self._worker.submit(job)
-        self._jobs[number] = Running(job, inputs, key)
+        self._jobs[number] = Running(job, inputs, keys or {})
         if type(job) in _STATES:
             self._session.begin(_STATES[type(job)])
 

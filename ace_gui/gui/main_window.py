@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
@@ -31,10 +31,12 @@ from ace_gui.gui.settings import Settings
 from ace_gui.gui.state import MergeRun, State
 from ace_gui.gui.stores import MergeStores
 from ace_gui.gui.theme import Scheme, Theme, current_theme, icon, set_scheme
+from ace_gui.gui.turns import Turns
 from ace_gui.gui.what_if import WhatIf
 from ace_gui.recipe.values import model_name
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
+    from ace_gui.gui.dialogs.choose_method import ChooseMethodDialog
     from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
     from ace_gui.gui.dialogs.export import ExportDialog
     from ace_gui.gui.workspace import Workspace
@@ -77,6 +79,7 @@ class MainWindow(QMainWindow):
         self.export_dialog: ExportDialog | None = None
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
+        self._preparing, self._restyling = Turns(self), Turns(self)
         self.closing = Closing(self.session, self)
         self.closing.agreed.connect(self.close_unasked)
         self._closing = False
@@ -95,9 +98,12 @@ class MainWindow(QMainWindow):
 
     def prepare(self) -> None:
         """Make the panels before they are needed, one in a turn of the event loop."""
-        if self._workspace is None:
+        self._preparing.run(self._prepare())
+
+    def _prepare(self) -> Generator[None, None, None]:
+        while self._workspace is None:
             self._make_panel()
-            QTimer.singleShot(0, self, self.prepare)
+            yield
 
     def _make_panel(self) -> None:
         from ace_gui.gui.workspace import workspace_in_steps
@@ -113,7 +119,8 @@ class MainWindow(QMainWindow):
 
     def _take_in(self, made: Workspace) -> None:
         made.restore_layout(self.settings)
-        made.set_theme(current_theme())
+        for _piece in made.restyle(current_theme()):
+            pass  # nothing is seen yet
         made.experts.remove_wanted.connect(self.conductor.remove_experts)
         made.experts.model.expert_edited.connect(self.conductor.change_expert)
         made.method.parameter_edited.connect(self.conductor.set_parameter)
@@ -138,7 +145,7 @@ class MainWindow(QMainWindow):
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self.welcome)
         self._pages.addWidget(self.choose_base)
-        central = QWidget(self)
+        self._central = central = QWidget(self)
         layout = QVBoxLayout(central)
         layout.setContentsMargins(6, 6, 6, 0)
         layout.addWidget(self.notice)
@@ -155,7 +162,6 @@ class MainWindow(QMainWindow):
         if not self.settings.geometry.isEmpty():
             self.restoreGeometry(self.settings.geometry)
         self._show_recent()
-        self.menus.set_methods((), self.session.inputs.method)
         self.menus.set_devices((), self.session.device)
         self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
@@ -170,7 +176,20 @@ class MainWindow(QMainWindow):
         for action in self.actions_.schemes.actions():
             action.setChecked(action.data() == self.settings.scheme)
         if self._workspace is not None:
-            self._workspace.set_theme(theme)
+            self._restyling.run(self._restyle(self._workspace, theme))
+
+    def _restyle(self, workspace: Workspace, theme: Theme) -> Generator[None, None, None]:
+        """Plot by plot, each in a turn of its own; then all panels show the new colours at once.
+
+        To tell every widget of the new palette, as Qt does in the turn that sets it, is enough for
+        one turn: the panels are not painted in it.
+        """
+        self._central.setUpdatesEnabled(False)
+        try:
+            yield
+            yield from workspace.restyle(theme)
+        finally:
+            self._central.setUpdatesEnabled(True)
 
     # Connections
 
@@ -188,7 +207,6 @@ class MainWindow(QMainWindow):
         self.conductor.opened.connect(self._remember)
         for recent in (self.menus.recent_chosen, self.welcome.recent_chosen):
             recent.connect(lambda path: self.opener.open_paths([path]))
-        self.menus.methods.chosen.connect(self._choose_method)
         self.menus.devices.chosen.connect(self._choose_device)
         self.menus.memory.limited.connect(self._limit_memory)
 
@@ -207,6 +225,7 @@ class MainWindow(QMainWindow):
             a.quit: self.close,
             a.merge: self.questions.merge,
             a.cancel: self._cancel,
+            a.choose_method: self.choose_method,
             a.compare: self.compare_methods,
             a.export: self.open_export,
             a.report: opener.save_report,
@@ -242,7 +261,8 @@ class MainWindow(QMainWindow):
         a.cancel.setEnabled(busy or any(session.is_running(state) for state in _CANCELLABLE))
         a.export.setEnabled(session.can_export)
         a.report.setEnabled(session.can_report)
-        self.menus.show_method(session.inputs.method)
+        a.choose_method.setEnabled(session.engine is not None)
+        self.menus.show_method(session.method.title if session.method else session.inputs.method)
         self.setWindowTitle(self._title())
         self._show_page()
         if self._closing and not busy:
@@ -259,7 +279,6 @@ class MainWindow(QMainWindow):
     def _show_engine(self) -> None:
         engine = self.session.engine
         if engine is not None:
-            self.menus.set_methods(engine.methods, self.session.inputs.method)
             self.menus.set_devices(engine.devices, self.session.device)
             self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
 
@@ -281,6 +300,20 @@ class MainWindow(QMainWindow):
             self.notice.show_error(error)
 
     # What the person wants
+
+    def choose_method(self) -> ChooseMethodDialog | None:
+        """Open the dialog of the merge methods, once the engine has said which there are."""
+        from ace_gui.gui.dialogs.choose_method import ChooseMethodDialog
+
+        session = self.session
+        if session.engine is None:
+            return None
+        experts = len(session.inputs.experts)
+        dialog = ChooseMethodDialog(session.engine.methods, session.inputs.method, experts, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.chosen.connect(self.conductor.choose_method)
+        dialog.open()
+        return dialog
 
     def compare_methods(self) -> None:
         """Open the dialog that merges by several methods and compares them."""
@@ -329,9 +362,6 @@ class MainWindow(QMainWindow):
         self._show_page()
         self.opener.open_paths(paths)
 
-    def _choose_method(self, name: str) -> None:
-        self.conductor.choose_method(name)
-
     def _choose_device(self, name: str) -> None:
         self.session.device = self.settings.device = name
         self._show_engine()
@@ -377,6 +407,7 @@ class MainWindow(QMainWindow):
         if any(self.session.is_running(state) for state in _BUSY):
             event.ignore()  # cancelled; the end of the job closes
             return
+        self._restyling.stop()
         self.settings.geometry = self.saveGeometry()
         if self._workspace is not None:
             self._workspace.save_layout(self.settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from PySide6.QtWidgets import QMenu, QWidget
@@ -36,6 +36,20 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
         elif ruled - set(names):
             kept += without([rule], names, tensors) if rule.tensors else [rule]
     return (*kept, for_selection(change, names, tensors))
+
+
+def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> int | None:
+    """The last of the rules at ``places`` that its tensors have their parameters from.
+
+    None where those are the recipe's. ``method``: the recipe's.
+    """
+    found, current = None, method
+    for place in places:
+        rule = rules[place] if place < len(rules) else Override()  # until the next plan
+        current = rule.merge_method or current
+        if rule.merge_method is not None or (rule.parameters and current == method):
+            found = place
+    return found
 
 
 def reset(session: Session, names: Collection[str]) -> Rules:

@@ -10,7 +10,7 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.events import MethodInfo
-from ace_gui.gui.state import MergeRun
+from ace_gui.gui.state import MergeRun, RecipeKey
 from ace_gui.gui.text import number_text
 
 RUNS_KEPT: Final = 6
@@ -30,6 +30,10 @@ class FinishedRuns(QObject):
     def all(self) -> tuple[MergeRun, ...]:
         """The merges, oldest first."""
         return self._runs
+
+    def store_of(self, key: RecipeKey) -> Path | None:
+        """Where the latest merge of a recipe is."""
+        return next((run.store for run in reversed(self._runs) if run.key == key), None)
 
     def keep(self, run: MergeRun) -> tuple[MergeRun, ...]:
         """Add a finished merge; those that are one too many, whose stores may go."""

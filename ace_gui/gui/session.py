@@ -8,15 +8,8 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.checks import Check, Verdict, memory_check, replaced, worst_first
-from ace_gui.engine.events import (
-    EngineReady,
-    LayerReport,
-    LayerSpectrum,
-    LayerStatistics,
-    MergeFinished,
-    MethodInfo,
-    SampleAccuracy,
-)
+from ace_gui.engine.events import EngineReady, MergeFinished, MethodInfo, SampleAccuracy
+from ace_gui.engine.findings import ExpertSpectra, LayerReport, LayerSpectrum, LayerStatistics
 from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.plan import Disposition, Plan, PlanRow
 from ace_gui.errors import WorkbenchError
@@ -27,9 +20,6 @@ from ace_gui.gui.model_order import model_order
 from ace_gui.gui.runs import FinishedRuns
 from ace_gui.gui.state import MergeRun, Progress, RecipeKey, State
 from ace_gui.recipe.values import ParameterValue
-
-SPECTRA_KEPT = 100
-
 
 _BY_PRIORITY = (
     State.EXPORTING,
@@ -56,7 +46,6 @@ class Session(QObject):
     layers_changed = Signal()
     tau_changed = Signal(float)
     selection_changed = Signal()
-    spectrum_changed = Signal(str)
     merge_changed = Signal()
     state_changed = Signal()
     progress_changed = Signal()
@@ -89,7 +78,6 @@ class Session(QObject):
         self._running: set[State] = set()
         self._analysed: tuple[object, ...] = ()
         self._tau_preview: float | None = None
-        self._spectra: dict[tuple[str, RecipeKey], LayerSpectrum] = {}
 
     # What is so
 
@@ -330,7 +318,7 @@ class Session(QObject):
     def close(self) -> None:
         """Unload everything; the engine stays."""
         self.plan, self.rows, self._rows, self.selection = None, (), {}, None
-        self.statistics, self.accuracies, self._spectra = {}, {}, {}
+        self.statistics, self.accuracies = {}, {}
         self.findings.clear()
         self._analysed = ()
         self._accepted = frozenset()
@@ -391,16 +379,13 @@ class Session(QObject):
             self.merge.finished = finished
             self.merge_changed.emit()
 
-    def record_spectrum(self, key: RecipeKey, spectrum: LayerSpectrum) -> None:
-        """Keep a spectrum, the latest hundred of them."""
-        self._spectra[(spectrum.name, key)] = spectrum
-        while len(self._spectra) > SPECTRA_KEPT:
-            del self._spectra[next(iter(self._spectra))]
-        self.spectrum_changed.emit(spectrum.name)
-
     def spectrum(self, name: str) -> LayerSpectrum | None:
         """The spectrum of a tensor under what is chosen now, if it is known."""
-        return self._spectra.get((name, self.recipe_key()))
+        return self.findings.get(LayerSpectrum, name, self.recipe_key())
+
+    def expert_spectra(self, name: str) -> ExpertSpectra | None:
+        """The experts' spectra of a tensor, whatever the recipe, if they are known."""
+        return self.findings.get(ExpertSpectra, name, self.models_key())
 
     def record_accuracy(self, accuracy: SampleAccuracy) -> None:
         """Held-out accuracy of one of the sample's models."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ace_gui.engine.events import LayerReport, MergeFinished
+from ace_gui.engine.events import MergeFinished
+from ace_gui.engine.findings import LayerReport
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 

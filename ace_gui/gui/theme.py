@@ -18,23 +18,10 @@ from PySide6.QtGui import QColor, QGuiApplication, QIcon, QPainter, QPalette, QP
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QStyleFactory, QToolTip
 
+from ace_gui.engine.roles import ROLE_FAMILIES
 from ace_gui.resources_path import resource_path
 
 Scheme = Literal["light", "dark", "system"]
-
-ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
-_ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "attention output"})
-
-
-def role_family(role: str) -> str:
-    """Which of ``ROLE_FAMILIES`` a role ("query", "MLP up", "position embedding") belongs to."""
-    if role in _ATTENTION:
-        return "attention"
-    if role.startswith("MLP"):
-        return "MLP"
-    if "embedding" in role or role == "vocabulary head":
-        return "embedding"
-    return "norm" if role == "norm" else "other"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +50,6 @@ class Theme:
     def expert_colour(self, index: int) -> str:
         """The colour of the expert at ``index``; they repeat beyond the palette's length."""
         return self.expert_colours[index % len(self.expert_colours)]
-
-    def role_colour(self, role: str) -> str:
-        """The colour of the family that ``role`` belongs to."""
-        return self.role_colours[role_family(role)]
 
 
 LIGHT: Final = Theme(

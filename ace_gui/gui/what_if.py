@@ -7,13 +7,17 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.events import Event, JobCancelled, JobDone, JobFailed, LayerSpectrum
+from ace_gui.engine.events import Event, JobCancelled, JobDone, JobFailed, MethodInfo
+from ace_gui.engine.findings import LayerSpectrum
 from ace_gui.engine.jobs import SpectrumJob
+from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.inquiries import Worker
+from ace_gui.gui.overriding import governing
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import RecipeKey, State
+from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
 DELAY: Final = 120  # ms: a spin box that is held down asks once
@@ -27,6 +31,8 @@ _Question = tuple[str, RecipeKey]
 class WhatIf(QObject):
     """What the selected layer's merge would be with other parameters or another scope.
 
+    The parameters are those that govern the layer: an override's, where it has its own, else the
+    recipe's. What is tried of the one is kept apart from what is tried of the other.
     ``changed``: other values are tried, or an answer is there. ``awaited``: whether one is on its
     way. The latest question takes the place of the ones before.
     """
@@ -38,7 +44,8 @@ class WhatIf(QObject):
         super().__init__(parent)
         self._session = session
         self._worker = worker
-        self._parameters: dict[str, ParameterValue] = {}
+        self._tried: dict[int | None, dict[str, ParameterValue]] = {}
+        self._rules: tuple[Override, ...] = session.inputs.overrides
         self._scope: str | None = None
         self._asked: tuple[int, _Question] | None = None
         self._answers: dict[_Question, LayerSpectrum] = {}
@@ -63,18 +70,36 @@ class WhatIf(QObject):
         """The scope in force here."""
         return self._session.inputs.scope if self._scope is None else self._scope
 
+    @property
+    def override(self) -> int | None:
+        """The place of the rule that the selected layer has its parameters from; None: of none."""
+        row = self._row
+        if row is None or row.override is None:
+            return None
+        inputs = self._session.inputs
+        return governing(inputs.overrides, row.override.rules, inputs.method)
+
+    @property
+    def method(self) -> MethodInfo | None:
+        """The method whose parameters these are; None until the engine has said which there are."""
+        row, session = self._row, self._session
+        if self.override is None or row is None or row.override is None:
+            return session.method
+        methods = session.engine.methods if session.engine else ()
+        return next((m for m in methods if m.name == row.override.method), None)
+
     def parameter(self, name: str) -> ParameterValue | None:
         """The value in force here of a parameter."""
         tried = self._parameters.get(name)
-        return self._session.parameter(name) if tried is None else tried
+        return self._own(name) if tried is None else tried
 
     def is_tried(self, name: str) -> bool:
         """Whether a parameter has another value here than in the recipe."""
         return name in self._parameters
 
     def try_parameter(self, name: str, value: ParameterValue | None) -> None:
-        """Try another value; None, or the recipe's own: as the recipe says."""
-        if value is None or value == self._session.parameter(name):
+        """Try another value; None, or the layer's own: as the recipe says."""
+        if value is None or value == self._own(name):
             self._parameters.pop(name, None)
         else:
             self._parameters[name] = value
@@ -87,15 +112,39 @@ class WhatIf(QObject):
 
     def back(self) -> None:
         """Try nothing any more."""
-        self._parameters, self._scope = {}, None
+        self._parameters.clear()
+        self._scope = None
         self._ask_anew()
 
     def inputs(self) -> Inputs:
-        """The session's inputs with what is tried."""
-        inputs = replace(self._session.inputs, scope=self.scope)
+        """The session's inputs with what is tried: in the override, where one governs the layer."""
+        inputs, place = replace(self._session.inputs, scope=self.scope), self.override
+        if place is not None:
+            rules = list(inputs.overrides)
+            parameters = {**rules[place].parameters, **self._parameters}
+            rules[place] = replace(rules[place], parameters=parameters)
+            return replace(inputs, overrides=tuple(rules))
         for name, value in self._parameters.items():
             inputs = inputs.with_parameter(name, value)
         return inputs
+
+    @property
+    def _row(self) -> PlanRow | None:
+        name = self._session.selection
+        return self._session.row(name) if name is not None else None
+
+    @property
+    def _parameters(self) -> dict[str, ParameterValue]:
+        """What is tried of the parameters that govern the selected layer."""
+        return self._tried.setdefault(self.override, {})
+
+    def _own(self, name: str) -> ParameterValue | None:
+        """The value that the selected layer has of a parameter while nothing is tried."""
+        place, row = self.override, self._row
+        if place is None or row is None or row.override is None:
+            return self._session.parameter(name)
+        planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
+        return self._session.inputs.overrides[place].parameters.get(name, planned)
 
     # What comes of it
 
@@ -112,8 +161,7 @@ class WhatIf(QObject):
         return self._answers.get(question) if question is not None else None
 
     def _question(self) -> _Question | None:
-        session, name = self._session, self._session.selection
-        row = session.row(name) if name is not None else None
+        session, row = self._session, self._row
         if row is None or not self.is_on or not session.has_spectrum(row):
             return None
         tried = tuple(sorted(self._parameters.items()))
@@ -121,13 +169,17 @@ class WhatIf(QObject):
 
     def _keep_what_differs(self) -> None:
         """The recipe changed: what it says now itself is no longer tried."""
-        session = self._session
+        session, known = self._session, self._tried.get(None, {})
+        if session.inputs.overrides != self._rules:
+            self._rules = session.inputs.overrides
+            self._tried.clear()
         if session.method is None or not session.inputs.experts:
-            self._parameters, self._scope = {}, None
+            self._tried.clear()
+            known, self._scope = {}, None
         fields = {field.name for field in session.method.fields} if session.method else set()
-        self._parameters = {
+        self._tried[None] = {
             name: value
-            for name, value in self._parameters.items()
+            for name, value in known.items()
             if name in fields and value != session.parameter(name)
         }
         if self._scope == session.inputs.scope:

@@ -131,11 +131,12 @@ class Workspace(QWidget):
         """Bring the two merges that are compared to the front."""
         self.heterogeneity.tabs.setCurrentIndex(self._compare_tab)
 
-    def set_theme(self, theme: Theme) -> None:
-        """Restyle the plots, and whatever shows an expert's colour."""
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle the plots, and whatever shows an expert's colour, in several turns."""
         self.experts.set_theme(theme)
-        self.inspector.set_theme(theme)
-        self.heterogeneity.set_theme(theme)
+        yield
+        yield from self.inspector.restyle(theme)
+        yield from self.heterogeneity.restyle(theme)
 
     def set_awaited(self, kind: Kind, awaited: bool) -> None:
         """A finding of this kind is on its way, or no longer."""

@@ -9,30 +9,21 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.checks import disk_check
-from ace_gui.engine.events import (
-    CompareProgress,
-    JobCancelled,
-    JobDone,
-    LayerReport,
-    MethodCompared,
-    PlanReady,
-)
+from ace_gui.engine.events import CompareProgress, JobCancelled, JobDone, MethodCompared, PlanReady
+from ace_gui.engine.findings import LayerReport
 from ace_gui.engine.jobs import CompareJob, PlanJob, Variant
 from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
 from ace_gui.gui.main_window import MainWindow
 from ace_gui.gui.models.compared import ComparedModel
 from ace_gui.gui.state import State
-from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, load, plan, recipe
+from tests.gui.fakes import COLA, FakeWorker, plan, recipe
 
 
 @pytest.fixture
-def dialog(window: MainWindow, worker: FakeWorker) -> CompareMethodsDialog:
-    worker.said.emit(0, ENGINE)
-    window.conductor.open([BASE, COLA, SST2])
-    load(worker, COLA, SST2)
-    window.compare_methods()
-    assert window.compare_dialog is not None
-    return window.compare_dialog
+def dialog(opened: MainWindow) -> CompareMethodsDialog:
+    opened.compare_methods()
+    assert opened.compare_dialog is not None
+    return opened.compare_dialog
 
 
 def result(variant: Variant, place: int, **changes: object) -> MethodCompared:

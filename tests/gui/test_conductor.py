@@ -246,6 +246,26 @@ def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
     assert sum(isinstance(job, SpectrumJob) for job in worker.jobs.values()) == 1
 
 
+def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
+    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    def store_asked(name: str) -> Path | None:
+        count = len(worker.jobs)
+        session.select(name)
+        qtbot.waitUntil(lambda: len(worker.jobs) > count)
+        job = worker.jobs[worker.newest(SpectrumJob)]
+        assert job.row.name == name
+        return job.store
+
+    assert store_asked("layer.0.q") is None, "the merge is under way"
+    worker.say(finished_merge(), JobDone(), job=worker.newest(MergeJob))
+    assert store_asked("layer.2.q") == session.merge.store
+    session.set_parameter("tau", 0.9)
+    assert store_asked("layer.10.q") is None
+    session.set_parameter("tau", None)
+    assert store_asked("layer.0.q") == session.merge.store
+
+
 def test_an_export_tells_its_progress_and_its_end(
     merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
 ) -> None:

@@ -34,7 +34,9 @@ def test_the_demo_does_what_a_person_would(
     worker.say(accuracy, JobDone(), job=worker.newest(SampleAccuracyJob))
     inspector = window.workspace.inspector
     inspector.tabs.setCurrentIndex(inspector.tabs.count() - 1)
-    table = inspector.findChild(AccuraciesPanel).table
+    panel = inspector.panel
+    assert isinstance(panel, AccuraciesPanel)
+    table = panel.table
     assert [table.item(0, column).text() for column in range(3)] == ["0.625", "0.500", "0.750"]
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(SampleAccuracyJob) == 1

@@ -9,15 +9,15 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import LayerReport, LayerStatistics
-from ace_gui.gui.inputs import Inputs
+from ace_gui.engine.findings import LayerReport, LayerStatistics
 from ace_gui.gui.models.healths import Healths
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layers import LayersModel
 from ace_gui.gui.panels.health import HealthPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import MergeRun
-from tests.gui.fakes import BASE, COLA, SST2, plan, recipe
+from tests.gui.fakes import BASE, adopt_two
+from tests.helpers.windows import in_view
 
 SICK, FINE, POLE = "layer.10.q", "layer.0.q", "layer.2.q"
 WARNING = "Something is wrong here. Raise epsilon."
@@ -26,7 +26,7 @@ WARNING = "Something is wrong here. Raise epsilon."
 @pytest.fixture
 def healths(session: Session) -> Iterator[Healths]:
     healths = Healths(session)
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    adopt_two(session)
     for name, gamma, mean in ((SICK, 0.1, -3.0), (FINE, 0.1, -3.0), (POLE, 0.9, 0.2)):
         energies = {"cola": 1.0, "sst2": 2.0}
         session.record_statistics(
@@ -49,11 +49,7 @@ def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
 
 @pytest.fixture
 def panel(session: Session, healths: Healths, qtbot: QtBot) -> HealthPanel:
-    panel = HealthPanel(session, healths)
-    qtbot.addWidget(panel)
-    panel.resize(900, 260)
-    panel.show()
-    return panel
+    return in_view(qtbot, HealthPanel(session, healths), width=900, height=260)
 
 
 def cell(model: LayersModel, name: str, column: Column, role: int) -> object:

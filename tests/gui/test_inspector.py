@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -11,14 +12,12 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import (
-    JobDone,
-    JobFailed,
+from ace_gui.engine.events import JobDone, JobFailed, SampleAccuracy
+from ace_gui.engine.findings import (
     LayerDifference,
     LayerDistribution,
     LayerStatistics,
     LayerSubspaces,
-    SampleAccuracy,
 )
 from ace_gui.engine.jobs import DifferenceJob, DistributionJob, Job, SpectrumJob, SubspacesJob
 from ace_gui.errors import EngineError
@@ -33,45 +32,42 @@ from ace_gui.gui.session import Session
 from ace_gui.gui.state import MergeRun
 from tests.gui.fakes import (
     ACE,
-    BASE,
     COLA,
-    ENGINE,
     GAMMAS,
     LINEAR,
     SST2,
     FakeWorker,
-    analysed,
+    expert_spectra,
     finished_merge,
-    load,
     recipe,
     spectrum,
 )
 
 QUERY, KEY = "layer.0.q", "layer.10.q"
 
-
-@pytest.fixture
-def loaded(window: MainWindow, worker: FakeWorker) -> MainWindow:
-    """A base with two experts, compared, and nothing selected."""
-    worker.say(ENGINE, job=0)
-    window.opener.open_paths([BASE, COLA, SST2])
-    load(worker, COLA, SST2)
-    worker.say(*analysed(GAMMAS))
-    return window
+Panel = TypeVar("Panel")
 
 
-def turn_to(window: MainWindow, kind: type) -> object:
+def turn_to(window: MainWindow, kind: type[Panel]) -> Panel:
     """Show the inspector's tab with this panel."""
     tabs = window.workspace.inspector.tabs
     for index in range(tabs.count()):
-        if isinstance(tabs.content(index), kind):
+        panel = tabs.content(index)
+        if isinstance(panel, kind):
             tabs.setCurrentIndex(index)
-            return tabs.content(index)
+            return panel
     raise AssertionError(kind)
 
 
 def asked(worker: FakeWorker, kind: type) -> list[Job]:
     return [job for job in worker.jobs.values() if isinstance(job, kind)]
+
+
+def select(window: MainWindow, worker: FakeWorker, qtbot: QtBot, kind: type) -> int:
+    """Select the query; the number of the job of this kind that is then asked for."""
+    window.session.select(QUERY)
+    qtbot.waitUntil(lambda: bool(asked(worker, kind)))
+    return worker.newest(kind)
 
 
 def subspaces(name: str) -> LayerSubspaces:
@@ -104,8 +100,7 @@ def distribution(name: str) -> LayerDistribution:
 def test_only_the_panel_in_view_asks_and_only_once(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, SpectrumJob)))
+    select(loaded, worker, qtbot, SpectrumJob)
     qtbot.wait(100)
     assert not asked(worker, SubspacesJob)
     turn_to(loaded, SubspacesPanel)
@@ -125,9 +120,7 @@ def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     turn_to(loaded, DistributionPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
-    first = worker.newest(DistributionJob)
+    first = select(loaded, worker, qtbot, DistributionJob)
     loaded.session.select(KEY)
     qtbot.waitUntil(lambda: first in worker.withdrawn)
     worker.say(distribution(QUERY), job=first)  # too late to be heard
@@ -143,10 +136,8 @@ def test_a_distribution_holds_whatever_the_method_is(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     panel = turn_to(loaded, DistributionPanel)
-    assert isinstance(panel, DistributionPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
-    worker.say(distribution(QUERY), JobDone(), job=worker.newest(DistributionJob))
+    job = select(loaded, worker, qtbot, DistributionJob)
+    worker.say(distribution(QUERY), JobDone(), job=job)
     loaded.session.set_parameter("epsilon", 1e-3)
     qtbot.wait(150)
     assert panel.plot.message() is None
@@ -159,11 +150,10 @@ def test_an_inquiry_that_fails_is_told_and_not_repeated(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     turn_to(loaded, SubspacesPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    job = select(loaded, worker, qtbot, SubspacesJob)
     with qtbot.waitSignal(loaded.session.problem):
         failed = JobFailed(error=EngineError("Something is wrong."))
-        worker.say(failed, job=worker.newest(SubspacesJob))
+        worker.say(failed, job=job)
     qtbot.wait(150)
     assert len(asked(worker, SubspacesJob)) == 1
 
@@ -172,12 +162,10 @@ def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     panel = turn_to(loaded, DistributionPanel)
-    assert isinstance(panel, DistributionPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, DistributionJob)))
+    job = select(loaded, worker, qtbot, DistributionJob)
     assert not panel.plot.busy.isVisible()
     qtbot.waitUntil(panel.plot.busy.isVisible, timeout=2000)
-    worker.say(distribution(QUERY), JobDone(), job=worker.newest(DistributionJob))
+    worker.say(distribution(QUERY), JobDone(), job=job)
     assert not panel.plot.busy.isVisible()
 
 
@@ -185,8 +173,7 @@ def test_a_lost_engine_ends_the_waiting(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     turn_to(loaded, SubspacesPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
+    select(loaded, worker, qtbot, SubspacesJob)
     with qtbot.waitSignal(loaded.inquiries.awaited) as told:
         worker.engine_lost.emit(EngineError("The engine is gone."))
     assert told.args == [LayerSubspaces, False]
@@ -208,11 +195,9 @@ def test_the_spectrums_figures_stand_under_it(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path, monkeypatch
 ) -> None:
     panel = turn_to(loaded, SpectraPanel)
-    assert isinstance(panel, SpectraPanel)
     assert not panel.sheet.isVisible()
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, SpectrumJob)))
-    worker.say(spectrum(QUERY), JobDone(), job=worker.newest(SpectrumJob))
+    job = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(spectrum(QUERY), JobDone(), job=job)
     assert panel.sheet.isVisible()
     titles = [panel.sheet.horizontalHeaderItem(i).text() for i in range(3)]
     assert titles == ["merged", "cola", "sst2"]
@@ -231,12 +216,41 @@ def test_the_spectrums_figures_stand_under_it(
     )
 
 
+def test_the_experts_spectra_are_shown_before_the_merge(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = turn_to(loaded, SpectraPanel)
+    job = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(expert_spectra(QUERY), job=job)
+    titles = [panel.sheet.horizontalHeaderItem(i).text() for i in range(2)]
+    assert titles == ["cola", "sst2"]
+    worker.say(spectrum(QUERY), JobDone(), job=job)
+    assert panel.sheet.horizontalHeaderItem(0).text() == "merged"
+
+
+def test_the_experts_spectra_hold_whatever_the_recipe_is(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = turn_to(loaded, SpectraPanel)
+    first = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(expert_spectra(QUERY), job=first)
+    loaded.session.select(KEY)
+    qtbot.waitUntil(lambda: first in worker.withdrawn)
+    worker.say(spectrum(QUERY), job=first)  # too late to be heard
+    assert loaded.session.spectrum(QUERY) is None
+    qtbot.waitUntil(lambda: worker.newest(SpectrumJob) != first)
+    worker.say(expert_spectra(KEY), spectrum(KEY), JobDone(), job=worker.newest(SpectrumJob))
+    loaded.session.set_parameter("epsilon", 1e-3)
+    loaded.session.select(QUERY)
+    keys = [curve.entry.key for curve in panel.plot.curves()]
+    assert keys == ["expert cola", "expert sst2"]
+    assert panel.plot.title.whole == QUERY
+
+
 def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> None:
     panel = turn_to(loaded, SubspacesPanel)
-    assert isinstance(panel, SubspacesPanel)
-    loaded.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
-    worker.say(subspaces(QUERY), JobDone(), job=worker.newest(SubspacesJob))
+    job = select(loaded, worker, qtbot, SubspacesJob)
+    worker.say(subspaces(QUERY), JobDone(), job=job)
     assert "1 kept their place" in panel.alignment.caption.whole
     panel.look.choose(Look.OVERLAP)
     assert "cola and sst2: 0.25." in panel.overlap.caption.whole
@@ -258,7 +272,6 @@ def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> Non
             )
         )
     panel = turn_to(loaded, SubspacesPanel)
-    assert isinstance(panel, SubspacesPanel)
     panel.look.choose(Look.MODEL)
     expected = (0.5 * 1 * 2 - 0.1 * 3 * 1) / np.sqrt((1 + 9) * (4 + 1))
     assert panel.cosines.columns()[2].values[0] == pytest.approx(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import LayerDistribution, LayerReport, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.findings import LayerDistribution, LayerReport, LayerSpectrum, LayerSubspaces
 from ace_gui.gui.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
 from ace_gui.gui.panels.spectra import figure_rows
 from ace_gui.gui.plots.alignment import LEFT, RIGHT, AlignmentPlot
@@ -26,6 +27,7 @@ from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
 from ace_gui.gui.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Theme, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
+from tests.helpers.windows import in_view
 
 LAYER = "model.layers.0.q_proj.weight"
 EXPERTS = ("cola", "mnli", "rte")
@@ -41,12 +43,7 @@ def light(qapp: object) -> object:
     set_scheme("system")
 
 
-def shown(qtbot: QtBot, plot: Plot) -> Plot:
-    qtbot.addWidget(plot)
-    plot.resize(460, 400)
-    plot.show()
-    qtbot.waitExposed(plot)
-    return plot
+shown = partial(in_view, width=460, height=400)
 
 
 def spectrum(seed: int = 0) -> LayerSpectrum:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.health import near_pole as near_pole_of_one
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.layer_figures import near_pole
@@ -24,7 +26,8 @@ from ace_gui.gui.plots.layers import block_of, block_starts
 from ace_gui.gui.plots.role_map import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
-from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, analysed, plan, recipe
+from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, adopt_two, plan, recipe, record_gammas
+from tests.helpers.windows import in_view
 
 PARTS = ("query", "key", "MLP up")
 BLOCKS = [block for block in range(4) for _ in PARTS]
@@ -42,12 +45,7 @@ def light(qapp: object) -> Iterator[None]:
     set_scheme("system")
 
 
-def shown(qtbot: QtBot, plot):
-    qtbot.addWidget(plot)
-    plot.resize(700, 320)
-    plot.show()
-    qtbot.waitExposed(plot)
-    return plot
+shown = partial(in_view, width=700, height=320)
 
 
 @pytest.fixture
@@ -225,12 +223,11 @@ def test_blocks_start_where_the_number_changes() -> None:
 
 def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None:
     layers = MergedLayers(session)
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    adopt_two(session)
     told: list[int] = []
     layers.figures_changed.connect(lambda: told.append(1))
     with qtbot.waitSignal(layers.figures_changed):
-        for event in analysed(GAMMAS)[:-1]:
-            session.record_statistics(event.statistics)
+        record_gammas(session, GAMMAS)
     assert told == [1]
     figures = layers.figures
     assert dict(zip(figures.names, figures.gamma_L, strict=True)) == GAMMAS
@@ -240,13 +237,9 @@ def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None
 
 @pytest.fixture
 def panel(session: Session, qtbot: QtBot) -> HeterogeneityPanel:
-    panel = HeterogeneityPanel(session)
-    qtbot.addWidget(panel)
-    panel.resize(900, 320)
-    panel.show()
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
-    for event in analysed(GAMMAS)[:-1]:
-        session.record_statistics(event.statistics)
+    panel = in_view(qtbot, HeterogeneityPanel(session), width=900, height=320)
+    adopt_two(session)
+    record_gammas(session, GAMMAS)
     session.finish_analysis()
     return panel
 
@@ -288,3 +281,20 @@ def test_views_say_why_there_is_no_gamma(panel: HeterogeneityPanel, session: Ses
         assert "no heterogeneity" in panel.tabs.current.plot.message()
     panel.tabs.setCurrentIndex(3)
     assert panel.tabs.current.plot.message() is None
+
+
+def test_nothing_is_drawn_anew_without_news(panel: HeterogeneityPanel, session: Session) -> None:
+    for index in range(4):
+        panel.tabs.setCurrentIndex(index)
+        plot = panel.tabs.current.plot
+        drawn: list[int] = []
+        plot.changed.connect(lambda drawn=drawn: drawn.append(1))
+        session.layers_changed.emit()  # as at the end of a merge
+        assert not drawn
+        session.statistics["layer.2.q"] = replace(
+            session.statistics["layer.2.q"],
+            gamma=0.01 * (index + 1),
+            energies={"cola": index + 9.0},
+        )
+        session.layers_changed.emit()
+        assert drawn

@@ -6,7 +6,7 @@ from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.plan import Disposition
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.models.healths import Healths
@@ -18,11 +18,11 @@ from tests.gui.fakes import (
     BASE,
     COLA,
     GAMMAS,
-    SST2,
-    analysed,
+    adopt_two,
     finished_tensor,
     plan,
     recipe,
+    record_gammas,
     row,
 )
 
@@ -43,9 +43,8 @@ def healths(session: Session) -> Iterator[Healths]:
 def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
     model = LayersModel(session, healths)
     model.tester = QAbstractItemModelTester(model, Fatal)
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
-    for event in analysed(GAMMAS)[:-1]:
-        session.record_statistics(event.statistics)
+    adopt_two(session)
+    record_gammas(session, GAMMAS)
     model.flush()
     yield model
     model.deleteLater()
@@ -136,8 +135,7 @@ def test_streaming_figures_are_told_once_for_many(
     told: list[tuple[int, int]] = []
     model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
     with qtbot.waitSignal(model.dataChanged):
-        for event in analysed({"layer.0.q": 0.2, "layer.10.q": 0.3, "layer.2.q": 0.4})[:-1]:
-            session.record_statistics(event.statistics)
+        record_gammas(session, {"layer.0.q": 0.2, "layer.10.q": 0.3, "layer.2.q": 0.4})
     assert told == [(0, 3)]
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
     QAbstractSpinBox,
+    QApplication,
     QComboBox,
     QHeaderView,
     QLineEdit,
@@ -27,14 +28,12 @@ from ace_gui.errors import CheckpointError
 from ace_gui.gui.main_window import MainWindow
 from ace_gui.gui.settings import Settings
 from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.gui.fakes import (
     BASE,
     COLA,
-    ENGINE,
-    GAMMAS,
     SST2,
     FakeWorker,
-    analysed,
     finished_merge,
     finished_tensor,
     load,
@@ -52,16 +51,6 @@ INTERACTIVE = (
     QProgressBar,
     QTabWidget,
 )
-
-
-@pytest.fixture
-def loaded(window: MainWindow, worker: FakeWorker) -> MainWindow:
-    """A base with two experts, compared."""
-    worker.say(ENGINE, job=0)
-    window.opener.open_paths([BASE, COLA, SST2])
-    load(worker, COLA, SST2)
-    worker.say(*analysed(GAMMAS))
-    return window
 
 
 def drop(window: MainWindow, *paths: Path) -> None:
@@ -338,3 +327,31 @@ def test_starting_the_window_imports_no_heavy_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[] []", done.stderr
+
+
+def test_another_scheme_is_shown_by_all_of_the_window_at_once(
+    loaded: MainWindow, qapp: QApplication, qtbot: QtBot
+) -> None:
+    watcher = apply_theme(qapp)
+    watcher.changed.connect(loaded.set_theme)
+    central, plot = loaded.centralWidget(), loaded.workspace.heterogeneity.plot
+
+    def colours() -> set[str]:
+        """Of a panel's margin and of a plot, as they are on the screen."""
+        screen = loaded.screen().grabWindow(loaded.winId()).toImage()
+        margin = loaded.workspace.layers.mapTo(loaded, QPoint(3, 3))
+        corner = plot.mapTo(loaded, QPoint(3, 3))
+        return {screen.pixelColor(margin).name(), screen.pixelColor(corner).name()}
+
+    try:
+        set_scheme("light")
+        qtbot.waitUntil(lambda: colours() == {LIGHT.window, LIGHT.base})
+        set_scheme("dark")
+        assert not central.updatesEnabled()
+        assert plot.theme is LIGHT
+        qtbot.waitUntil(central.updatesEnabled)
+        assert plot.theme is DARK
+        qtbot.waitUntil(lambda: colours() == {DARK.window, DARK.base})
+    finally:
+        watcher.changed.disconnect(loaded.set_theme)
+        set_scheme("system")

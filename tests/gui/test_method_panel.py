@@ -1,14 +1,16 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.catalogue import method_info
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.panels.method import MethodPanel
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.methods import METHODS
 from ace_gui.recipe.values import Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
@@ -186,3 +188,12 @@ def test_presets_are_offered(qtbot: QtBot) -> None:
     with qtbot.waitSignal(made.edited) as asked:
         action.trigger()
     assert asked.args == [4e-2]
+
+
+def test_the_form_has_a_control_for_every_parameter_of_every_method(
+    panel: MethodPanel, session: Session
+) -> None:
+    session.set_engine(replace(ENGINE, methods=tuple(map(method_info, METHODS))))
+    for name, method in METHODS.items():
+        session.keep(replace(session.inputs, method=name))
+        assert list(panel.fields) == [field.name for field in fields(method.parameters)]

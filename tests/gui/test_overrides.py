@@ -17,17 +17,7 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.overriding import open_to_override, overridden, reset
 from ace_gui.gui.session import Session
 from ace_gui.recipe import Override
-from tests.gui.fakes import (
-    BASE,
-    COLA,
-    ENGINE,
-    ROWS,
-    SST2,
-    FakeWorker,
-    load,
-    plan,
-    recipe,
-)
+from tests.gui.fakes import BASE, COLA, ENGINE, ROWS, SST2, FakeWorker, adopt_two, plan, recipe
 
 QUERIES = frozenset({"layer.0.q", "layer.2.q"})
 AVERAGE = Override(disposition="average")
@@ -36,16 +26,8 @@ AVERAGE = Override(disposition="average")
 @pytest.fixture
 def loaded(session: Session) -> Session:
     session.set_engine(ENGINE)
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    adopt_two(session)
     return session
-
-
-@pytest.fixture
-def full(window: MainWindow, worker: FakeWorker) -> MainWindow:
-    worker.said.emit(0, ENGINE)
-    window.conductor.open([BASE, COLA, SST2])
-    load(worker, COLA, SST2)
-    return window
 
 
 def choose(menu: QMenu, *titles: str) -> None:
@@ -99,8 +81,8 @@ def test_weights_follow_their_expert() -> None:
     assert renamed.without_experts([0]).without_experts([0]).overrides == ()
 
 
-def test_the_menu_of_selected_layers_makes_a_rule(full: MainWindow, worker: FakeWorker) -> None:
-    layers = full.workspace.layers
+def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: FakeWorker) -> None:
+    layers = opened.workspace.layers
     select = QItemSelectionModel.SelectionFlag
     for name in QUERIES:
         index = layers.model.index(layers.model.position(name), 0)
@@ -108,42 +90,42 @@ def test_the_menu_of_selected_layers_makes_a_rule(full: MainWindow, worker: Fake
     assert set(layers.selected) == QUERIES
     choose(layers.menu(), "Merge by", "Weight averaging")
     rule = Override(role="query", merge_method="linear", disposition="merge")
-    assert full.session.inputs.overrides == (rule,)
+    assert opened.session.inputs.overrides == (rule,)
     assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)  # type: ignore[union-attr]
 
 
 def test_an_overridden_layer_shows_its_method_and_can_be_reset(
-    full: MainWindow, worker: FakeWorker
+    opened: MainWindow, worker: FakeWorker
 ) -> None:
     rule = Override(role="key", merge_method="linear")
-    full.conductor.override((rule,))
+    opened.conductor.override((rule,))
     own = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
     rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    layers, listed = full.workspace.layers, full.workspace.method.overrides
+    layers, listed = opened.workspace.layers, opened.workspace.method.overrides
     place = layers.model.position("layer.10.q")
     assert layers.model.index(place, Column.OUTCOME).data() == "◆ Weight averaging"
     assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
-    assert full.session.merged_rows == [r for r in full.session.rows if r.role == "query"]
+    assert opened.session.merged_rows == [r for r in opened.session.rows if r.role == "query"]
     layers.table.selectRow(place)
     choose(layers.menu(), "Reset")
-    assert full.session.inputs.overrides == ()
+    assert opened.session.inputs.overrides == ()
 
 
-def test_heads_alone_offer_nothing(full: MainWindow) -> None:
-    layers = full.workspace.layers
+def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
+    layers = opened.workspace.layers
     layers.table.selectRow(layers.model.position("head"))
     assert not any(action.isEnabled() for action in layers.menu().actions())
 
 
-def test_a_rule_is_removed_from_the_list(full: MainWindow) -> None:
+def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
     rules = (AVERAGE, Override(role="key", disposition="base"))
-    full.conductor.override(tuple(replace(rule, role="key") for rule in rules))
-    listed = full.workspace.method.overrides
+    opened.conductor.override(tuple(replace(rule, role="key") for rule in rules))
+    listed = opened.workspace.method.overrides
     listed.list.setCurrentRow(0)
     listed.remove.click()
-    assert [rule.disposition for rule in full.session.inputs.overrides] == ["base"]
+    assert [rule.disposition for rule in opened.session.inputs.overrides] == ["base"]
 
 
 def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:

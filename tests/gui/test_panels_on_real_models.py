@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import (
-    Event,
-    LayerAnalysed,
-    LayerDistribution,
-    LayerSpectrum,
-    LayerSubspaces,
-)
+from ace_gui.engine.events import Event, LayerAnalysed
+from ace_gui.engine.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
 from ace_gui.engine.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.runner import Runner
 from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.panels.distribution import DistributionPanel
-from ace_gui.gui.panels.layer_panel import LayerPanel
 from ace_gui.gui.panels.spectra import SpectraPanel
 from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
 from ace_gui.gui.plots.spectrum_curves import AFTER
 from ace_gui.gui.session import Session
-from tests.helpers.inspected import deltas_of, recipe_of, row_named, singular_values
+from tests.helpers.inspected import deltas_of, row_named, singular_values
 from tests.helpers.models import roberta_family
+from tests.helpers.recipes import recipe_of
+from tests.helpers.windows import in_view
 
 ENDING = "layer.1.intermediate.dense.weight"
 PLOTTED = 1e-5  # relative; a pixel of a plot is a thousand times wider
@@ -54,19 +52,14 @@ def answer(job: Job, kind: type) -> list[Event]:
     return [event for event in Runner().run(job) if isinstance(event, kind)]
 
 
-def shown(qtbot: QtBot, panel: LayerPanel) -> LayerPanel:
-    qtbot.addWidget(panel)
-    panel.resize(480, 560)
-    panel.show()
-    qtbot.waitExposed(panel)
-    return panel
+shown = partial(in_view, width=480, height=560)
 
 
 def test_spectra_and_their_figures(
     qtbot: QtBot, opened: Session, prepared: Prepared, row: PlanRow
 ) -> None:
     (found,) = answer(SpectrumJob(recipe=prepared.plan.recipe, row=row), LayerSpectrum)
-    opened.record_spectrum(opened.recipe_key(), found)  # type: ignore[arg-type]
+    opened.findings.record(opened.recipe_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, SpectraPanel(opened))
     assert isinstance(panel, SpectraPanel)
     curves = {curve.entry.key: curve.values for curve in panel.plot.curves()}

@@ -17,6 +17,7 @@ from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, wr
 from ace_gui.gui.plots.energies import EnergiesPlot
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from ace_gui.gui.widgets.table_export import copy_table
+from tests.helpers.windows import in_view
 
 NAMES = ("b", "a", "c", "d")
 VALUES = np.array([2.0, np.nan, 1e-7, 3.0])
@@ -33,10 +34,7 @@ def energy_columns() -> tuple[FigureColumn, ...]:
 
 @pytest.fixture
 def shown(qtbot: QtBot) -> PlotWithTable:
-    widget = PlotWithTable(EnergiesPlot(), energy_columns)
-    qtbot.addWidget(widget)
-    widget.resize(500, 300)
-    widget.show()
+    widget = in_view(qtbot, PlotWithTable(EnergiesPlot(), energy_columns), width=500, height=300)
     widget.plot.show_energies("layer", dict.fromkeys(NAMES, 1.0), {})
     return widget
 

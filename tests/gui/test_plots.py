@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from PySide6.QtSvg import QSvgRenderer
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerReport, LayerSpectrum, Regime
+from ace_gui.engine.findings import ExpertSpectra, LayerReport, LayerSpectrum, Regime
+from ace_gui.engine.roles import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.gui.plots.axes import QuantityAxis, number_text
 from ace_gui.gui.plots.base import quantity_axis
@@ -26,9 +28,8 @@ from ace_gui.gui.plots.export_image import PIXELS_A_POINT, copy_plot, grab_plot
 from ace_gui.gui.plots.gamma import EMPTY, two_digits
 from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
 from ace_gui.gui.plots.spectrum import AFTER, BEFORE, SpectrumPlot
-from ace_gui.gui.theme import DARK, LIGHT, ROLE_FAMILIES, apply_theme, set_scheme
-
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")
+from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
+from tests.helpers.windows import in_view
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
 ROLES = ["query", "MLP up"] * 3
@@ -45,13 +46,12 @@ def light(qapp):
     set_scheme("system")
 
 
+shown = partial(in_view, width=420, height=380)
+
+
 @pytest.fixture
 def plot(qtbot) -> HeterogeneityPlot:
-    widget = HeterogeneityPlot()
-    qtbot.addWidget(widget)
-    widget.resize(700, 300)
-    widget.show()
-    qtbot.waitExposed(widget)
+    widget = in_view(qtbot, HeterogeneityPlot(), width=700, height=300)
     widget.set_layers(NAMES, ROLES, BLOCKS)
     widget.set_figures(gammas(), MEAN_LOGS)
     return widget
@@ -65,14 +65,6 @@ def spectra(qtbot) -> SpectrumPlot:
 @pytest.fixture
 def energies(qtbot) -> EnergiesPlot:
     return shown(qtbot, EnergiesPlot())
-
-
-def shown(qtbot, widget):
-    qtbot.addWidget(widget)
-    widget.resize(420, 380)
-    widget.show()
-    qtbot.waitExposed(widget)
-    return widget
 
 
 def gammas(changes: dict[str, float] | None = None) -> np.ndarray:
@@ -401,10 +393,10 @@ def test_zeros_and_denormals_do_not_break_the_axis(spectra, logarithmic):
     spectra.show_spectrum(spectrum(experts={"a": sigma}), COLOURS)
     low, high = spectra.canvas.getViewBox().viewRange()[1]
     assert np.isfinite([low, high]).all()
-    assert ("3 values under 10⁻⁹·σ₁ cut off" in spectra.caption.whole) == logarithmic
+    assert ("3 values under 10⁻⁷·σ₁ cut off" in spectra.caption.whole) == logarithmic
     if logarithmic:
         assert high - low < 12
-        np.testing.assert_array_equal(np.isnan(curve(spectra, "expert a")[1]), sigma < 1e-9)
+        np.testing.assert_array_equal(np.isnan(curve(spectra, "expert a")[1]), sigma < 1e-7)
     spectra.grab()
 
 
@@ -446,6 +438,34 @@ def test_busy_is_said_only_after_a_while(qtbot, spectra):
     spectra.set_busy(True)
     spectra.set_busy(False)
     assert not spectra._busy_timer.isActive()
+
+
+def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
+    whole = spectrum()
+    spectra.set_busy(True)
+    spectra.show_experts(ExpertSpectra(name=whole.name, experts=whole.experts), COLOURS)
+    assert [c.entry.key for c in spectra.curves()] == [f"expert {name}" for name in whole.experts]
+    assert len(spectra.columns()) == 1 + len(whole.experts)
+    assert not spectra.busy.isVisible()
+    qtbot.waitUntil(spectra.busy.isVisible, timeout=2000)
+    assert [e.label for e in spectra.legend.entries()] == ["merged", *whole.experts]
+    spectra.canvas.getViewBox().setXRange(2, 9, padding=0)
+    spectra.show_spectrum(whole, COLOURS)
+    assert not spectra.busy.isVisible()
+    assert [c.entry.key for c in spectra.curves()][:2] == [AFTER, BEFORE]
+    assert spectra.canvas.getViewBox().viewRange()[0] == pytest.approx([2, 9]), "still zoomed"
+
+
+def test_a_merge_stays_drawn_until_another_of_the_same_experts_is_there(spectra):
+    whole = spectrum()
+    copies = {name: values.copy() for name, values in whole.experts.items()}
+    spectra.show_spectrum(whole, COLOURS)
+    spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS)
+    assert spectra.curves()[0].entry.key == AFTER
+    for others in ({"c": copies["c"]}, {name: 2 * values for name, values in copies.items()}):
+        spectra.show_spectrum(whole, COLOURS)
+        spectra.show_experts(ExpertSpectra(name=whole.name, experts=others), COLOURS)
+        assert spectra.curves()[0].entry.key.startswith("expert ")
 
 
 def test_a_cleared_spectrum_gives_its_reason(spectra):

@@ -5,7 +5,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.events import JobDone, JobFailed, LayerAnalysed, LayerStatistics, PlanReady
+from ace_gui.engine.events import JobDone, JobFailed, LayerAnalysed, PlanReady
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.jobs import MergeJob, PlanJob
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.main_window import MainWindow

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from ace_gui.engine.report.content import ROLE_FAMILIES, role_family
+from ace_gui.engine.roles import ROLE_FAMILIES
 from ace_gui.gui import theme
 
 BLOCKS = re.findall(
@@ -23,9 +23,3 @@ def test_experts_and_roles_have_the_windows_colours(place: int, scheme: theme.Th
     assert {name: colours[name] for name in shown} == {
         name: getattr(scheme, name) for name in shown
     }
-
-
-@pytest.mark.parametrize("role", ["query", "MLP up", "position embedding", "norm", "bias", "other"])
-def test_roles_belong_to_the_same_families(role: str) -> None:
-    assert ROLE_FAMILIES == theme.ROLE_FAMILIES
-    assert role_family(role) == theme.role_family(role)

@@ -14,22 +14,21 @@ from tests.gui.fakes import (
     ENGINE,
     GAMMAS,
     SST2,
-    analysed,
+    TWO,
+    adopt_two,
     finished_merge,
     plan,
     recipe,
+    record_gammas,
     spectrum,
 )
-
-TWO = Inputs(base=BASE).with_experts([COLA, SST2])
 
 
 @pytest.fixture
 def loaded(session: Session) -> Session:
     session.set_engine(ENGINE)
-    session.adopt(TWO, plan(recipe(COLA, SST2)))
-    for event in analysed(GAMMAS)[:-1]:
-        session.record_statistics(event.statistics)
+    adopt_two(session)
+    record_gammas(session, GAMMAS)
     session.finish_analysis()
     return session
 
@@ -91,7 +90,7 @@ def test_gamma_is_asked_for_again_after_a_method_that_has_none(session: Session)
     linear = replace(TWO, method="linear")
     session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear")))
     session.finish_analysis()
-    session.adopt(TWO, plan(recipe(COLA, SST2)))
+    adopt_two(session)
     assert not session.is_analysed
 
 
@@ -128,7 +127,7 @@ def test_a_merge_is_current_only_for_what_it_was_made_from(loaded: Session) -> N
 
 
 def test_spectra_are_kept_by_layer_and_recipe(loaded: Session) -> None:
-    loaded.record_spectrum(loaded.recipe_key(), spectrum("layer.0.q"))
+    loaded.findings.record(loaded.recipe_key(), spectrum("layer.0.q"))
     loaded.set_parameter("tau", 0.9)
     assert loaded.spectrum("layer.0.q") is None
     loaded.set_parameter("tau", 0.3)

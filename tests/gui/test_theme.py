@@ -15,16 +15,15 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtGui import QIcon, QPalette
 from PySide6.QtWidgets import QApplication
 
+from ace_gui.engine.roles import ROLE_FAMILIES, role_family
 from ace_gui.gui.theme import (
     DARK,
     LIGHT,
-    ROLE_FAMILIES,
     Theme,
     apply_theme,
     current_theme,
     icon,
     palette_of,
-    role_family,
     set_scheme,
 )
 from ace_gui.resources_path import resource_path
@@ -167,7 +166,6 @@ def test_expert_colours_repeat_beyond_the_palette():
 )
 def test_roles_fall_into_families(role: str, family: str):
     assert role_family(role) == family
-    assert DARK.role_colour(role) == DARK.role_colours[family]
 
 
 def test_scheme_sets_palette_and_tells(qtbot, qapp: QApplication, scheme):

@@ -9,27 +9,29 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobDone, JobFailed, LayerSpectrum
+from ace_gui.engine.events import JobDone, JobFailed
+from ace_gui.engine.findings import LayerSpectrum
 from ace_gui.engine.jobs import PlanJob, SpectrumJob
+from ace_gui.engine.plan import RowOverride
 from ace_gui.errors import MethodError
-from ace_gui.gui.inputs import Inputs
 from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.overriding import governing
 from ace_gui.gui.panels.what_if import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.session import Session
 from ace_gui.gui.what_if import DELAY, WhatIf
+from ace_gui.recipe import Override
 from tests.gui.fakes import (
-    BASE,
     COLA,
     ENGINE,
-    GAMMAS,
+    ROWS,
     SST2,
     FakeWorker,
-    analysed,
-    load,
+    adopt_two,
     plan,
     recipe,
     spectrum,
 )
+from tests.helpers.windows import in_view
 
 LAYER = "layer.10.q"
 
@@ -38,7 +40,7 @@ LAYER = "layer.10.q"
 def what_if(session: Session, worker: FakeWorker) -> Iterator[WhatIf]:
     what_if = WhatIf(session, worker)
     session.set_engine(ENGINE)
-    session.adopt(Inputs(base=BASE).with_experts([COLA, SST2]), plan(recipe(COLA, SST2)))
+    adopt_two(session)
     session.select(LAYER)
     yield what_if
     what_if.deleteLater()
@@ -46,11 +48,7 @@ def what_if(session: Session, worker: FakeWorker) -> Iterator[WhatIf]:
 
 @pytest.fixture
 def panel(session: Session, what_if: WhatIf, qtbot: QtBot) -> WhatIfPanel:
-    panel = WhatIfPanel(session, what_if)
-    qtbot.addWidget(panel)
-    panel.resize(1000, 280)
-    panel.show()
-    return panel
+    return in_view(qtbot, WhatIfPanel(session, what_if), width=1000, height=280)
 
 
 def asked(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
@@ -130,7 +128,7 @@ def test_the_panel_shows_old_beside_new(
     panel: WhatIfPanel, what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     assert "Change a value" in panel.plot.message()
-    session.record_spectrum(session.recipe_key(), answer(1.0))
+    session.findings.record(session.recipe_key(), answer(1.0))
     panel.fields["k_frac"].control.setValue(0.9)
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
@@ -162,14 +160,100 @@ def test_methods_without_a_figure_show_a_dash() -> None:
     assert figure_text(spectrum(LAYER).report, "regime") == "heterogeneous"
 
 
-def test_applying_makes_it_the_recipe(window: MainWindow, worker: FakeWorker) -> None:
-    worker.say(ENGINE, job=0)
-    window.opener.open_paths([BASE, COLA, SST2])
-    load(worker, COLA, SST2)
-    worker.say(*analysed(GAMMAS))
-    window.what_if.try_parameter("k_frac", 0.9)
-    window.what_if.try_scope("authors-vit")
-    window.workspace.trial_accepted.emit()
+def test_applying_makes_it_the_recipe(loaded: MainWindow, worker: FakeWorker) -> None:
+    loaded.what_if.try_parameter("k_frac", 0.9)
+    loaded.what_if.try_scope("authors-vit")
+    loaded.workspace.trial_accepted.emit()
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert (planned.scope, planned.parameters) == ("authors-vit", {"k_frac": 0.9})
-    assert not window.what_if.is_on
+    assert not loaded.what_if.is_on
+
+
+# Layers with parameters of their own
+
+
+def overridden(session: Session, *rules: Override, method: str = "ace") -> None:
+    """Plan the recipe with these rules, all of them for ``LAYER``."""
+    inputs = replace(session.inputs, overrides=rules)
+    values = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3} if method == "ace" else {}
+    for rule in rules:
+        values |= rule.parameters
+    places = tuple(range(len(rules)))
+    own = RowOverride(method=method, parameters=values, weights=(1.0, 1.0), rules=places)
+    rows = tuple(replace(r, override=own) if r.name == LAYER else r for r in ROWS)
+    session.adopt(inputs, plan(recipe(COLA, SST2, overrides=rules), rows=rows))
+
+
+RULE = Override(role="key", parameters={"tau": 0.7})
+
+
+def test_a_layers_own_parameters_are_what_is_tried(
+    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    overridden(session, RULE)
+    assert what_if.parameter("tau") == 0.7
+    what_if.try_parameter("tau", 0.7)
+    assert not what_if.is_on
+    what_if.try_parameter("k_frac", 0.9)
+    (job,) = asked(worker, qtbot, 1)
+    (rule,) = job.recipe.overrides
+    assert rule == replace(RULE, parameters={"tau": 0.7, "k_frac": 0.9})
+    assert job.recipe.parameters == {}
+
+
+def test_what_is_tried_of_the_recipe_and_of_an_override_are_two_things(
+    what_if: WhatIf, session: Session
+) -> None:
+    overridden(session, RULE)
+    session.select("layer.0.q")
+    what_if.try_parameter("tau", 2.0)
+    session.select(LAYER)
+    assert what_if.parameter("tau") == 0.7
+    assert not what_if.is_on
+    session.select("layer.0.q")
+    assert what_if.parameter("tau") == 2.0
+
+
+def test_an_override_of_weights_leaves_the_layer_its_recipes_parameters(
+    what_if: WhatIf, session: Session, panel: WhatIfPanel
+) -> None:
+    overridden(session, Override(role="key", weights={"cola": 0.5}))
+    assert what_if.override is None
+    assert not panel.own.isVisible()
+    what_if.try_parameter("tau", 2.0)
+    assert what_if.inputs().touched == {"tau": 2.0}
+
+
+def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(
+    what_if: WhatIf, session: Session, panel: WhatIfPanel
+) -> None:
+    overridden(session, Override(role="key", merge_method="linear"), method="linear")
+    assert list(panel.fields) == ["normalize"]
+    assert panel.own.isVisible()
+    assert "override: key" in panel.own.text().replace("\u200b", "")
+    session.select("layer.0.q")
+    assert list(panel.fields) == ["epsilon", "tau", "k_frac"]
+    assert not panel.own.isVisible()
+
+
+def test_the_last_rule_with_parameters_in_force_governs() -> None:
+    linear = Override(role="key", merge_method="linear", parameters={"normalize": False})
+    weights = Override(role="key", weights={"cola": 0.5})
+    assert governing((RULE, weights), (0, 1), "ace") == 0
+    assert governing((linear, RULE), (0, 1), "ace") == 0  # τ is not of linear's
+    assert governing((RULE, linear), (0, 1), "ace") == 1
+    assert governing((weights,), (0,), "ace") is None
+
+
+def test_applying_writes_to_the_override(opened: MainWindow, worker: FakeWorker) -> None:
+    session, what_if = opened.session, opened.what_if
+    overridden(session, RULE)
+    session.select(LAYER)
+    what_if.try_parameter("tau", 0.2)
+    opened.workspace.trial_accepted.emit()
+    planned = worker.jobs[worker.newest(PlanJob)].recipe
+    assert planned.overrides == (replace(RULE, parameters={"tau": 0.2}),)
+    assert planned.parameters == {}
+    assert opened.workspace.method.overrides.list.item(0).text().endswith("→ tau 0.2")
+    assert not what_if.is_on
+    assert what_if.parameter("tau") == 0.2

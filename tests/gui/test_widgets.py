@@ -29,14 +29,60 @@ def test_tabs_are_made_when_they_are_first_looked_at(qtbot: QtBot) -> None:
     assert made == ["one"]
     told: list[QWidget] = []
     tabs.made.connect(told.append)
-    tabs.setCurrentIndex(2)
+    tabs.setCurrentIndex(1)
     tabs.setCurrentIndex(0)
     tabs.setCurrentIndex(2)
+    assert tabs.shown is None
+    qtbot.waitUntil(lambda: tabs.shown is not None)
     assert made == ["one", "three"]
     assert told == [tabs.current]
+    tabs.setCurrentIndex(0)
+    tabs.setCurrentIndex(2)
+    assert tabs.shown is told[0]
+    assert made == ["one", "three"]
     assert [content.text() for content in tabs.contents()] == ["one", "three"]
     assert tabs.content(1).text() == "two"
     assert tabs.tabToolTip(1) == "The tab two"
+
+
+@pytest.fixture
+def titled(qtbot: QtBot) -> LazyTabs:
+    tabs = LazyTabs("Tabs")
+    qtbot.addWidget(tabs)
+    for title in ("Spectrum", "Subspaces", "Entries", "Energies", "Checks"):
+        tabs.add(title, title, lambda: QLabel("content"), short=title[:3])
+    tabs.resize(900, 200)
+    tabs.show()
+    return tabs
+
+
+def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
+    def titles() -> list[str]:
+        return [titled.bar.shown_title(index) for index in range(titled.count())]
+
+    def width() -> int:
+        return titled.bar.tabRect(titled.count() - 1).right() + 1
+
+    whole, roomy = titles(), width()
+    assert whole[0] == "Spectrum"
+    titled.resize(roomy - 10, 200)  # the room round the titles goes first
+    assert titles() == whole
+    assert 0 < width() <= titled.width()
+    for room in (roomy // 2, 120):
+        titled.resize(room, 200)
+        assert titles() == ["Spe", "Sub", "Ent", "Ene", "Che"]
+        assert width() <= room
+        assert not titled.grab().isNull()
+    titled.resize(900, 200)
+    assert (titles(), width()) == (whole, roomy)
+
+
+def test_a_longer_title_makes_the_tabs_fit_again(titled: LazyTabs) -> None:
+    titled.resize(titled.bar.tabRect(4).right() + 2, 200)
+    titled.setTabText(4, "Checks (12)")
+    last = titled.bar.tabRect(4)
+    assert last.right() < titled.width()
+    assert titled.bar.shown_title(4) == "Checks (12)"
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import Event, JobCancelled, JobDone, LayerAnalysed, LayerStatistics
+from ace_gui.engine.events import Event, JobCancelled, JobDone, LayerAnalysed
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.jobs import AnalyseJob, Job, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.worker import BATCH, EngineWorker

@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.events import LayerReport, LayerStatistics
+from ace_gui.engine.findings import LayerReport, LayerStatistics
 from ace_gui.engine.health import LayerHealth, ModelHealth, layer_health, model_health
 from ace_gui.engine.plan import PlanRow
 from ace_gui.gui.session import Session

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.events import LayerStatistics
+from ace_gui.engine.findings import LayerStatistics
 from ace_gui.gui.layer_figures import LayerFigures
 from ace_gui.gui.session import Session
 

@@ -9,7 +9,7 @@ from typing import Final
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
 
-from ace_gui.engine.events import LayerDifference
+from ace_gui.engine.findings import LayerDifference
 from ace_gui.gui.panels.layer_panel import LayerPanel
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.plots.difference import DifferencePlot, relative

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.events import LayerDistribution
+from ace_gui.engine.findings import LayerDistribution
 from ace_gui.gui.gaussian import GAUSSIAN_TAIL, TAIL, tail_share
 from ace_gui.gui.panels.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.histogram import HistogramPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.widgets.stacks import fill_with_stack
 
 _SIZES: Final = [365, 130]
 
@@ -29,15 +29,7 @@ class DistributionPanel(LayerPanel):
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the distributions")
         self.sheet.hide()
-        splitter = QSplitter(Qt.Orientation.Vertical)
-        splitter.setChildrenCollapsible(False)
-        splitter.addWidget(self.view)
-        splitter.addWidget(self.sheet)
-        splitter.setSizes(_SIZES)
-        splitter.setStretchFactor(0, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(splitter)
+        fill_with_stack(self, self.view, self.sheet, _SIZES)
 
     def refresh(self) -> None:
         row, session = self.row, self.session

@@ -25,6 +25,7 @@ from ace_gui.gui.state import State
 from ace_gui.gui.text import human_bytes
 from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.tables import plain_rows
 from ace_gui.recipe.values import model_name
 
 
@@ -114,13 +115,8 @@ class ExpertsPanel(QWidget):
         table.setObjectName("experts")
         table.setAccessibleName("Experts")
         table.setModel(self.model)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 10)
+        plain_rows(table, padding=10)
         header = table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)

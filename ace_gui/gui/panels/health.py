@@ -26,6 +26,7 @@ from ace_gui.gui.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels import heading, muted_label
+from ace_gui.gui.widgets.tables import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _WIDEST: Final = 250  # px, of a column; the last takes what is left
@@ -102,17 +103,12 @@ class _LayerTable(QTableWidget):
         self._names: tuple[str, ...] = ()
         self.setAccessibleName(name)
         self.setHorizontalHeaderLabels(list(titles))
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain_rows(self, padding=6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setTabKeyNavigation(False)
-        self.setShowGrid(False)
         self.setAlternatingRowColors(True)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 6)
         header = self.horizontalHeader()
-        header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -45,20 +45,20 @@ class HeterogeneityPanel(QWidget):
         session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
         self.reload()
 
-    def set_theme(self, theme: Theme) -> None:
-        """Restyle the plots."""
-        for view in self.tabs.contents():
-            for plot in view.findChildren(Plot):
-                if plot.isVisible():  # the others catch up when they are shown
-                    plot.set_theme(theme)
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle the plots that are seen, one in a turn; the others catch up when shown."""
+        for plot in self.findChildren(Plot):
+            if plot.isVisible():
+                plot.set_theme(theme)
+                yield
 
     def reload(self) -> None:
         """Show the session's layers in the view that is looked at."""
         self._tell(lambda view: view.load())
 
     def _tell(self, what: Callable[[LayersView], None]) -> None:
-        """Tell the view that is looked at, if it is one of layers."""
-        view = self.tabs.current
+        """Tell the view that is looked at, if it is one of layers and there by now."""
+        view = self.tabs.shown
         if isinstance(view, LayersView):
             what(view)
 
@@ -88,3 +88,5 @@ class HeterogeneityPanel(QWidget):
     def _take_up(self, view: QWidget) -> None:
         if isinstance(view, LayersView):
             view.tau_committed.connect(self.tau_committed)
+        if view is self.tabs.shown:
+            self.reload()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 
 from PySide6.QtCore import Signal
@@ -21,11 +22,31 @@ from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 
-_PANELS = (
-    ("Spectrum", "Singular values of the experts' changes and of the merge", SpectraPanel),
-    ("Subspaces", "Which directions refinement kept, and which experts share", SubspacesPanel),
-    ("Entries", "How the entries of the experts' changes are distributed", DistributionPanel),
-    ("Energies", "How far every expert moved this layer from the base: ‖ΔW‖²", EnergiesPanel),
+_PANELS = (  # title, title in little room, what is there
+    (
+        "Spectrum",
+        "Spectra",
+        "Singular values of the experts' changes and of the merge",
+        SpectraPanel,
+    ),
+    (
+        "Subspaces",
+        "Spaces",
+        "Which directions refinement kept, and which experts share",
+        SubspacesPanel,
+    ),
+    (
+        "Entries",
+        "Entries",
+        "How the entries of the experts' changes are distributed",
+        DistributionPanel,
+    ),
+    (
+        "Energies",
+        "Energy",
+        "How far every expert moved this layer from the base: ‖ΔW‖²",
+        EnergiesPanel,
+    ),
 )
 
 
@@ -44,8 +65,8 @@ class InspectorPanel(QWidget):
         self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
         self.tabs.made.connect(self._connect_panel)
-        for title, tip, kind in _PANELS:
-            self.tabs.add(title, tip, partial(kind, session))
+        for title, short, tip, kind in _PANELS:
+            self.tabs.add(title, tip, partial(kind, session), short=short)
         self.preflight = PreflightPanel(session, self)
         tip = "What was looked at before the merge, and how it came out"
         self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
@@ -67,12 +88,13 @@ class InspectorPanel(QWidget):
         """What the tab in view shows."""
         return self.tabs.current
 
-    def set_theme(self, theme: Theme) -> None:
-        """Restyle what has been looked at."""
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle what is seen, in several turns."""
         for panel in self._panels():
-            panel.set_theme(theme)
+            yield from panel.restyle(theme)
         self.preflight.set_theme(theme)
         self._show_worries()
+        yield
 
     def set_busy(self, busy: bool) -> None:
         """A spectrum is on its way."""
@@ -101,6 +123,7 @@ class InspectorPanel(QWidget):
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""
         worries, index = self._session.worries, self._checks
+        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import ClassVar
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -35,21 +36,23 @@ class LayerPanel(QWidget):
             session.layers_changed,
         ):
             changed.connect(self._follow)
-        for learnt in (session.spectrum_changed, session.layer_changed, session.findings.changed):
+        for learnt in (session.layer_changed, session.findings.changed):
             learnt.connect(self._learn)
 
     def refresh(self) -> None:
         """Show the selected layer, as far as it is known."""
         raise NotImplementedError
 
-    def set_theme(self, theme: Theme) -> None:
-        """Restyle what is seen; the experts' colours are the theme's."""
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle what is seen, in several turns; the experts' colours are the theme's."""
         if not self.isVisible():
             return  # it catches up when it is shown
         for plot in self.findChildren(Plot):
             if plot.isVisible():
                 plot.set_theme(theme)
-        QTimer.singleShot(0, self, self._follow)  # a turn of its own: the window is repainted too
+                yield
+        self._follow()
+        yield
 
     def set_busy(self, busy: bool) -> None:
         """What is shown here is on its way, or no longer."""

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.layer_figures import LayerFigures
 from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.panels.layer_panel import expert_colours
 from ace_gui.gui.plots.energies_along import EnergiesAlongPlot
 from ace_gui.gui.plots.gamma import GammaPlot
 from ace_gui.gui.plots.layers import LayersPlot
 from ace_gui.gui.plots.role_map import RoleMapPlot
 from ace_gui.gui.session import Session
-from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
 
@@ -80,59 +81,66 @@ class LayersView(PlotWithTable):
         return "" if self.layers.figures.names else "No tensor here is merged by the method."
 
 
-class GammaView(LayersView):
+class HeterogeneityView(LayersView):
+    """γ of every layer, parted by τ; subclasses say which of a layer's figures their plot wants."""
+
+    def __init__(
+        self, plot: GammaPlot | RoleMapPlot, session: Session, layers: MergedLayers
+    ) -> None:
+        super().__init__(plot, plot.columns, session, layers)
+        self._heterogeneity = plot
+        self._loaded: LayerFigures | None = None
+
+    def load(self) -> None:
+        why_not, figures = self.why_no_gamma(), self.layers.figures
+        if why_not:
+            self._loaded = None
+            self._heterogeneity.clear()
+            self._heterogeneity.show_message(why_not)
+            return
+        if figures is not self._loaded:
+            self._loaded = figures
+            self._heterogeneity.set_layers(figures.names, figures.roles, figures.blocks)
+        self._heterogeneity.set_tau(self.session.tau)
+        self.update_figures()
+        self.follow()
+
+    def update_figures(self) -> None:
+        if not self.why_no_gamma():
+            self.set_figures()
+
+    def set_figures(self) -> None:
+        """Give the plot what is known of the layers."""
+        raise NotImplementedError
+
+    def set_tau(self, tau: float) -> None:
+        self._heterogeneity.set_tau(tau)
+
+
+class GammaView(HeterogeneityView):
     """γ of every layer, along the model or by role."""
 
     def __init__(self, plot: GammaPlot, session: Session, layers: MergedLayers) -> None:
-        super().__init__(plot, plot.columns, session, layers)
+        super().__init__(plot, session, layers)
         self._plot = plot
         plot.tau_changed.connect(session.preview_tau)
         plot.tau_committed.connect(self.tau_committed)
 
-    def load(self) -> None:
-        why_not, figures = self.why_no_gamma(), self.layers.figures
-        if why_not:
-            self._plot.clear()
-            self._plot.show_message(why_not)
-            return
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
-        self._plot.set_tau(self.session.tau)
-        self.update_figures()
-        self.follow()
-
-    def update_figures(self) -> None:
-        if not self.why_no_gamma():
-            self._plot.set_figures(self.layers.figures.gamma_L, self.layers.figures.mean_log_L)
-
-    def set_tau(self, tau: float) -> None:
-        self._plot.set_tau(tau)
+    def set_figures(self) -> None:
+        figures = self.layers.figures
+        self._plot.set_figures(figures.gamma_L, figures.mean_log_L)
 
 
-class RoleMapView(LayersView):
+class RoleMapView(HeterogeneityView):
     """γ by block and role."""
 
     def __init__(self, session: Session, layers: MergedLayers) -> None:
         plot = RoleMapPlot()
-        super().__init__(plot, plot.columns, session, layers)
+        super().__init__(plot, session, layers)
         self._plot = plot
 
-    def load(self) -> None:
-        why_not, figures = self.why_no_gamma(), self.layers.figures
-        if why_not:
-            self._plot.clear()
-            self._plot.show_message(why_not)
-            return
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
-        self._plot.set_tau(self.session.tau)
-        self.update_figures()
-        self.follow()
-
-    def update_figures(self) -> None:
-        if not self.why_no_gamma():
-            self._plot.set_figures(self.layers.figures.gamma_L)
-
-    def set_tau(self, tau: float) -> None:
-        self._plot.set_tau(tau)
+    def set_figures(self) -> None:
+        self._plot.set_figures(self.layers.figures.gamma_L)
 
     def name_at(self, row: int) -> str | None:  # noqa: ARG002  (a row is a block)
         return self.session.selection
@@ -148,14 +156,14 @@ class EnergiesView(LayersView):
         plot = EnergiesAlongPlot()
         super().__init__(plot, plot.columns, session, layers)
         self._plot = plot
+        self._loaded: LayerFigures | None = None
+        self._colours: dict[str, str] = {}
 
     def load(self) -> None:
-        figures, inputs, theme = self.layers.figures, self.session.inputs, current_theme()
-        colours = {
-            name: theme.expert_colour(expert.colour)
-            for name, expert in zip(inputs.names, inputs.experts, strict=True)
-        }
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
+        figures, colours = self.layers.figures, expert_colours(self.session)
+        if figures is not self._loaded or colours != self._colours:
+            self._loaded, self._colours = figures, colours
+            self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
         self.update_figures()
         self.follow()
 

@@ -29,6 +29,7 @@ from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
 from ace_gui.gui.widgets.labels import heading, muted_label
 from ace_gui.gui.widgets.table_export import copy_table, save_table
+from ace_gui.gui.widgets.tables import plain_rows
 
 EVERY_ROLE = "all roles"
 _WIDTHS = {
@@ -150,7 +151,7 @@ class LayersPanel(QWidget):
         table.setObjectName("layers")
         table.setAccessibleName("Layers")
         table.setModel(self.model)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._open_menu)
@@ -158,14 +159,9 @@ class LayersPanel(QWidget):
         table.setItemDelegateForColumn(Column.TENSOR, _EndFirst(table))
         table.setIconSize(QSize(14, 14))
         table.setAlternatingRowColors(True)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
         table.setWordWrap(False)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 8)
         header = table.horizontalHeader()
         header.setObjectName("layers-header")
-        header.setHighlightSections(False)
         header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
         for column, width in _WIDTHS.items():
             table.setColumnWidth(column, width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QRegularExpression, Qt, Signal
@@ -40,6 +41,7 @@ NON_FINITE = (
     (NonFinite.KEEP_BASE, "keep the base's tensor"),
     (NonFinite.SKIP_EXPERT, "leave the expert out"),
 )
+_OUT_DTYPE_TIP = "Number format of the merged tensors; rounded once, on writing."
 _NON_FINITE_TIP = (
     "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
     "training run that diverged leaves behind. The layer's notes and the model card name every "
@@ -92,51 +94,29 @@ class MethodPanel(QWidget):
         self.fields: dict[str, ParameterField] = {}
         self._title = heading("Method", self)
         self._waiting = muted_label("Starting the engine …", self)
-        self.scope = self._combo("Scope", _SCOPE_TIP)
+        self.scope = self._combo("Scope", _SCOPE_TIP, ())
         self._scope_note = muted_label("", self)
-        self.out_dtype = self._combo(
-            "Output type", "Number format of the merged tensors; rounded once, on writing."
-        )
-        for value, text in OUT_DTYPES:
-            self.out_dtype.addItem(text, value)
-        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP)
-        for choice, text in NON_FINITE:
-            self.non_finite.addItem(text, choice)
-        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP)
-        for rows, text in VOCABULARIES:
-            self.vocabulary.addItem(text, rows)
+        self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
+        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP, NON_FINITE)
+        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP, VOCABULARIES)
         self.split_fused = CheckBox("split for the merge", self)
         self.split_fused.setAccessibleName("Split fused matrices for the merge")
         self.split_fused.setToolTip(tooltip(_FUSED_TIP))
-        self.seed = QLineEdit(self)
-        self.seed.setValidator(QRegularExpressionValidator(_SEED, self.seed))
-        self.seed.setAccessibleName("Seed")
-        self.seed.setToolTip(tooltip(_SEED_TIP))
+        self.split_fused.clicked.connect(self._choose)
+        self.seed = self._make_seed()
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
-        self._scroll = QScrollArea(self)
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setAccessibleName("Parameters of the method")
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll = self._make_scroll()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(self._title)
         layout.addWidget(self._waiting)
         layout.addWidget(self._scroll, 1)
         self._rebuild()
-        session.engine_changed.connect(self.refresh)
-        session.inputs_changed.connect(self.refresh)
-        session.plan_changed.connect(self.refresh)
+        for changed in (session.engine_changed, session.inputs_changed, session.plan_changed):
+            changed.connect(self.refresh)
         session.tau_changed.connect(self._show_tau)
-        self.scope.activated.connect(self._choose)
-        self.out_dtype.activated.connect(self._choose)
-        self.non_finite.activated.connect(self._choose)
-        self.vocabulary.activated.connect(self._choose)
-        self.split_fused.clicked.connect(self._choose)
-        self.seed.editingFinished.connect(self._choose_seed)
         self.refresh()
 
     def show_overrides(self) -> None:
@@ -158,12 +138,10 @@ class MethodPanel(QWidget):
             value = self._session.parameter(name)
             if value is not None:
                 field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
-        self.out_dtype.setCurrentIndex(self.out_dtype.findData(inputs.out_dtype))
         self.seed.setText(str(inputs.seed))
-        choices = [choice for choice, _ in NON_FINITE]
-        self.non_finite.setCurrentIndex(choices.index(inputs.non_finite))
-        ways = [way for way, _ in VOCABULARIES]
-        self.vocabulary.setCurrentIndex(ways.index(inputs.vocabulary))
+        self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
+        self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
+        self.vocabulary.setCurrentIndex(_place(VOCABULARIES, inputs.vocabulary))
         self.split_fused.setChecked(inputs.split_fused)
         self._open_for_unusual(inputs)
 
@@ -236,7 +214,7 @@ class MethodPanel(QWidget):
             replace(
                 inputs,
                 scope=self.scope.currentText(),
-                out_dtype=self.out_dtype.currentData(),
+                out_dtype=OUT_DTYPES[self.out_dtype.currentIndex()][0],
                 non_finite=NON_FINITE[self.non_finite.currentIndex()][0],
                 vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],
                 split_fused=self.split_fused.isChecked(),
@@ -253,13 +231,36 @@ class MethodPanel(QWidget):
         if field is not None:
             field.show_value(tau, "", touched=self._session.tau_is_set)
 
-    def _combo(self, name: str, tip: str) -> QComboBox:
+    def _make_seed(self) -> QLineEdit:
+        seed = QLineEdit(self)
+        seed.setValidator(QRegularExpressionValidator(_SEED, seed))
+        seed.setAccessibleName("Seed")
+        seed.setToolTip(tooltip(_SEED_TIP))
+        seed.editingFinished.connect(self._choose_seed)
+        return seed
+
+    def _make_scroll(self) -> QScrollArea:
+        scroll = QScrollArea(self)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setAccessibleName("Parameters of the method")
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        return scroll
+
+    def _combo(self, name: str, tip: str, choices: Sequence[tuple[object, str]]) -> QComboBox:
         combo = QComboBox(self)
+        combo.addItems([text for _, text in choices])
+        combo.activated.connect(self._choose)
         combo.setAccessibleName(name)
         combo.setToolTip(tooltip(tip))
         combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         combo.setMinimumContentsLength(8)
         return combo
+
+
+def _place(choices: Sequence[tuple[object, str]], value: object) -> int:
+    return [choice for choice, _ in choices].index(value)
 
 
 def _form(widget: QWidget) -> QFormLayout:

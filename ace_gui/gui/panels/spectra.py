@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.spectral_figures import MARKS, SpectralFigures, leading, spectral_figures
 from ace_gui.gui.panels.layer_panel import LayerPanel, expert_colours
@@ -15,6 +14,7 @@ from ace_gui.gui.plots.spectrum_curves import Curve
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.widgets.stacks import fill_with_stack
 
 _SIZES: Final = [370, 120]
 _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}
@@ -30,15 +30,7 @@ class SpectraPanel(LayerPanel):
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the spectra")
         self.plot.changed.connect(self._show_figures)
-        splitter = QSplitter(Qt.Orientation.Vertical)
-        splitter.setChildrenCollapsible(False)
-        splitter.addWidget(self.view)
-        splitter.addWidget(self.sheet)
-        splitter.setSizes(_SIZES)
-        splitter.setStretchFactor(0, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(splitter)
+        fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()
 
     def refresh(self) -> None:
@@ -47,10 +39,13 @@ class SpectraPanel(LayerPanel):
             self.plot.clear("Select a layer to see its singular values.")
             return
         spectrum = self.session.spectrum(row.name)
+        experts = self.session.expert_spectra(row.name)
         if spectrum is not None:
             self.plot.show_spectrum(spectrum, expert_colours(self.session))
         elif not self.session.has_spectrum(row):
             self.plot.clear(f"No spectrum: {row.reason}.")
+        elif experts is not None:
+            self.plot.show_experts(experts, expert_colours(self.session))
 
     def _show_figures(self) -> None:
         curves = self.plot.curves()

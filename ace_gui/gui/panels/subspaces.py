@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.engine.events import LayerSubspaces
+from ace_gui.engine.findings import LayerSubspaces
 from ace_gui.engine.plan import PlanRow
 from ace_gui.engine.similarity import model_cosines
 from ace_gui.gui.panels.layer_panel import LayerPanel

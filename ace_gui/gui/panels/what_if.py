@@ -20,7 +20,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.events import LayerReport, LayerSpectrum, MethodInfo
+from ace_gui.engine.events import MethodInfo
+from ace_gui.engine.findings import LayerReport, LayerSpectrum
 from ace_gui.gui.models.figures import GAP
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.plots.spectrum import SpectrumPlot
@@ -31,6 +32,7 @@ from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.labels import muted_label, plain_label
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (
     ("γ", "Heterogeneity: variance of the log energies by their squared mean", "gamma"),
@@ -63,9 +65,9 @@ class WhatIfPanel(QWidget):
         self.scope.setAccessibleName("Scope to try")
         self.scope.setMinimumContentsLength(8)
         self.apply = QPushButton("Apply")
-        self.apply.setToolTip("Make what is tried the recipe of the whole merge")
         self.back = QPushButton("Back")
         self.back.setToolTip("Back to the values of the recipe")
+        self.own = muted_label("")
         self._scroll = QScrollArea()
         self.table = QTableWidget(len(FIGURES), 2)
         self._cells = _fill_figures_table(self.table)
@@ -79,14 +81,15 @@ class WhatIfPanel(QWidget):
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
-        session.spectrum_changed.connect(lambda _name: self._show_answer())
+        session.findings.changed.connect(lambda _name: self._show_answer())
         self.refresh()
 
     def refresh(self) -> None:
         """Show what is tried and what came of it."""
-        if self._session.method != self._shown:
-            self._shown = self._session.method
+        if self._what_if.method != self._shown:
+            self._shown = self._what_if.method
             self._rebuild()
+        self._show_override()
         for name, field in self.fields.items():
             value = self._what_if.parameter(name)
             if value is not None:
@@ -97,6 +100,19 @@ class WhatIfPanel(QWidget):
         self._show_answer()
 
     # The form
+
+    def _show_override(self) -> None:
+        """Say where the selected layer's own parameters are, if it has some."""
+        place, session = self._what_if.override, self._session
+        self.own.setVisible(place is not None)
+        if place is None:
+            self.apply.setToolTip("Make what is tried the recipe of the whole merge")
+            return
+        rule = describe(session.inputs.overrides[place])
+        ruled = [row for row in session.rows if row.override and place in row.override.rules]
+        alike = f", for all of its {len(ruled)} tensors" if len(ruled) > 1 else ""
+        self.own.setText(f"This layer has its own parameters (override: {rule}).")
+        self.apply.setToolTip(tooltip(f"Make what is tried the override of {rule}{alike}"))
 
     def _rebuild(self) -> None:
         place = Column()
@@ -167,6 +183,7 @@ class WhatIfPanel(QWidget):
         buttons.addWidget(self.back)
         buttons.addStretch(1)
         left = QVBoxLayout()
+        left.addWidget(self.own)
         left.addWidget(self._scroll, 1)
         left.addLayout(buttons)
         middle = QVBoxLayout()

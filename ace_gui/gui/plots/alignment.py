@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerSubspaces
+from ace_gui.engine.findings import LayerSubspaces
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.plots.base import Plot, quantity_axis

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, isfinite, log10
+from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFontMetricsF
+from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
 # isort: split
@@ -37,16 +38,34 @@ def number_text(value: float, digits: int = 2) -> str:
     return f"{sign}{mantissa}×{power_of_ten(exponent)}"
 
 
-class QuantityAxis(pg.AxisItem):
+class PlainAxis(pg.AxisItem):
+    """An axis that draws itself; pyqtgraph records it and plays it back, which takes longer."""
+
+    picture: Any
+    _specs: tuple[Any, ...] | None = None
+
+    def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
+        if self.picture is None:  # pyqtgraph's sign that ticks and texts are to be found anew
+            self._specs = self.generateDrawSpecs(p)
+            self.picture = self._specs
+        if self._specs is not None:
+            p.save()
+            self.drawPicture(p, *self._specs)
+            p.restore()
+
+
+class QuantityAxis(PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
     Where ``logarithmic`` is set, positions along the axis are log10 of the quantity.
     """
 
+    labelText: str
     _titles: tuple[str, ...] = ()
 
     def __init__(self, orientation: str) -> None:
         super().__init__(orientation, maxTickLength=-4)
+        self._title_widths: dict[str, float] = {}
         self.logarithmic = False
         self.enableAutoSIPrefix(False)
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
@@ -56,6 +75,8 @@ class QuantityAxis(pg.AxisItem):
 
         A title that is cut would be worse than none, so where not even the last fits there is none.
         """
+        if titles == self._titles:
+            return
         self._titles = titles
         self.setLabel(titles[0])
         self._fit_title()
@@ -69,11 +90,20 @@ class QuantityAxis(pg.AxisItem):
         room = size.height() if self.orientation in ("left", "right") else size.width()
         if room <= 0 or not self._titles or self.label is None:  # not laid out yet, or closed
             return
-        for title in (*self._titles, ""):
+        titles = (*self._titles, "")
+        self._write(next((t for t in titles if self._title_width(t) <= room), ""))
+
+    def _title_width(self, title: str) -> float:
+        """Pixels of a title; laying it out takes long, and every resize asks for it."""
+        if title not in self._title_widths:
+            self._write(title)
+            self._title_widths[title] = self.label.boundingRect().width()
+        return self._title_widths[title]
+
+    def _write(self, title: str) -> None:
+        if title != self.labelText:
             self.labelText = title
             self.label.setHtml(self.labelString())
-            if self.label.boundingRect().width() <= room:
-                return
 
     def boundingRect(self) -> QRectF:
         """Wide enough for a label at either end, grid or not."""
@@ -128,7 +158,7 @@ def _plain(value: float, spacing: float) -> str:
     return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
 
 
-class NameAxis(pg.AxisItem):
+class NameAxis(PlainAxis):
     """A vertical axis with a name at each whole number, elided in the middle to fit.
 
     ``share``: the part of the plot's width that names may take.
@@ -149,7 +179,7 @@ class NameAxis(pg.AxisItem):
         self.setWidth(max((metrics.horizontalAdvance(t) for t in texts), default=0) + 12)
 
 
-class NameColumnsAxis(pg.AxisItem):
+class NameColumnsAxis(PlainAxis):
     """A horizontal axis with a name at each whole number, elided to its column's width."""
 
     def __init__(self) -> None:
@@ -164,11 +194,12 @@ class NameColumnsAxis(pg.AxisItem):
         needed = min(longest, metrics.horizontalAdvance("query…"))
         stride = next(s for s in _strides() if s * each >= needed)
         mode = Qt.TextElideMode.ElideMiddle
-        texts = [metrics.elidedText(name, mode, stride * each) for name in names]
-        self.setTicks([list(enumerate(texts))[::stride]])
+        shown = list(enumerate(names))[::stride]
+        texts = [(i, metrics.elidedText(name, mode, stride * each)) for i, name in shown]
+        self.setTicks([texts])
 
 
-class ThresholdAxis(pg.AxisItem):
+class ThresholdAxis(PlainAxis):
     """The right edge of a plot, with the name of a threshold beside its line."""
 
     def __init__(self) -> None:

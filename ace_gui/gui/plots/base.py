@@ -203,8 +203,10 @@ class Plot(QWidget):
         raise NotImplementedError
 
     def changeEvent(self, event: QEvent) -> None:
+        """Follow the palette, unless a window that is not painted has its plots do so in turns."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and self.isVisible():
+        seen = self.isVisible() and self.updatesEnabled()
+        if event.type() == QEvent.Type.PaletteChange and seen:
             self.set_theme(current_theme())
 
     def showEvent(self, event: QShowEvent) -> None:

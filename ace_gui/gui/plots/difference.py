@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerDifference
+from ace_gui.engine.findings import LayerDifference
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import BlockAxis, number_text
 from ace_gui.gui.plots.base import quantity_axis

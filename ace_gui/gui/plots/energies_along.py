@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QWidget
 
 # isort: split
@@ -16,8 +18,9 @@ from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import BlockAxis, number_text
 from ace_gui.gui.plots.base import quantity_axis
 from ace_gui.gui.plots.controls import Choice
-from ace_gui.gui.plots.layers import LayersPlot, block_starts, symbol_size
+from ace_gui.gui.plots.layers import LayersPlot, block_starts, same_figures, symbol_size
 from ace_gui.gui.plots.legend import LegendEntry
+from ace_gui.gui.plots.points import Points
 from ace_gui.gui.theme import DARK, LIGHT, Theme
 
 EMPTY = "The experts' energies appear here once a base and its experts are open."
@@ -45,7 +48,8 @@ class EnergiesAlongPlot(LayersPlot):
         self._colours: dict[str, str] = {}
         self._energies: NDArray[np.float64] = np.zeros((0, 0))
         self._shown = np.zeros(0, dtype=np.intp)
-        self._items: dict[str, pg.PlotDataItem] = {}
+        self._items: dict[str, pg.PlotCurveItem] = {}
+        self._points: dict[str, Points] = {}
         self.role = Choice("Role whose energies are shown", _role_options(()))
         super().__init__(
             name="Energies along the model",
@@ -89,8 +93,9 @@ class EnergiesAlongPlot(LayersPlot):
 
     def set_figures(self, energies_LT: NDArray[np.float64]) -> None:
         """‖ΔW_t‖²_F of every layer and expert, NaN where it is not known."""
-        self._energies = energies_LT.copy()
-        self._draw()
+        if not same_figures(energies_LT, self._energies):
+            self._energies = energies_LT.copy()
+            self._draw()
 
     def clear(self) -> None:
         """Show no layers."""
@@ -123,12 +128,8 @@ class EnergiesAlongPlot(LayersPlot):
         return int(found[0]) if found.size else None
 
     def fit(self) -> None:
-        view, count = self.canvas.getViewBox(), self._shown.size
-        pad = max(0.5, 0.012 * count)
-        low, high = -0.5 - pad, count - 0.5 + pad
-        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-        view.setXRange(low, high, padding=0)
-        self._fit_heights()
+        self._fit_width()
+        self._fit_heights(self._heights())
 
     def rescale(self) -> None:
         self._left.logarithmic = self.log_box.isChecked()
@@ -152,8 +153,15 @@ class EnergiesAlongPlot(LayersPlot):
         shown = [i for i, other in enumerate(self._roles) if role in (None, other)]
         self._shown = np.array(shown, dtype=np.intp)
         self._bottom.set_blocks(block_starts([self._blocks[index] for index in shown]))
+        self._fit_width()
         self._draw()
-        self.fit()
+
+    def _fit_width(self) -> None:
+        view, count = self.canvas.getViewBox(), self._shown.size
+        pad = max(0.5, 0.012 * count)
+        low, high = -0.5 - pad, count - 0.5 + pad
+        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
+        view.setXRange(low, high, padding=0)
 
     def _heights(self) -> NDArray[np.float64]:
         """Shown layers × experts: where each energy stands; zero is not on a logarithmic axis."""
@@ -166,28 +174,35 @@ class EnergiesAlongPlot(LayersPlot):
     def _draw(self) -> None:
         entries = self._entries()
         self.legend.set_entries(entries)
-        for item in self._items.values():
-            self.canvas.removeItem(item)
+        self._make_items()
         heights, x = self._heights(), np.arange(self._shown.size, dtype=np.float64)
+        self._fit_heights(heights)
+        size = max(symbol_size(self._shown.size) - 2, 4)
         one_role = self.role.current is not None
-        self._items = {}
-        for t, entry in enumerate(entries):
-            item = pg.PlotDataItem(
-                pen=pg.mkPen(entry.colour, width=1.2) if one_role else None,
-                symbol=entry.symbol,
-                symbolSize=max(symbol_size(self._shown.size) - 2, 4),
-                symbolBrush=pg.mkBrush(entry.colour),
-                symbolPen=None,
-                connect="finite",
+        for entry, y in zip(entries, heights.T, strict=True):
+            curve, points = self._items[entry.key], self._points[entry.key]
+            known, on = np.isfinite(y), self.legend.is_on(entry.key)
+            curve.setData(
+                x, y, pen=pg.mkPen(entry.colour, width=1) if one_role else None, connect="finite"
             )
-            item.setVisible(self.legend.is_on(entry.key))
-            self.canvas.addItem(item, ignoreBounds=True)
-            item.setData(x, heights[:, t])  # last: each step above would draw every point anew
-            self._items[entry.key] = item
-        self._fit_heights()
+            brush = _brush(entry.colour)
+            points.setData(x=x[known], y=y[known], size=size, symbol=entry.symbol, brush=brush)
+            curve.setVisible(on and one_role)
+            points.setVisible(on)
         self._tell()
         self._draw_selection()
         self.changed.emit()
+
+    def _make_items(self) -> None:
+        """A curve and points an expert; those that are there stay."""
+        if tuple(self._items) == self._experts:
+            return
+        for item in (*self._items.values(), *self._points.values()):
+            self.canvas.removeItem(item)
+        self._items = {expert: pg.PlotCurveItem() for expert in self._experts}
+        self._points = {expert: Points(pen=pg.mkPen(None)) for expert in self._experts}
+        for item in (*self._items.values(), *self._points.values()):
+            self.canvas.addItem(item, ignoreBounds=True)
 
     def _entries(self) -> list[LegendEntry]:
         used: dict[str, int] = {}
@@ -202,9 +217,9 @@ class EnergiesAlongPlot(LayersPlot):
     def _on(self) -> list[int]:
         return [t for t, expert in enumerate(self._experts) if self.legend.is_on(expert)]
 
-    def _fit_heights(self) -> None:
-        heights = self._heights()[:, self._on()]
-        known = heights[np.isfinite(heights)]
+    def _fit_heights(self, heights: NDArray[np.float64]) -> None:
+        shown = heights[:, self._on()]
+        known = shown[np.isfinite(shown)]
         if known.size:
             low = float(known.min()) if self.log_box.isChecked() else 0.0
             high = max(float(known.max()), low + (0.5 if self.log_box.isChecked() else 1e-300))
@@ -246,6 +261,12 @@ class EnergiesAlongPlot(LayersPlot):
 
     def _walk(self) -> Sequence[int]:
         return [int(index) for index in self._shown]
+
+
+@lru_cache(maxsize=64)
+def _brush(colour: str) -> QBrush:
+    """One object a colour: pyqtgraph keeps a drawing of a symbol for each."""
+    return pg.mkBrush(colour)
 
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:

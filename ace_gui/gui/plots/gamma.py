@@ -14,13 +14,15 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.engine.roles import ROLE_FAMILIES, role_family
 from ace_gui.gui.layer_figures import near_pole
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import ThresholdAxis, number_text
 from ace_gui.gui.plots.base import quantity_axis
-from ace_gui.gui.plots.layers import LayersPlot, nearest_point, symbol_size
+from ace_gui.gui.plots.layers import LayersPlot, nearest_point, same_figures, symbol_size
 from ace_gui.gui.plots.legend import LegendEntry
-from ace_gui.gui.theme import ROLE_FAMILIES, Theme, role_family
+from ace_gui.gui.plots.points import Points
+from ace_gui.gui.theme import Theme
 
 EMPTY = "γ appears here once a base and two experts are open."
 HINT = "Choose a layer to see its spectrum; drag the line to change τ."
@@ -103,6 +105,8 @@ class GammaPlot(LayersPlot):
 
     def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
         """γ and mean log energy of every layer, NaN where they are not known."""
+        if same_figures(gamma_L, self._gamma) and same_figures(mean_log_L, self._mean_log):
+            return
         self._gamma, self._mean_log = gamma_L.copy(), mean_log_L.copy()
         self._refresh()
 
@@ -159,8 +163,8 @@ class GammaPlot(LayersPlot):
         self._left.logarithmic = self.log_box.isChecked()
         self._below = pg.LinearRegionItem(orientation="horizontal", movable=False)
         self._mark = pg.InfiniteLine(angle=90, movable=False)
-        self._ring = pg.ScatterPlotItem(pxMode=True, size=17)
-        self._crosses = pg.ScatterPlotItem(pxMode=True, symbol="x")
+        self._ring = Points(size=17)
+        self._crosses = Points(symbol="x")
         self._right = ThresholdAxis()
         self.canvas.setAxisItems({"right": self._right})
         self._line = pg.InfiniteLine(angle=0, movable=True)
@@ -168,7 +172,7 @@ class GammaPlot(LayersPlot):
         self._line.sigDragged.connect(self._dragged)
         self._line.sigPositionChangeFinished.connect(self._released)
         self._points = {
-            (family, above): pg.ScatterPlotItem(pxMode=True, symbol=SYMBOLS[name])
+            (family, above): Points(symbol=SYMBOLS[name])
             for family, name in enumerate(ROLE_FAMILIES)
             for above in (False, True)
         }

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerDistribution
+from ace_gui.engine.findings import LayerDistribution
 from ace_gui.gui.gaussian import expected_counts
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.base import Plot, quantity_axis

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QToolTip
@@ -125,6 +126,11 @@ def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:
     starts = [(i + 1, now) for i, (was, now) in enumerate(pairwise(blocks)) if now != was]
     first = [(0, blocks[0])] if blocks else []
     return [(i, str(block)) for i, block in (*first, *starts) if block is not None]
+
+
+def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether there is nothing to draw anew; a merge tells of many layers without news of them."""
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def symbol_size(count: int) -> float:

@@ -19,7 +19,8 @@ import pyqtgraph as pg
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import NameAxis, NameColumnsAxis, number_text
 from ace_gui.gui.plots.gamma import EMPTY, LOWEST_LOG, tau_text
-from ace_gui.gui.plots.layers import LayersPlot
+from ace_gui.gui.plots.layers import LayersPlot, same_figures
+from ace_gui.gui.plots.points import Points
 from ace_gui.gui.theme import Theme
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
@@ -80,11 +81,14 @@ class RoleMapPlot(LayersPlot):
         self._arrange([int(blocks[i] or 0) for i in inside])
         self.show_canvas()
         self.fit()
+        self._draw()
 
     def set_figures(self, gamma_L: NDArray[np.float64]) -> None:
         """γ of every layer that ``set_layers`` was told of, NaN where it is not known."""
-        self._gamma = gamma_L[self._source]
-        self._draw()
+        gamma = gamma_L[self._source]
+        if not same_figures(gamma, self._gamma):
+            self._gamma = gamma
+            self._draw()
 
     def set_tau(self, tau: float) -> None:
         """Put the dots where γ exceeds ``tau``."""
@@ -128,7 +132,7 @@ class RoleMapPlot(LayersPlot):
 
     def _make_items(self) -> None:
         self._image = pg.ImageItem(axisOrder="row-major")
-        self._dots = pg.ScatterPlotItem(pxMode=True, symbol="o", size=6)
+        self._dots = Points(symbol="o", size=6)
         self._frame = pg.QtWidgets.QGraphicsRectItem()
         self._frame.setZValue(2)
         for item in (self._image, self._dots, self._frame):

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.events import LayerSpectrum
+from ace_gui.engine.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.spectral_figures import MARKS, directions_for
 from ace_gui.gui.models.figures import FigureColumn
 from ace_gui.gui.plots.axes import number_text, power_of_ten
@@ -26,8 +26,10 @@ from ace_gui.gui.plots.spectrum_curves import (
     Picture,
     Quantity,
     picture_of_comparison,
+    picture_of_experts,
     picture_of_pair,
     picture_of_spectrum,
+    same_experts,
     unrefined,
 )
 from ace_gui.gui.theme import Theme
@@ -62,7 +64,7 @@ class SpectrumPlot(Plot):
         self._marks: list[pg.GraphicsObject] = []
         self._dots: dict[str, pg.ScatterPlotItem] = {}
         self._picture: Picture | None = None
-        self._shown: tuple[LayerSpectrum, dict[str, str]] | None = None
+        self._shown: tuple[ExpertSpectra | LayerSpectrum, dict[str, str]] | None = None
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
             name="Singular values of the layer",
@@ -84,23 +86,34 @@ class SpectrumPlot(Plot):
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
+        self.set_busy(False)
         known, colours = self._shown or (None, {})
-        if known is spectrum and colours == expert_colours:
-            self.set_busy(False)
-            return
-        self._show(picture_of_spectrum(spectrum, expert_colours))
-        self._shown = (spectrum, dict(expert_colours))
+        if known is not spectrum or colours != expert_colours:
+            self._show(picture_of_spectrum(spectrum, expert_colours))
+            self._shown = (spectrum, dict(expert_colours))
+
+    def show_experts(self, found: ExpertSpectra, expert_colours: Mapping[str, str]) -> None:
+        """Draw the experts alone, while the merge is on its way.
+
+        What is drawn of them under another recipe stays until then.
+        """
+        known, colours = self._shown or (None, {})
+        if known is None or colours != expert_colours or not same_experts(known, found):
+            self._show(picture_of_experts(found, expert_colours))
+            self._shown = (found, dict(expert_colours))
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
         """Draw the merged delta of two merges of one layer over one another, without experts."""
+        self.set_busy(False)
         self._show(picture_of_comparison(old, new, labels))
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
         """Draw two spectra by label over one another."""
+        self.set_busy(False)
         self._show(picture_of_pair(title, caption, spectra))
 
     def clear(self, message: str = EMPTY) -> None:
@@ -153,10 +166,15 @@ class SpectrumPlot(Plot):
         return self.log_box.isChecked() and self.quantity.current is not Quantity.ENERGY
 
     def _show(self, picture: Picture) -> None:
-        self.set_busy(False)
+        """Draw a picture; one of the same layer as before leaves the zoom as it is."""
+        zoomed = self._picture is not None and self._picture.title == picture.title
+        view = self.canvas.getViewBox()
+        across = view.viewRange()[0]
         self._picture, self._shown = picture, None
         self.title.set_whole(picture.title)
         self._draw()
+        if zoomed:
+            view.setXRange(*across, padding=0)
         self.show_canvas()
 
     def _draw(self) -> None:
@@ -170,7 +188,7 @@ class SpectrumPlot(Plot):
         self._left.set_titles(*_TITLES[quantity])
         self._left.picture = None
         self._curves = picture.curves(self.theme)
-        self.legend.set_entries([curve.entry for curve in self._curves])
+        self.legend.set_entries(picture.legend(self.theme))
         self._drawn = self._heights()
         for item in (*self._items.values(), *self._marks):
             self.canvas.removeItem(item)
@@ -236,9 +254,9 @@ class SpectrumPlot(Plot):
         heights = {c.entry.key: c.of(quantity) for c in self._curves}
         if not self._logarithmic:
             return heights
-        largest = max((float(h.max(initial=0.0)) for h in heights.values()), default=0.0)
-        floor = max(largest * 10.0**FLOOR_EXPONENT, np.finfo(np.float64).tiny)
-        return {k: np.log10(np.where(h >= floor, h, np.nan)) for k, h in heights.items()}
+        lowest = np.finfo(np.float64).tiny
+        floors = {k: max(h.max() * 10.0**FLOOR_EXPONENT, lowest) for k, h in heights.items()}
+        return {k: np.log10(np.where(h >= floors[k], h, np.nan)) for k, h in heights.items()}
 
     def _cut_text(self) -> str:
         cut = sum(int(np.isnan(heights).sum()) for heights in self._drawn.values())

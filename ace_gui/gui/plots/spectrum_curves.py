@@ -5,6 +5,7 @@ R singular values, largest first.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
-from ace_gui.engine.events import LayerSpectrum, Regime
-from ace_gui.engine.spectral_figures import cumulative_energy
+from ace_gui.engine.findings import ExpertSpectra, LayerSpectrum, Regime
+from ace_gui.engine.spectral_figures import NEGLIGIBLE, cumulative_energy
 from ace_gui.gui.plots.axes import number_text
 from ace_gui.gui.plots.colours import in_theme
 from ace_gui.gui.plots.legend import LegendEntry
@@ -25,8 +26,8 @@ from ace_gui.gui.theme import Theme
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
 
-FLOOR_EXPONENT: Final = -9
-"""Values under 10^this of the largest one are rounding, not spectrum; a log axis cuts them off."""
+FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
+"""Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
 
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 
@@ -56,11 +57,21 @@ class Curve:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a spectrum plot shows: ``curves`` in a theme's colours, under a title and a caption."""
+    """What a spectrum plot shows: ``curves`` in a theme's colours, under a title and a caption.
+
+    ``awaited``: whether a merge's curve is to follow; it has its place in the legend already.
+    """
 
     title: str
     caption: str
     curves: Callable[[Theme], tuple[Curve, ...]]
+    awaited: bool = False
+
+    def legend(self, theme: Theme) -> list[LegendEntry]:
+        """The curves' entries, and that of the one to follow before them."""
+        style, colour = Qt.PenStyle.DotLine, theme.muted
+        place = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
+        return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
 
 def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
@@ -69,6 +80,16 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
         spectrum.name,
         _caption(spectrum),
         lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
+    )
+
+
+def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Picture:
+    """The experts in their order and ``colours``, while the merge is on its way."""
+    return Picture(
+        found.name,
+        "task vectors of the experts",
+        lambda theme: _expert_curves(found, colours, theme),
+        awaited=True,
     )
 
 
@@ -102,13 +123,23 @@ def picture_of_pair(
     return Picture(title, caption, curves)
 
 
+def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:
+    """Whether both show the same curves of the same experts of one layer."""
+    first, second = one.experts, other.experts
+    return (
+        one.name == other.name
+        and list(first) == list(second)
+        and all(np.array_equal(first[name], second[name]) for name in first)
+    )
+
+
 def unrefined(spectrum: LayerSpectrum) -> bool:
     """Whether the merge before and after refinement is the same."""
     before, after = spectrum.preliminary, spectrum.merged
     if before is None or before.shape != after.shape:
         return False
     largest = float(after.max(initial=0.0))
-    return np.allclose(before, after, rtol=1e-9, atol=largest * 10.0**FLOOR_EXPONENT)
+    return np.allclose(before, after, rtol=1e-9, atol=1e-9 * largest)
 
 
 def _merge_curves(
@@ -144,18 +175,18 @@ def _merge_curves(
 
 
 def _expert_curves(
-    spectrum: LayerSpectrum, colours: Mapping[str, str], theme: Theme
-) -> list[Curve]:
+    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Theme
+) -> tuple[Curve, ...]:
     curves = []
     used: Counter[str] = Counter()
-    for name, values in spectrum.experts.items():
+    for name, values in found.experts.items():
         colour = in_theme(colours.get(name, theme.muted), theme)
         # Colours repeat beyond the palette; the line's style then tells experts apart.
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
         entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
         curves.append(Curve(entry, values))
-    return curves
+    return tuple(curves)
 
 
 def _caption(spectrum: LayerSpectrum) -> str:

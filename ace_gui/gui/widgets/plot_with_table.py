@@ -8,7 +8,6 @@ from typing import Final
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeySequence, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
     QStackedWidget,
@@ -23,6 +22,7 @@ from ace_gui.gui.plots.base import Plot
 from ace_gui.gui.plots.export_image import IN_PICTURE
 from ace_gui.gui.widgets.labels import heading
 from ace_gui.gui.widgets.table_export import copy_table, save_table
+from ace_gui.gui.widgets.tables import plain_rows
 
 REFRESH: Final = 100  # ms between two readings of figures that change
 _NARROW, _WIDE = 60, 420  # px, of a column
@@ -129,15 +129,10 @@ class PlotWithTable(QStackedWidget):
         table = _FittedTable(self)
         table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
         table.setModel(self.model)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain_rows(table, padding=6)
         table.setAlternatingRowColors(True)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
         table.setWordWrap(False)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 6)
         header = table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setResizeContentsPrecision(50)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         table.setSortingEnabled(True)

@@ -1,0 +1,24 @@
+"""Symbols of one style."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyqtgraph as pg
+
+_STYLE: Final = ("symbol", "size", "pen", "brush")
+
+
+class Points(pg.ScatterPlotItem):
+    """Symbols that all look the same.
+
+    pyqtgraph looks every point's style up, one by one: 20 000 take it 60 ms. Here the look-up is
+    one for all of them.
+    """
+
+    def updateSpots(self, dataSet: Any = None) -> None:
+        data = self.data if dataSet is None else dataSet
+        (place,) = self.fragmentAtlas[[tuple(self.opts[name] for name in _STYLE)]]
+        data["sourceRect"] = place
+        self._updateMaxSpotSizes(data=data)
+        self.invalidate()

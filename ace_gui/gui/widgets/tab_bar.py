@@ -1,0 +1,139 @@
+"""Tabs that stay in view where there is little room for them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPaintEvent, QPalette
+from PySide6.QtWidgets import (
+    QStyle,
+    QStyleOptionTab,
+    QStyleOptionTabBarBase,
+    QStylePainter,
+    QTabBar,
+    QWidget,
+)
+
+_PADDING: Final = 6  # px on either side of a tight tab's title
+_ICON: Final = 16
+_SMALLER: Final = 0.9  # of the font's size
+
+
+class _Look(IntEnum):
+    """How tabs look, from the roomiest on."""
+
+    USUAL = 0
+    TIGHT = 1
+    SHORT = 2
+
+
+class FittingTabBar(QTabBar):
+    """Gives up the room round the titles, then their length, so that every tab is in view.
+
+    ``fit`` is told how much room there is. Titles that have none even so lose their ends.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._short: dict[int, str] = {}
+        self._look = _Look.USUAL
+        self._room = 0
+        self.setUsesScrollButtons(False)
+        self.setExpanding(False)
+
+    def set_short_title(self, index: int, title: str) -> None:
+        """What a tab is called where there is little room."""
+        self._short[index] = title
+
+    def fit(self, room: int) -> None:
+        """Show the tabs in ``room`` pixels."""
+        self._room, self._look = room, self._best(room)
+        self.setElideMode(Qt.TextElideMode.ElideRight)  # lays the tabs out anew
+
+    def shown_title(self, index: int) -> str:
+        """What stands on a tab now."""
+        return self._title(index, self._look)
+
+    def tabLayoutChange(self) -> None:
+        """A title or an icon changed, or there is one more tab."""
+        super().tabLayoutChange()
+        if self._room and self._best(self._room) is not self._look:
+            self.fit(self._room)
+
+    def tabSizeHint(self, index: int) -> QSize:
+        usual = super().tabSizeHint(index)
+        if self._look is _Look.USUAL:
+            return usual
+        width, whole = self._tab_width(index, self._look), self._width(self._look)
+        return QSize(width * self._room // max(whole, self._room), usual.height())
+
+    def minimumTabSizeHint(self, index: int) -> QSize:
+        return self.tabSizeHint(index)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._look is _Look.USUAL:
+            super().paintEvent(event)
+            return
+        painter = QStylePainter(self)
+        self._paint_base(painter)
+        current = self.currentIndex()
+        others = [index for index in range(self.count()) if index != current]
+        for index in (*others, current) if current >= 0 else others:
+            self._paint_tab(painter, index)
+
+    def _paint_tab(self, painter: QStylePainter, index: int) -> None:
+        option = QStyleOptionTab()
+        self.initStyleOption(option, index)
+        painter.drawControl(QStyle.ControlElement.CE_TabBarTabShape, option)
+        place = self.tabRect(index).adjusted(_PADDING, 0, -_PADDING, 0)
+        if index == self.currentIndex():
+            place.translate(0, -1)
+        icon = self.tabIcon(index)
+        if not icon.isNull():
+            icon.paint(painter, QRect(place.x(), place.center().y() - _ICON // 2 + 1, _ICON, _ICON))
+            place.setLeft(place.left() + _ICON + _PADDING // 2)
+        painter.setFont(self._small_font())
+        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
+        title, elide = self.shown_title(index), Qt.TextElideMode.ElideRight
+        text = painter.fontMetrics().elidedText(title, elide, place.width() + 1)
+        painter.drawText(place.adjusted(0, 0, 1, 0), Qt.AlignmentFlag.AlignCenter, text)
+        if self.hasFocus() and index == self.currentIndex():
+            painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
+            painter.drawRoundedRect(self.tabRect(index).adjusted(2, 3, -3, -3), 2, 2)
+
+    def _paint_base(self, painter: QStylePainter) -> None:
+        option = QStyleOptionTabBarBase()
+        option.initFrom(self)
+        option.shape = self.shape()
+        option.documentMode = self.documentMode()
+        option.rect = QRect(0, self.height() - 2, self.width(), 2)
+        option.tabBarRect = self.rect()
+        option.selectedTabRect = self.tabRect(self.currentIndex())
+        painter.drawPrimitive(QStyle.PrimitiveElement.PE_FrameTabBarBase, option)
+
+    def _small_font(self) -> QFont:
+        font = QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * _SMALLER)
+        return font
+
+    def _title(self, index: int, look: _Look) -> str:
+        title = self.tabText(index)
+        return self._short.get(index, title) if look is _Look.SHORT else title
+
+    def _tab_width(self, index: int, look: _Look) -> int:
+        if look is _Look.USUAL:
+            return super().tabSizeHint(index).width()
+        text = QFontMetrics(self._small_font()).horizontalAdvance(self._title(index, look))
+        icon = 0 if self.tabIcon(index).isNull() else _ICON + _PADDING // 2
+        return text + icon + 2 * _PADDING
+
+    def _best(self, room: int) -> _Look:
+        return next((look for look in _Look if self._width(look) <= room), _Look.SHORT)
+
+    def _width(self, look: _Look) -> int:
+        return sum(self._tab_width(index, look) for index in range(self.count()))
