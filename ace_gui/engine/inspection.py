@@ -70,14 +70,22 @@ def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerS
 
 
 def _of_store(look: Look, store: Path | None) -> Arrays | None:
-    """The entry of a merge, not to be kept: it is rounded, and there as long as the store is."""
-    known = finished_spectrum(store, look) if store is not None else None
+    """The entry of a finished merge, kept apart from what is computed exactly."""
+    if store is None:
+        return None
+    key = look.merge_key("spectrum of a finished merge")
+    kept = look.cache.get(key)
+    if kept is not None:
+        return kept
+    known = finished_spectrum(store, look)
     if known is None:
         return None
     report, merged = known[1], known[0].cpu().numpy()
     method = look.prepared.method_of(look.row)
     has_preliminary = method.heterogeneity and look.row.disposition == Disposition.MERGED
-    return _entry(report, merged, merged if has_preliminary else None)
+    entry = _entry(report, merged, merged if has_preliminary else None)
+    look.cache.put(key, entry)
+    return entry
 
 
 def _of_merge(look: Look) -> Arrays:

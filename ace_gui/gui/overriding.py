@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -78,14 +79,17 @@ def layer_menu(
 
     methods = menu.addMenu("&Merge by")
     methods.setToolTipsVisible(True)
-    for method in session.engine.methods if session.engine else ():
-        own = dict(session.inputs.parameters.get(method.name, {}))
-        if method.name == session.inputs.method:
-            own = {}
-        change = Override(merge_method=method.name, disposition="merge", parameters=own)
-        action = methods.addAction(method.title)
-        action.setToolTip(tooltip(method.summary))
-        action.triggered.connect(partial(_ignoring_checked, act, change))
+    known = session.engine.methods if session.engine else ()
+    for family, members in groupby(known, key=lambda method: method.family):
+        methods.addSection(family)
+        for method in members:
+            own = dict(session.inputs.parameters.get(method.name, {}))
+            if method.name == session.inputs.method:
+                own = {}
+            change = Override(merge_method=method.name, disposition="merge", parameters=own)
+            action = methods.addAction(method.title)
+            action.setToolTip(tooltip(method.summary))
+            action.triggered.connect(partial(_ignoring_checked, act, change))
     for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
         change = Override(disposition=fate)  # type: ignore[arg-type]
         menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeVar
 
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
@@ -16,6 +17,8 @@ from ace_gui.gui.plots.controls import Choice
 from ace_gui.gui.plots.matrix import ExpertMatrixPlot
 from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+_P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
 
 class Look(StrEnum):
@@ -46,12 +49,10 @@ class SubspacesPanel(LayerPanel):
         super().__init__(session, parent)
         self.look = Choice("What is compared", {k: (k.value, _TIPS[k]) for k in Look}, self)
         self.look.chosen.connect(self.refresh)
-        self.alignment = AlignmentPlot()
-        self.overlap = ExpertMatrixPlot("Overlap of the experts' leading directions")
-        self.cosines = ExpertMatrixPlot("Cosines of the experts' task vectors")
         self._stack = QStackedWidget()
-        for plot in (self.alignment, self.overlap, self.cosines):
-            self._stack.addWidget(PlotWithTable(plot, plot.columns))
+        self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
+        self.alignment = AlignmentPlot()
+        self._add(self.alignment)
         label = QLabel("&Compare", self)
         label.setBuddy(self.look)
         head = QHBoxLayout()
@@ -65,19 +66,44 @@ class SubspacesPanel(LayerPanel):
         layout.addLayout(head)
         layout.addWidget(self._stack, 1)
 
+    # Made when there is something to show: to make a plot takes a while.
+
+    @cached_property
+    def overlap(self) -> ExpertMatrixPlot:
+        """Of the experts' leading directions."""
+        return self._add(ExpertMatrixPlot("Overlap of the experts' leading directions"))
+
+    @cached_property
+    def cosines(self) -> ExpertMatrixPlot:
+        """Of the experts' task vectors, in one layer or over the model."""
+        return self._add(ExpertMatrixPlot("Cosines of the experts' task vectors"))
+
+    @property
+    def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
+        """The one for the present look."""
+        match self.look.current:
+            case Look.REFINEMENT:
+                return self.alignment
+            case Look.OVERLAP:
+                return self.overlap
+        return self.cosines
+
     def refresh(self) -> None:
-        shown = {Look.REFINEMENT: 0, Look.OVERLAP: 1}
-        self._stack.setCurrentIndex(shown.get(self.look.current, 2))
+        self._stack.setCurrentWidget(self._views[self.plot])
         row = self.row
         if self.look.current is Look.MODEL:
             self._show_model()
         elif row is None:
-            for plot in (self.alignment, self.overlap, self.cosines):
-                plot.clear("Select a layer to compare directions.")
+            self.plot.clear("Select a layer to compare directions.")
         elif self.look.current is Look.COSINES:
             self._show_cosines(row)
         else:
             self._show_subspaces(row)
+
+    def _add(self, plot: _P) -> _P:
+        self._views[plot] = PlotWithTable(plot, plot.columns)
+        self._stack.addWidget(self._views[plot])
+        return plot
 
     def _show_subspaces(self, row: PlanRow) -> None:
         session = self.session
@@ -92,8 +118,7 @@ class SubspacesPanel(LayerPanel):
                 row.name, found.experts, found.overlap, meaning="overlap", caption=caption
             )
         elif not session.has_spectrum(row):
-            for plot in (self.alignment, self.overlap):
-                plot.clear(f"No directions: {row.reason}.")
+            self.plot.clear(f"No directions: {row.reason}.")
 
     def _show_cosines(self, row: PlanRow) -> None:
         statistics = self.session.statistics.get(row.name)

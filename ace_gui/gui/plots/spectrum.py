@@ -65,6 +65,7 @@ class SpectrumPlot(Plot):
         self._dots: dict[str, pg.ScatterPlotItem] = {}
         self._picture: Picture | None = None
         self._shown: tuple[ExpertSpectra | LayerSpectrum, dict[str, str]] | None = None
+        self._compared: tuple[tuple[str, ...], tuple[object, ...]] | None = None
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
             name="Singular values of the layer",
@@ -107,19 +108,24 @@ class SpectrumPlot(Plot):
     ) -> None:
         """Draw the merged delta of two merges of one layer over one another, without experts."""
         self.set_busy(False)
-        self._show(picture_of_comparison(old, new, labels))
+        if self._is_new(labels, (old, new)):
+            self._show(picture_of_comparison(old, new, labels))
+            self._compared = (labels, (old, new))
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
         """Draw two spectra by label over one another."""
         self.set_busy(False)
-        self._show(picture_of_pair(title, caption, spectra))
+        texts, values = (title, caption, *spectra), tuple(spectra.values())
+        if self._is_new(texts, values):
+            self._show(picture_of_pair(title, caption, spectra))
+            self._compared = (texts, values)
 
     def clear(self, message: str = EMPTY) -> None:
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
-        self._picture = self._shown = None
+        self._picture = self._shown = self._compared = None
         self.show_message(message)
 
     def curves(self) -> tuple[Curve, ...]:
@@ -170,12 +176,18 @@ class SpectrumPlot(Plot):
         zoomed = self._picture is not None and self._picture.title == picture.title
         view = self.canvas.getViewBox()
         across = view.viewRange()[0]
-        self._picture, self._shown = picture, None
+        self._picture, self._shown, self._compared = picture, None, None
         self.title.set_whole(picture.title)
         self._draw()
         if zoomed:
             view.setXRange(*across, padding=0)
         self.show_canvas()
+
+    def _is_new(self, texts: tuple[str, ...], compared: tuple[object, ...]) -> bool:
+        """Whether something else is drawn than a comparison of these very things."""
+        if self._compared is None or self._compared[0] != texts:
+            return True
+        return any(one is not other for one, other in zip(self._compared[1], compared, strict=True))
 
     def _draw(self) -> None:
         picture = self._picture
@@ -190,10 +202,9 @@ class SpectrumPlot(Plot):
         self._curves = picture.curves(self.theme)
         self.legend.set_entries(picture.legend(self.theme))
         self._drawn = self._heights()
-        for item in (*self._items.values(), *self._marks):
-            self.canvas.removeItem(item)
-        # The merge lies on top of the experts, in the legend it comes first.
-        self._items = {c.entry.key: self._item(c) for c in reversed(self._curves)}
+        self._draw_curves()
+        for mark in self._marks:
+            self.canvas.removeItem(mark)
         self._dots = {}
         self._marks = self._energy_marks() if quantity is Quantity.ENERGY else []
         self._show_switched_on()
@@ -201,15 +212,27 @@ class SpectrumPlot(Plot):
         self.caption.set_whole(" · ".join(filter(None, (picture.caption, self._cut_text()))))
         self.setAccessibleDescription(f"{picture.title}. {self.caption.whole}")
 
-    def _item(self, curve: Curve) -> pg.PlotDataItem:
-        entry, heights = curve.entry, self._drawn[curve.entry.key]
-        pen = pg.mkPen(entry.colour, width=entry.width, style=entry.style)
-        item = pg.PlotDataItem(
-            np.arange(1, len(heights) + 1),
-            heights,
-            pen=pen,
-            connect="finite",
-        )
+    def _draw_curves(self) -> None:
+        """Items of curves that were there before are kept: to make one takes longer than to draw.
+
+        The merge lies on top of the experts; in the legend it comes first.
+        """
+        for key in self._items.keys() - {curve.entry.key for curve in self._curves}:
+            self.canvas.removeItem(self._items.pop(key))
+        for depth, curve in enumerate(self._curves):
+            entry, heights = curve.entry, self._drawn[curve.entry.key]
+            if entry.key not in self._items:
+                self._items[entry.key] = self._new_item()
+            self._items[entry.key].setZValue(len(self._curves) - depth)
+            self._items[entry.key].setData(
+                np.arange(1, len(heights) + 1),
+                heights,
+                pen=pg.mkPen(entry.colour, width=entry.width, style=entry.style),
+                connect="finite",
+            )
+
+    def _new_item(self) -> pg.PlotDataItem:
+        item = pg.PlotDataItem()
         self.canvas.addItem(item, ignoreBounds=True)
         item.setClipToView(True)  # SVG pictures know no clipping of their own
         return item
@@ -245,6 +268,7 @@ class SpectrumPlot(Plot):
         y = [self._drawn[curve.entry.key][index - 1] for index in x]
         brush, nothing = pg.mkBrush(curve.entry.colour), pg.mkPen(None)
         dots = pg.ScatterPlotItem(x=x, y=y, size=7, brush=brush, pen=nothing)
+        dots.setZValue(len(self._curves) + 1)
         self._dots[curve.entry.key] = dots
         return dots
 

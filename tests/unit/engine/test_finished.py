@@ -93,10 +93,21 @@ def test_an_unrefined_merge_is_taken_from_its_store(
     assert found.preliminary is not None
     assert np.array_equal(found.preliminary, found.merged)
     merged = look(prepared, MATRIX, cache, None)
-    assert cache.latest is not None, "what the store said was not kept"
+    assert cache.latest is not None, "what the store said is not taken for the merge"
     assert found.report == dataclasses.replace(
         merged.report, delta_norm=pytest.approx(merged.report.delta_norm)
     )
+
+
+def test_what_the_store_said_is_remembered(
+    recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = look(prepare(recipe), UP, cache, store)
+    monkeypatch.setattr("ace_gui.engine.inspection.finished_spectrum", None)
+    again = look(prepare(recipe), UP, cache, store)
+    assert cache.latest is None
+    assert np.array_equal(again.merged, found.merged)
+    assert again.report == found.report
 
 
 @pytest.mark.parametrize("transposed", [False, True])
