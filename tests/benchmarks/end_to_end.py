@@ -62,21 +62,21 @@ def measure_set(
         f"{mb(written)} to write at {write / 1e9:.2f} GB/s: {size / read + written / write:.1f} s"
     )
     ours = {method: recipe(folder, base, tuned, method) for method in ("ace", "linear")}
-    best: dict[str, Run] = {}
-    first: dict[str, Run] = {}
+    runs: dict[str, list[Run]] = {method: [] for method in ours}
     for _ in range(options.rounds):
         for method, path in ours.items():
-            if method not in first:
+            if not runs[method]:
                 shutil.rmtree(folder / "cache", ignore_errors=True)
-            run = merge(path, folder / "out", options.device)
-            first.setdefault(method, run)
-            best[method] = min(best.get(method, run), run, key=lambda found: found.seconds)
+            runs[method].append(merge(path, folder / "out", options.device))
+    best = {method: min(each, key=lambda run: run.seconds) for method, each in runs.items()}
     for method, run in best.items():
         beside = (run.seconds - idle.seconds) / (size / read + written / write)
-        memory = mb(run.peak_bytes - idle.peak_bytes)
+        first, *later = runs[method]
+        peaks = [mb(each.peak_bytes - idle.peak_bytes) for each in later]
         say(
-            f"  ours, {method:<8} {seconds(run)}, {memory} over torch; first "
-            f"{first[method].seconds:.1f} s; torch aside {beside:.2f} × the disk's time"
+            f"  ours, {method:<8} {seconds(run)}, {', '.join(peaks)} over torch; first "
+            f"{first.seconds:.1f} s, {mb(first.peak_bytes - idle.peak_bytes)}; "
+            f"torch aside {beside:.2f} × the disk's time"
         )
     if experts == options.literal:
         module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
