@@ -55,6 +55,11 @@ def test_the_method_in_force_is_selected_and_explained(dialog: ChooseMethodDialo
     assert all(text in said(dialog) for text in (ace.summary, ace.formula, "Ridge ε", "1e-5"))
 
 
+def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog) -> None:
+    family = dialog.tree.currentIndex().parent()
+    assert dialog.tree.viewport().rect().contains(dialog.tree.visualRect(family))
+
+
 @pytest.mark.parametrize(
     ("words", "titles"),
     [

@@ -14,7 +14,14 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFont, QKeySequence, QShortcut, QStandardItem, QStandardItemModel
+from PySide6.QtGui import (
+    QFont,
+    QKeySequence,
+    QShortcut,
+    QShowEvent,
+    QStandardItem,
+    QStandardItemModel,
+)
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -90,6 +97,10 @@ class ChooseMethodDialog(QDialog):
         """The method that is selected."""
         return _info(self.tree.currentIndex())
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._bring_into_view()  # only now is it known how much of the list is seen
+
     def _make_tree(self) -> QTreeView:
         tree = QTreeView(self)
         tree.setAccessibleName("Methods")
@@ -137,8 +148,12 @@ class ChooseMethodDialog(QDialog):
         self.tree.selectionModel().setCurrentIndex(
             index, QItemSelectionModel.SelectionFlag.ClearAndSelect
         )
-        self.tree.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+        self._bring_into_view()
         self._show(index)
+
+    def _bring_into_view(self) -> None:
+        hint = QAbstractItemView.ScrollHint.PositionAtCenter
+        self.tree.scrollTo(self.tree.currentIndex(), hint)
 
     def _family(self, row: int) -> QModelIndex:
         return self._found.index(row, 0)
