@@ -309,7 +309,7 @@ class MainWindow(QMainWindow):
         if session.engine is None:
             return None
         experts = len(session.inputs.experts)
-        dialog = ChooseMethodDialog(session.engine.methods, session.inputs.method, experts, self)
+        dialog = ChooseMethodDialog(session.methods, session.inputs.method, experts, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self.conductor.choose_method)
         dialog.open()

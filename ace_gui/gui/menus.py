@@ -201,23 +201,23 @@ class Menus(QObject):
 
     def _opening(self, text: str, action: QAction) -> QToolButton:
         """A button for an action, that says more than its name."""
-        button = QToolButton(self.toolbar)
-        button.setText(text)
-        button.setToolTip(action.toolTip())
-        button.setAccessibleName(action.toolTip())
-        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        button = self._button(text, action.toolTip())
         button.clicked.connect(action.trigger)
         action.enabledChanged.connect(button.setEnabled)
         return button
 
     def _drop_down(self, text: str, menu: QMenu, tip: str) -> QToolButton:
-        button = QToolButton(self.toolbar)
-        button.setText(f"{text} ▾")
+        button = self._button(f"{text} ▾", tip)
         button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
         button.setMenu(menu)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        return button
+
+    def _button(self, text: str, tip: str) -> QToolButton:
+        button = QToolButton(self.toolbar)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip)
         button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         return button

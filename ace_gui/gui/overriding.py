@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from itertools import groupby
 
 from PySide6.QtWidgets import QMenu, QWidget
 
 from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.gui.method_families import by_family
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.recipe import Override
@@ -79,8 +79,7 @@ def layer_menu(
 
     methods = menu.addMenu("&Merge by")
     methods.setToolTipsVisible(True)
-    known = session.engine.methods if session.engine else ()
-    for family, members in groupby(known, key=lambda method: method.family):
+    for family, members in by_family(session.methods):
         methods.addSection(family)
         for method in members:
             own = dict(session.inputs.parameters.get(method.name, {}))

@@ -128,10 +128,14 @@ class Session(QObject):
         return self.plan is not None and self.plan.heterogeneity
 
     @property
+    def methods(self) -> tuple[MethodInfo, ...]:
+        """Those there are; none until the engine has said so."""
+        return self.engine.methods if self.engine else ()
+
+    @property
     def method(self) -> MethodInfo | None:
         """The chosen method; None until the engine has said what it is."""
-        methods = self.engine.methods if self.engine else ()
-        return next((method for method in methods if method.name == self.inputs.method), None)
+        return next((method for method in self.methods if method.name == self.inputs.method), None)
 
     @property
     def tau(self) -> float:

@@ -85,8 +85,7 @@ class WhatIf(QObject):
         row, session = self._row, self._session
         if self.override is None or row is None or row.override is None:
             return session.method
-        methods = session.engine.methods if session.engine else ()
-        return next((m for m in methods if m.name == row.override.method), None)
+        return next((m for m in session.methods if m.name == row.override.method), None)
 
     def parameter(self, name: str) -> ParameterValue | None:
         """The value in force here of a parameter."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -124,3 +126,18 @@ def _degenerate() -> list[AceCase]:
 def _rounded(case: AceCase) -> AceCase:
     deltas = case.deltas.astype(np.float32).astype(np.float64)
     return AceCase(case.name, deltas, case.epsilon, case.tau, case.k_frac)
+
+
+class Counted(Sequence[torch.Tensor]):
+    """Task vectors that count how often they are read."""
+
+    def __init__(self, deltas: Sequence[torch.Tensor]) -> None:
+        self.deltas = deltas
+        self.reads = Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    def __getitem__(self, t):
+        self.reads[t] += 1
+        return self.deltas[t]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Final
 
 from PySide6.QtCore import (
@@ -26,10 +25,8 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
     QDialogButtonBox,
-    QFrame,
     QGridLayout,
     QLineEdit,
-    QScrollArea,
     QSplitter,
     QTreeView,
     QVBoxLayout,
@@ -37,9 +34,11 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.events import FieldInfo, MethodInfo
+from ace_gui.gui.method_families import by_family
 from ace_gui.gui.text import number_text
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
+from ace_gui.gui.widgets.scroll import scroll_area
 
 _SIZE: Final = (860, 620)
 _SIZES: Final = (290, 570)
@@ -72,11 +71,7 @@ class ChooseMethodDialog(QDialog):
         self.filter.setAccessibleName("Find a method by name, word or author")
         self.filter.setClearButtonEnabled(True)
         self.tree = self._make_tree()
-        self.about = QScrollArea(self)
-        self.about.setWidgetResizable(True)
-        self.about.setFrameShape(QFrame.Shape.NoFrame)
-        self.about.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.about.setAccessibleName("What the method does")
+        self.about = scroll_area("What the method does", self)
         self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.use = self.buttons.addButton(
             "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
@@ -138,9 +133,10 @@ class ChooseMethodDialog(QDialog):
 
     def _select(self, name: str) -> None:
         """The method of that name, or else the first there is."""
+        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
         shown = [
             self._found.index(row, 0, family)
-            for family in map(self._family, range(self._found.rowCount()))
+            for family in families
             for row in range(self._found.rowCount(family))
         ]
         named = [index for index in shown if (info := _info(index)) and info.name == name]
@@ -154,9 +150,6 @@ class ChooseMethodDialog(QDialog):
     def _bring_into_view(self) -> None:
         hint = QAbstractItemView.ScrollHint.PositionAtCenter
         self.tree.scrollTo(self.tree.currentIndex(), hint)
-
-    def _family(self, row: int) -> QModelIndex:
-        return self._found.index(row, 0)
 
     def _show(self, index: QModelIndex) -> None:
         method = _info(index)
@@ -173,7 +166,7 @@ class ChooseMethodDialog(QDialog):
 def _by_family(methods: Sequence[MethodInfo], parent: QWidget, height: int) -> QStandardItemModel:
     """A family a row, its methods below it; rows are ``height`` pixels high."""
     model = QStandardItemModel(parent)
-    for family, members in groupby(methods, key=lambda method: method.family):
+    for family, members in by_family(methods):
         title = QStandardItem(family)
         title.setSizeHint(QSize(0, height))
         title.setFlags(Qt.ItemFlag.ItemIsEnabled)

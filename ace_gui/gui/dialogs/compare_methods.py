@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
@@ -27,6 +26,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.events import FieldInfo, MethodCompared
 from ace_gui.errors import OutputError
 from ace_gui.gui.method_comparison import MethodComparison
+from ace_gui.gui.method_families import by_family
 from ace_gui.gui.models.compared import ComparedModel
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import tooltip
@@ -119,8 +119,7 @@ class CompareMethodsDialog(QDialog):
         column = QWidget()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
-        methods = self._session.engine.methods if self._session.engine else ()
-        for family, members in groupby(methods, key=lambda method: method.family):
+        for family, members in by_family(self._session.methods):
             layout.addWidget(muted_label(family, column))
             for method in members:
                 box = CheckBox(method.title, column)

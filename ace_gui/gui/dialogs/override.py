@@ -107,7 +107,7 @@ class OverrideDialog(QDialog):
         self.pattern.setText(self._rule.pattern or "")
         self.outcome.setAccessibleName("What becomes of them")
         self.outcome.addItem("merge as the recipe does, with other values", _RECIPE)
-        for method in self._methods():
+        for method in self._session.methods:
             self.outcome.addItem(f"merge by {method.title}", method.name)
         for fate, text in _OTHER_FATES:
             self.outcome.addItem(text, fate)
@@ -136,12 +136,9 @@ class OverrideDialog(QDialog):
         layout.addStretch(1)
         layout.addWidget(self._buttons)
 
-    def _methods(self) -> tuple[MethodInfo, ...]:
-        return self._session.engine.methods if self._session.engine else ()
-
     def _method(self) -> MethodInfo | None:
         name = self.outcome.currentData() or self._session.inputs.method
-        return next((method for method in self._methods() if method.name == name), None)
+        return next((method for method in self._session.methods if method.name == name), None)
 
     def _change_outcome(self) -> None:
         self._values = {}

@@ -311,8 +311,7 @@ class LayersModel(QAbstractTableModel):
         """The disposition; with a mark, and the method in its place, where it is overridden."""
         if row.override is None:
             return row.disposition.value
-        methods = self._session.engine.methods if self._session.engine else ()
-        titles = {method.name: method.title for method in methods}
+        titles = {method.name: method.title for method in self._session.methods}
         merged = row.disposition is Disposition.MERGED
         title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
         what = title if merged else row.disposition.value.removeprefix("kept ")

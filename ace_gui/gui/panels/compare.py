@@ -66,8 +66,7 @@ class ComparePanel(LayerPanel):
     def _offer_runs(self) -> None:
         """The newest two are compared, unless the person's choice is still there."""
         runs, comparison = self.session.runs.all, self.session.comparison
-        engine = self.session.engine
-        titles = run_titles(runs, engine.methods if engine is not None else ())
+        titles = run_titles(runs, self.session.methods)
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
         if len(chosen) < 2:
             chosen = list(runs[-2:])
@@ -144,9 +143,8 @@ class ComparePanel(LayerPanel):
         """Mean over the tasks: as measured of this merge, else of its method's defaults."""
         if run.accuracies:
             return fmean(run.accuracies.values())
-        engine = self.session.engine
-        methods = engine.methods if engine is not None else ()
-        title = next((m.title for m in methods if m.name == run.recipe.merge_method), "")
+        known_titles = {method.name: method.title for method in self.session.methods}
+        title = known_titles.get(run.recipe.merge_method, "")
         known = self.session.accuracies.get(title)
         changed = run.recipe.parameters or run.recipe.overrides
         return known.mean if known is not None and not changed else None

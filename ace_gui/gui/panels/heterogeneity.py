@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.layer_views import EnergiesView, GammaView, LayersView, RoleMapView
-from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.plots.base import restyle_plots
 from ace_gui.gui.plots.by_role import RolePlot
 from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
 from ace_gui.gui.session import Session
@@ -46,11 +46,8 @@ class HeterogeneityPanel(QWidget):
         self.reload()
 
     def restyle(self, theme: Theme) -> Generator[None, None, None]:
-        """Restyle the plots that are seen, one in a turn; the others catch up when shown."""
-        for plot in self.findChildren(Plot):
-            if plot.isVisible():
-                plot.set_theme(theme)
-                yield
+        """Restyle what is seen, in several turns."""
+        yield from restyle_plots(self, theme)
 
     def reload(self) -> None:
         """Show the session's layers in the view that is looked at."""

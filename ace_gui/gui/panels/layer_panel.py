@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.plan import PlanRow
 from ace_gui.gui.inquiries import Kind
-from ace_gui.gui.plots.base import Plot
+from ace_gui.gui.plots.base import Plot, restyle_plots
 from ace_gui.gui.session import Session
 from ace_gui.gui.theme import Theme, current_theme
 
@@ -47,10 +47,7 @@ class LayerPanel(QWidget):
         """Restyle what is seen, in several turns; the experts' colours are the theme's."""
         if not self.isVisible():
             return  # it catches up when it is shown
-        for plot in self.findChildren(Plot):
-            if plot.isVisible():
-                plot.set_theme(theme)
-                yield
+        yield from restyle_plots(self, theme)
         self._follow()
         yield
 

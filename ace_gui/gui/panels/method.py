@@ -10,9 +10,7 @@ from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
-    QFrame,
     QLineEdit,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -27,6 +25,7 @@ from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
 from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.scroll import scroll_area
 from ace_gui.recipe.values import NonFinite, Vocabulary
 
 OUT_DTYPES = (
@@ -107,7 +106,8 @@ class MethodPanel(QWidget):
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
-        self._scroll = self._make_scroll()
+        self._scroll = scroll_area("Parameters of the method", self)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(self._title)
@@ -238,15 +238,6 @@ class MethodPanel(QWidget):
         seed.setToolTip(tooltip(_SEED_TIP))
         seed.editingFinished.connect(self._choose_seed)
         return seed
-
-    def _make_scroll(self) -> QScrollArea:
-        scroll = QScrollArea(self)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setAccessibleName("Parameters of the method")
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        return scroll
 
     def _combo(self, name: str, tip: str, choices: Sequence[tuple[object, str]]) -> QComboBox:
         combo = QComboBox(self)

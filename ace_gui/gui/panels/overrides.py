@@ -73,8 +73,7 @@ class OverridesPanel(QWidget):
         self._allow()
 
     def _item(self, place: int, rule: Override) -> QListWidgetItem:
-        methods = self._session.engine.methods if self._session.engine else ()
-        titles = {method.name: method.title for method in methods}
+        titles = {method.name: method.title for method in self._session.methods}
         count = self._count(place)
         held = "" if count is None else f" ({count})"
         text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
-    QScrollArea,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -24,6 +23,7 @@ from ace_gui.gui.theme import Theme, current_theme, icon
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layouts import clear_layout
+from ace_gui.gui.widgets.scroll import scroll_area
 
 WORDS: Final = {
     Verdict.ERROR: "Error",
@@ -56,11 +56,7 @@ class PreflightPanel(QWidget):
         self._rows = QVBoxLayout(self._column)
         self._rows.setContentsMargins(0, 0, 4, 0)
         self._rows.setSpacing(0)
-        self.area = QScrollArea(self)
-        self.area.setAccessibleName("Checks")
-        self.area.setWidgetResizable(True)
-        self.area.setFrameShape(QFrame.Shape.NoFrame)
-        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area = scroll_area("Checks", self)
         self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # to be scrolled by the keyboard
         self.area.setWidget(self._column)
         layout = QVBoxLayout(self)

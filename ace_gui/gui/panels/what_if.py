@@ -9,11 +9,9 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
     QFormLayout,
-    QFrame,
     QHBoxLayout,
     QHeaderView,
     QPushButton,
-    QScrollArea,
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
@@ -32,6 +30,7 @@ from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.labels import muted_label, plain_label
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.widgets.scroll import scroll_area
 from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (
@@ -68,7 +67,7 @@ class WhatIfPanel(QWidget):
         self.back = QPushButton("Back")
         self.back.setToolTip("Back to the values of the recipe")
         self.own = muted_label("")
-        self._scroll = QScrollArea()
+        self._scroll = scroll_area("Values to try")
         self.table = QTableWidget(len(FIGURES), 2)
         self._cells = _fill_figures_table(self.table)
         self._note = muted_label("")
@@ -173,11 +172,7 @@ class WhatIfPanel(QWidget):
     # Layout
 
     def _lay_out(self) -> None:
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setAccessibleName("Values to try")
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
         buttons.addWidget(self.back)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
@@ -324,3 +325,11 @@ def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> Quantit
     if grid:
         axis.setGrid(255)
     return axis
+
+
+def restyle_plots(parent: QWidget, theme: Theme) -> Generator[None, None, None]:
+    """Restyle the plots in it that are seen, one in a turn; the others catch up when shown."""
+    for plot in parent.findChildren(Plot):
+        if plot.isVisible():
+            plot.set_theme(theme)
+            yield

@@ -64,8 +64,7 @@ class SpectrumPlot(Plot):
         self._marks: list[pg.GraphicsObject] = []
         self._dots: dict[str, pg.ScatterPlotItem] = {}
         self._picture: Picture | None = None
-        self._shown: tuple[ExpertSpectra | LayerSpectrum, dict[str, str]] | None = None
-        self._compared: tuple[tuple[str, ...], tuple[object, ...]] | None = None
+        self._sources: tuple[object, ...] = ()
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
             name="Singular values of the layer",
@@ -88,44 +87,40 @@ class SpectrumPlot(Plot):
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
         self.set_busy(False)
-        known, colours = self._shown or (None, {})
-        if known is not spectrum or colours != expert_colours:
-            self._show(picture_of_spectrum(spectrum, expert_colours))
-            self._shown = (spectrum, dict(expert_colours))
+        picture = picture_of_spectrum(spectrum, expert_colours)
+        self._show(picture, spectrum, dict(expert_colours))
 
     def show_experts(self, found: ExpertSpectra, expert_colours: Mapping[str, str]) -> None:
         """Draw the experts alone, while the merge is on its way.
 
         What is drawn of them under another recipe stays until then.
         """
-        known, colours = self._shown or (None, {})
-        if known is None or colours != expert_colours or not same_experts(known, found):
-            self._show(picture_of_experts(found, expert_colours))
-            self._shown = (found, dict(expert_colours))
+        match self._sources:
+            case ((ExpertSpectra() | LayerSpectrum()) as known, colours) if (
+                colours == expert_colours and same_experts(known, found)
+            ):
+                return
+        self._show(picture_of_experts(found, expert_colours), found, dict(expert_colours))
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
         """Draw the merged delta of two merges of one layer over one another, without experts."""
         self.set_busy(False)
-        if self._is_new(labels, (old, new)):
-            self._show(picture_of_comparison(old, new, labels))
-            self._compared = (labels, (old, new))
+        self._show(picture_of_comparison(old, new, labels), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
         """Draw two spectra by label over one another."""
         self.set_busy(False)
-        texts, values = (title, caption, *spectra), tuple(spectra.values())
-        if self._is_new(texts, values):
-            self._show(picture_of_pair(title, caption, spectra))
-            self._compared = (texts, values)
+        picture = picture_of_pair(title, caption, spectra)
+        self._show(picture, title, caption, *spectra, *spectra.values())
 
     def clear(self, message: str = EMPTY) -> None:
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
-        self._picture = self._shown = self._compared = None
+        self._picture, self._sources = None, ()
         self.show_message(message)
 
     def curves(self) -> tuple[Curve, ...]:
@@ -171,23 +166,23 @@ class SpectrumPlot(Plot):
     def _logarithmic(self) -> bool:
         return self.log_box.isChecked() and self.quantity.current is not Quantity.ENERGY
 
-    def _show(self, picture: Picture) -> None:
-        """Draw a picture; one of the same layer as before leaves the zoom as it is."""
+    def _show(self, picture: Picture, *sources: object) -> None:
+        """Draw a picture, unless that of the same ``sources`` is drawn.
+
+        One of the same layer as before leaves the zoom as it is.
+        """
+        known, self._sources = self._sources, sources
+        if len(known) == len(sources) and all(map(_same, known, sources)):
+            return
         zoomed = self._picture is not None and self._picture.title == picture.title
         view = self.canvas.getViewBox()
         across = view.viewRange()[0]
-        self._picture, self._shown, self._compared = picture, None, None
+        self._picture = picture
         self.title.set_whole(picture.title)
         self._draw()
         if zoomed:
             view.setXRange(*across, padding=0)
         self.show_canvas()
-
-    def _is_new(self, texts: tuple[str, ...], compared: tuple[object, ...]) -> bool:
-        """Whether something else is drawn than a comparison of these very things."""
-        if self._compared is None or self._compared[0] != texts:
-            return True
-        return any(one is not other for one, other in zip(self._compared[1], compared, strict=True))
 
     def _draw(self) -> None:
         picture = self._picture
@@ -332,3 +327,8 @@ class SpectrumPlot(Plot):
     def _clicked(self, event: object) -> None:
         if event.double():  # type: ignore[attr-defined]
             self.fit()
+
+
+def _same(one: object, other: object) -> bool:
+    """Texts and colours by what they say; spectra, which are never changed, by what they are."""
+    return one is other or (isinstance(one, str | dict) and one == other)

@@ -1,6 +1,5 @@
 """Several layers merged together: each as if it were alone, whatever becomes of the others."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from ace_gui.errors import MethodError
 from ace_gui.methods.ace import ACE, AceParameters, ace, ace_batch
 from ace_gui.methods.base import Layer, Merged
 from tests.helpers import ace_oracle as oracle
-from tests.helpers.ace_cases import Array, low_rank_deltas, random_deltas, spread
+from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
 
 SHAPES = [(12, 40), (24, 30), (40, 12)]
 LARGEST_ERROR = 1e-5
@@ -112,21 +111,6 @@ def near_rank_one(T: int, m: int, n: int, epsilon: float, condition: float) -> A
     deltas = np.sign(rng.standard_normal((m, 1))) * (1 + 0.01 * rng.random((T, m, n)))
     proxies = sum(np.linalg.norm(oracle.proxy(delta), 2) for delta in deltas)
     return deltas * np.sqrt(condition * T * epsilon / proxies)
-
-
-class Counted(Sequence[torch.Tensor]):
-    """Task vectors that count how often they are read."""
-
-    def __init__(self, deltas: Sequence[torch.Tensor]) -> None:
-        self.deltas = deltas
-        self.reads = Counter[int]()
-
-    def __len__(self) -> int:
-        return len(self.deltas)
-
-    def __getitem__(self, t):
-        self.reads[t] += 1
-        return self.deltas[t]
 
 
 def test_sums_in_float32_that_only_one_layer_has_to_take_again() -> None:

@@ -1,7 +1,6 @@
 """Float32 where it is enough: held to the oracle, and to the published script in float32."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
     Array,
+    Counted,
     decaying_deltas,
     low_rank_deltas,
     random_deltas,
@@ -150,21 +150,6 @@ def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
     error, published = errors(deltas, epsilon, HOMOGENEOUS)
     assert error < LARGEST_ROUNDING
     assert error <= published
-
-
-class Counted(Sequence[torch.Tensor]):
-    """Task vectors that count how often they are read."""
-
-    def __init__(self, deltas: list[torch.Tensor]) -> None:
-        self.deltas = deltas
-        self.reads = Counter[int]()
-
-    def __len__(self) -> int:
-        return len(self.deltas)
-
-    def __getitem__(self, t):
-        self.reads[t] += 1
-        return self.deltas[t]
 
 
 @pytest.mark.parametrize(("wanted", "reads"), [(3.0, 2), (80.0, 3), (1e4, 2)])
