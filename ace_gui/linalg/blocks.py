@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.linalg.products import Factor, add_product_
 
-SMALLEST, LARGEST = 96, 384
+SMALLEST, LARGEST = 96, 192
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
 
 
@@ -26,9 +26,22 @@ def blocks(size: int) -> Iterator[slice]:
 
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
-    for block in blocks(sum_NN.shape[-1]):
-        left_KN, right_KN = factor_KN[..., block], factor_KN[..., block.start :]
-        add_product_(sum_NN[..., block, block.start :], left_KN.mT, right_KN, alpha)
+    _add_upper_(sum_NN, factor_KN, alpha, list(blocks(sum_NN.shape[-1])))
+
+
+def _add_upper_(sum_NN: Tensor, factor_KN: Tensor, alpha: Factor, steps: list[slice]) -> None:
+    """Halve the columns again and again: products as large as they can be are the fastest."""
+    if not steps:
+        return
+    half = len(steps) // 2
+    above, beside = steps[:half] or steps, steps[half:]
+    rows = slice(above[0].start, above[-1].stop)
+    columns = slice(beside[0].start, beside[-1].stop)
+    left_KN, right_KN = factor_KN[..., rows], factor_KN[..., columns]
+    add_product_(sum_NN[..., rows, columns], left_KN.mT, right_KN, alpha)
+    if half:
+        _add_upper_(sum_NN, factor_KN, alpha, above)
+        _add_upper_(sum_NN, factor_KN, alpha, beside)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:

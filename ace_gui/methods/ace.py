@@ -32,14 +32,8 @@ from ace_gui.linalg.precision import full_float32
 from ace_gui.methods import ace_notes
 from ace_gui.methods.ace_probes import Probes, in_float32
 from ace_gui.methods.ace_scan import Scan, condition, prior_scale, scan, shares_of
-from ace_gui.methods.ace_terms import (
-    Preliminary,
-    Share,
-    collect,
-    preliminary,
-    residual,
-    ridge_masses,
-)
+from ace_gui.methods.ace_stacked import few_experts, stacked_terms
+from ace_gui.methods.ace_terms import Share, ridge_masses, terms
 from ace_gui.methods.base import (
     Diagnostics,
     Kind,
@@ -230,29 +224,25 @@ def _solved(group: _Group, probes: Probes | None) -> list[_Solution]:
 
 
 def _in_float64(group: _Group) -> list[_Solution]:
-    pre, residual_BOI, total_BOI = _preliminary(group)
-    if residual_BOI is None or total_BOI is None:
+    shares, scans = group.shares, group.scans
+    find = stacked_terms if few_experts(scans[0].shape, len(shares)) else terms
+    scales = [prior_scale(own, group.heterogeneous) for own in scans]
+    found = find(group.read, shares, scales, with_residual=group.k > 0)
+    pre = found.pre
+    if found.residual_BOI is None or found.total_BOI is None:
         return [
             _Solution(value_OI=value_OI, cut=cut)
             for value_OI, cut in zip(pre.value_BOI, pre.cuts, strict=True)
         ]
-    fused_BOI = residual_BOI.add_(pre.value_BOI)
+    fused_BOI = found.residual_BOI.add_(pre.value_BOI)
     unit = torch.finfo(torch.float64).eps
-    polars = top_polars(fused_BOI, group.k, [unit * group.condition(own) for own in group.scans])
+    polars = top_polars(fused_BOI, group.k, [unit * group.condition(own) for own in scans])
     return [
         _Solution(value_OI=value_OI, cut=cut, polar=polar, total_OI=total_OI)
         for value_OI, cut, polar, total_OI in zip(
-            pre.value_BOI, pre.cuts, polars, total_BOI, strict=True
+            pre.value_BOI, pre.cuts, polars, found.total_BOI, strict=True
         )
     ]
-
-
-def _preliminary(group: _Group) -> tuple[Preliminary, Tensor | None, Tensor | None]:
-    """W_pre; and where there is something to refine, Δ_res and Σ_t ΔW_t."""
-    sums = collect(group.read, group.shares, with_residual=group.k > 0)
-    residual_BOI = None if sums.rest is None else residual(sums, sums.rest)
-    pre = preliminary(sums, [prior_scale(own, group.heterogeneous) for own in group.scans])
-    return pre, residual_BOI, None if sums.rest is None else sums.rest.total_BOI
 
 
 def _finished(own: Scan, group: _Group, solution: _Solution, keep_preliminary: bool) -> Merged:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import GUARD, Heterogeneity, heterogeneity, norms
 from ace_gui.methods.ace_probes import LARGEST_CONDITION, Probes, new_probes, worth_trying
+from ace_gui.methods.ace_stacked import few_experts
 from ace_gui.methods.ace_terms import Share, ridge_masses
 from ace_gui.methods.experts import WeightedExperts, stacked
 
@@ -48,8 +49,9 @@ def scan(layers: Sequence[WeightedExperts], epsilon: float) -> tuple[list[Scan],
         _, outputs, inputs = delta_BOI.shape
         # ‖S₀‖_F is at least Tr S₀ / √I.
         largest = LARGEST_CONDITION * len(layers[0]) * epsilon * inputs**0.5
+        few = few_experts((outputs, inputs), len(layers[0]))  # faster in float64 than elsewise
         for b, traces in enumerate(zip(*traces_TB, strict=True)):
-            hopeless_B[b] |= layers[b].double or not sum(traces) <= largest
+            hopeless_B[b] |= few or layers[b].double or not sum(traces) <= largest
         if not all(hopeless_B):
             probes = probes or new_probes(delta_BOI)
             probes.add_(delta_BOI, epsilon)
@@ -74,10 +76,16 @@ def scan(layers: Sequence[WeightedExperts], epsilon: float) -> tuple[list[Scan],
 def shares_of(scans: Sequence[Scan], epsilon: float, heterogeneous: bool) -> list[Share]:
     """Eqs. 8 and 9 in the heterogeneous regime, Eq. 10 in the homogeneous one.
 
-    The same experts take part in all of the layers.
+    The same experts take part in all of the layers. Where all count alike whatever their size, the
+    smallest comes first: what is taken from all experts must be small beside what is left.
     """
+
+    def size(t: int) -> float:
+        return sum(own.traces[t] / (math.fsum(own.traces) + GUARD) for own in scans)
+
+    kept = scans[0].found.kept
     shares = []
-    for t in scans[0].found.kept:
+    for t in sorted(kept, key=size) if heterogeneous else kept:
         weights = tuple(1 / (own.traces[t] + GUARD) if heterogeneous else 1.0 for own in scans)
         ridges = tuple(weight * epsilon for weight in weights)
         shares.append(Share(expert=t, weights=weights, ridges=ridges))

@@ -22,9 +22,19 @@ from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import prior_scale, scan, shares_of
-from ace_gui.methods.ace_terms import Sums, collect, preliminary, residual
+from ace_gui.methods.ace_stacked import few_experts, stacked_terms
+from ace_gui.methods.ace_terms import (
+    Share,
+    Sums,
+    Terms,
+    collect,
+    preliminary,
+    residual,
+    terms,
+)
 from ace_gui.methods.experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 
@@ -35,6 +45,8 @@ SINGLE_EPSILON = 4e-2
 K_FRAC = 0.3
 
 Step = Callable[[], Tensor]
+Find = Callable[..., Terms]
+
 Row = tuple[str, Step, Step]
 """What is saved, the step without it and the step with it."""
 
@@ -61,17 +73,25 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
         lambda: _total(tilde @ (tilde.T @ tilde) for tilde in centred),
         lambda: _total(map(_smaller_side, centred)),
     )
+    if sums.reference_BOI is not None:
+        yield (
+            "Eq. 14: the first expert taken from all",
+            lambda: _quotient(centred, None),
+            lambda: _quotient(centred, centred[0]),
+        )
+    numerator_OI = _numerator(sums)
     yield (
         "Eq. 14: Cholesky, Sherman-Morrison, no inverse",
-        lambda: _inverted(sums, scale),
+        lambda: _inverted(sums, numerator_OI, scale),
         lambda: preliminary(_copy(sums), [scale]).value_BOI,
     )
     proxies = [
-        share.weights[0] * tilde.T @ tilde for share, tilde in zip(shares, centred, strict=True)
+        share.weights[0] * centred[share.expert].T @ centred[share.expert] for share in shares
     ]
+    in_order = [deltas[share.expert] for share in shares]
     yield (
         "Eq. 17: one product instead of T",
-        lambda: _products(deltas, proxies, sums),
+        lambda: _products(in_order, proxies, sums),
         lambda: _residual(_copy(sums)),
     )
     fused_BOI = preliminary(_copy(sums), [scale]).value_BOI + _residual(_copy(sums))
@@ -81,6 +101,12 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
         lambda: _decomposed(fused_BOI[0], k),
         lambda: top_polars(fused_BOI, k, [0.0])[0].factor_OI,
     )
+    if few_experts(first.shape, 2):
+        yield (
+            "all terms of two experts: products between experts",
+            lambda: _of_two(terms, experts, shares[:2], scale),
+            lambda: _of_two(stacked_terms, experts, shares[:2], scale),
+        )
     yield (
         f"all of W_pre: float32 with probes (ε = {SINGLE_EPSILON:g})",
         lambda: _double(experts),
@@ -114,8 +140,38 @@ def _smaller_side(tilde_OI: Tensor) -> Tensor:
     return tilde_OI @ gram(tilde_OI)
 
 
-def _inverted(sums: Sums, scale: float) -> Tensor:
+def _quotient(centred: list[Tensor], reference_OI: Tensor | None) -> Tensor:
+    """B S⁻¹, with R taken from the experts and added to the result."""
+    proxies = [gram(tilde_OI) for tilde_OI in centred]
+    system_II = EPSILON * len(centred) * torch.eye(len(proxies[0]), dtype=torch.float64)
+    system_II = sum(proxies, start=system_II)
+    value_OI = torch.zeros_like(centred[0])
+    for tilde_OI, proxy_II in zip(centred, proxies, strict=True):
+        proxy_II.diagonal().add_(EPSILON)
+        if tilde_OI is not reference_OI:
+            apart_OI = tilde_OI if reference_OI is None else tilde_OI - reference_OI
+            value_OI.addmm_(apart_OI, proxy_II)
+    right_divide_(system_II[None], value_OI[None])
+    return value_OI if reference_OI is None else value_OI.add_(reference_OI)
+
+
+def _of_two(find: Find, experts: WeightedExperts, shares: list[Share], scale: float) -> Tensor:
+    found = find(partial(stacked, [experts]), shares, [scale], with_residual=True)
+    assert found.residual_BOI is not None
+    return found.pre.value_BOI.add_(found.residual_BOI)
+
+
+def _numerator(sums: Sums) -> Tensor:
+    """B, whether or not a matrix was taken from all experts."""
     (scaled_II,), (numerator_OI,) = sums.scaled_BII, sums.numerator_BOI
+    if sums.reference_BOI is None:
+        return numerator_OI
+    reference_OI = sums.reference_BOI[0]
+    return numerator_OI + reference_OI @ scaled_II + sums.ridge_masses[0] * reference_OI
+
+
+def _inverted(sums: Sums, numerator_OI: Tensor, scale: float) -> Tensor:
+    (scaled_II,) = sums.scaled_BII
     system_II = scaled_II + scale * scaled_II.mean(dim=0)
     system_II.diagonal().add_(sums.ridge_masses[0])
     return numerator_OI @ torch.linalg.inv(system_II)

@@ -20,6 +20,7 @@ from torch import Tensor
 from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import scan, shares_of
+from ace_gui.methods.ace_stacked import few_experts
 from ace_gui.methods.experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
@@ -73,12 +74,17 @@ def products(case: Case) -> tuple[float, float]:
 
     A symmetric product counts half. Eigenvalues, copies and additions do not count.
     """
-    o, i = case.outputs, case.inputs
-    sums = case.experts * (o * i**2 + min(2 * o * i**2, o**2 * i + 2 * o**2 * i))
-    after = i**3 / 3 + 2 * o * i**2
+    o, i, t = case.outputs, case.inputs, case.experts
+    stacked = few_experts((o, i), t)
+    if stacked:
+        sums, after = (t * o) ** 2 * i, (t * o) ** 3 / 3 + 2 * o * (t * o) ** 2 + 2 * t * o**2 * i
+    else:
+        sums = t * o * i**2 + min(2 * (t - 1) * o * i**2, 3 * t * o**2 * i)
+        after = i**3 / 3 + 2 * o * i**2
     if case.heterogeneous:
         small = min(o, i)
-        after += 2 * o * i**2 + small * o * i + 2 * 0.3 * small * 2 * o * i
+        after += 4 * t * o**2 * i if stacked else 2 * o * i**2
+        after += small * o * i + 2 * 0.3 * small * 2 * o * i
     return float(sums), float(after)
 
 

@@ -32,11 +32,19 @@ STAGES = {
     "ACE: norms and centring": ["ace_gui.methods.ace:scan"],
     "ACE: probes": ["ace_gui.methods.ace_probes:Probes.add_"],
     "ACE: sums over experts": [
-        "ace_gui.methods.ace:collect",
+        "ace_gui.methods.ace_terms:collect",
+        "ace_gui.methods.ace_stacked:_stacked",
         "ace_gui.methods.ace_probes:collect",
     ],
-    "ACE: solve": ["ace_gui.methods.ace:preliminary", "ace_gui.methods.ace_probes:preliminary"],
-    "ACE: residual": ["ace_gui.methods.ace:residual"],
+    "ACE: solve": [
+        "ace_gui.methods.ace_terms:preliminary",
+        "ace_gui.methods.ace_stacked:_preliminary",
+        "ace_gui.methods.ace_probes:preliminary",
+    ],
+    "ACE: residual": [
+        "ace_gui.methods.ace_terms:residual",
+        "ace_gui.methods.ace_stacked:_residual",
+    ],
     "ACE: refinement": ["ace_gui.methods.ace:top_polars"],
     "ACE: the rest": ["ace_gui.methods.ace:_merged_together"],
     "average": ["ace_gui.methods.experts:WeightedExperts.weighted_sum"],

@@ -25,18 +25,26 @@ def test_time_spent_in_another_stage_counts_there_only(monkeypatch: pytest.Monke
     assert dict(clocks.main) == {"inner": 3.0, "outer": 7.0}
 
 
-@pytest.mark.parametrize("shape", [(24, 40), (40, 24)])
+@pytest.mark.parametrize("shape", [(12, 40), (24, 40), (40, 24)])
 def test_both_sides_of_the_ablation_agree(shape: tuple[int, int]) -> None:
-
     generator = torch.Generator().manual_seed(0)
     deltas = [task_vector(*shape, size, generator) for size in norms(3, 0.3, 1.0)]
     found = list(ablation.rows(deltas))
-    assert len(found) == 7
+    assert len(found) == 8
     for name, without, with_it in found:
         reference, value = without().double(), with_it().double()
         assert float((value - reference).norm() / reference.norm()) < 1e-6, name
 
 
-def test_necessary_products_of_a_square_layer() -> None:
-    case = layers.Case(outputs=100, inputs=100, experts=2, kind="hom.")
-    assert layers.products(case) == (2 * 3e6, 1e6 / 3 + 2e6)
+@pytest.mark.parametrize(
+    ("shape", "sums", "after"),
+    [
+        ((100, 100), 2e6 + 2e6, 1e6 / 3 + 2e6),
+        ((100, 240), 2 * 5.76e6 + 2 * 5.76e6, 240**3 / 3 + 2 * 5.76e6),
+        ((100, 400), 200**2 * 400, 8e6 / 3 + 2 * 100 * 200**2 + 2 * 200 * 100 * 400),
+    ],
+)
+def test_necessary_products(shape: tuple[int, int], sums: float, after: float) -> None:
+    """Two experts: on the inputs' side, again, and by way of the products between experts."""
+    case = layers.Case(outputs=shape[0], inputs=shape[1], experts=2, kind="hom.")
+    assert layers.products(case) == (sums, after)

@@ -9,10 +9,20 @@ import torch
 
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
+from ace_gui.methods import ace_scan
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.ace_terms import Share, Sums, collect, preliminary, residual
+from ace_gui.methods.ace_stacked import few_experts, stacked_terms
+from ace_gui.methods.ace_terms import Share, Sums, collect, preliminary, residual, terms
+from ace_gui.methods.experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
-from tests.helpers.ace_cases import AceCase, Array, ace_cases, random_deltas, spread
+from tests.helpers.ace_cases import (
+    AceCase,
+    Array,
+    ace_cases,
+    low_rank_deltas,
+    random_deltas,
+    spread,
+)
 
 CASES = ace_cases()
 LARGEST_ERROR = 1e-5
@@ -26,10 +36,18 @@ def reader(deltas: Array) -> Callable[[int], torch.Tensor]:
     return lambda t: torch.from_numpy(deltas[t].copy())[None]
 
 
-def sums_of(deltas: Array, epsilon: float, heterogeneous: bool) -> Sums:
+def shares_of(deltas: Array, epsilon: float, heterogeneous: bool) -> list[Share]:
     ridges = oracle.ridges(deltas, epsilon, heterogeneous)
-    shares = [Share(expert=t, weights=(r / epsilon,), ridges=(r,)) for t, r in enumerate(ridges)]
+    return [Share(expert=t, weights=(r / epsilon,), ridges=(r,)) for t, r in enumerate(ridges)]
+
+
+def sums_of(deltas: Array, epsilon: float, heterogeneous: bool) -> Sums:
+    shares = shares_of(deltas, epsilon, heterogeneous)
     return collect(reader(deltas), shares, with_residual=True)
+
+
+def prior_scale(deltas: Array, heterogeneous: bool) -> float:
+    return 1 / (oracle.energies(deltas).mean() + GUARD) if heterogeneous else 1.0
 
 
 def run(case: AceCase, *, keep_preliminary: bool = False):
@@ -60,9 +78,11 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     tilde, means = zip(*(oracle.centred(delta) for delta in deltas), strict=True)
     regularised = oracle.regularised_proxies(deltas, 1e-3, heterogeneous)
     assert sums.rest is not None
+    reference = np.zeros((m, n)) if sums.reference_BOI is None else tilde[0]
+    apart = [(w - reference) @ s for w, s in zip(tilde, regularised, strict=True)]
     for found, value in (
         (sums.scaled_BII, sum(scaled)),
-        (sums.numerator_BOI, sum(w @ s for w, s in zip(tilde, regularised, strict=True))),
+        (sums.numerator_BOI, sum(apart)),
         (sums.rest.ridge_BOI, sum(r * w for r, w in zip(ridges, tilde, strict=True))),
         (sums.rest.total_BOI, sum(deltas)),
         (sums.rest.mean_B1I[:, 0], sum(s @ mean for s, mean in zip(scaled, means, strict=True))),
@@ -76,7 +96,7 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
 @pytest.mark.parametrize("epsilon", [1e-5, 4e-2, 10.0])
 def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: float) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=2)
-    scale = 1 / (oracle.energies(deltas).mean() + GUARD) if heterogeneous else 1.0
+    scale = prior_scale(deltas, heterogeneous)
     found = preliminary(sums_of(deltas, epsilon, heterogeneous), [scale])
     expected = oracle.preliminary(deltas, epsilon, heterogeneous)
     assert found.cuts == [0]
@@ -92,6 +112,45 @@ def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
     found = residual(sums, sums.rest)[0].numpy()
     expected = oracle.residual(deltas, 1e-3, heterogeneous)
     assert oracle.relative_error(found, expected) < 1e-12
+
+
+@by_regime
+@pytest.mark.parametrize(("T", "m", "n"), [(2, 6, 20), (3, 6, 40), (3, 5, 20), (2, 2, 7)])
+@pytest.mark.parametrize("epsilon", [1e-5, 4e-2, 10.0])
+def test_few_experts_on_many_inputs(
+    T: int, m: int, n: int, heterogeneous: bool, epsilon: float
+) -> None:
+    """By way of the products between experts: the oracle's terms, and those of the other way."""
+    assert few_experts((m, n), T)
+    deltas = random_deltas(T, m, n, spread(T, 20), seed=6)
+    given = reader(deltas), shares_of(deltas, epsilon, heterogeneous)
+    scales = [prior_scale(deltas, heterogeneous)]
+    found = stacked_terms(*given, scales, with_residual=True)
+    other = terms(*given, scales, with_residual=True)
+    assert found.pre.cuts == [0]
+    for mine, theirs, expected in (
+        (
+            found.pre.value_BOI,
+            other.pre.value_BOI,
+            oracle.preliminary(deltas, epsilon, heterogeneous),
+        ),
+        (found.residual_BOI, other.residual_BOI, oracle.residual(deltas, epsilon, heterogeneous)),
+        (found.total_BOI, other.total_BOI, sum(deltas)),
+    ):
+        assert mine is not None
+        assert theirs is not None
+        assert oracle.relative_error(mine[0].numpy(), expected) < TERM_ERROR
+        assert oracle.relative_error(theirs[0].numpy(), expected) < TERM_ERROR
+
+
+def test_how_many_directions_are_lost_does_not_depend_on_the_way() -> None:
+    deltas = low_rank_deltas(2, 6, 20, 1, 1e6, seed=7)
+    shares = shares_of(deltas, 1e-10, heterogeneous=False)
+    for find in (stacked_terms, terms):
+        found = find(reader(deltas), shares, [1.0], with_residual=False)
+        assert found.pre.cuts == [18]
+        assert found.residual_BOI is None
+        assert found.total_BOI is None
 
 
 @by_shape
@@ -142,6 +201,26 @@ def test_the_oracle_itself_agrees_with_forty_digits(heterogeneous: bool) -> None
         expected = np.array(_precise_preliminary(deltas, 1e-5, heterogeneous).tolist(), float)
     found = oracle.preliminary(deltas, 1e-5, heterogeneous)
     assert oracle.relative_error(found, expected) < 1e-8
+
+
+@pytest.mark.parametrize(("T", "m", "n"), [(3, 8, 8), (5, 6, 4), (5, 4, 8), (2, 3, 10)])
+@pytest.mark.parametrize("smallest_first", [True, False])
+def test_experts_of_very_different_size_cost_no_digits(
+    T: int, m: int, n: int, smallest_first: bool
+) -> None:
+    """Whichever comes first: what is taken from all experts must not drown what is left."""
+    norms = np.sort(spread(T, 1e5, 3.0))
+    deltas = random_deltas(T, m, n, norms if smallest_first else norms[::-1], seed=5)
+    with mpmath.workdps(60):
+        expected = np.array(_precise_preliminary(deltas, 1e-5, True).tolist(), float)
+    experts = [WeightedExperts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
+    scans, _ = ace_scan.scan(experts, 1e-5)
+    shares = ace_scan.shares_of(scans, 1e-5, heterogeneous=True)
+    assert [share.expert for share in shares] == list(range(T))[:: 1 if smallest_first else -1]
+    find = stacked_terms if few_experts((m, n), T) else terms
+    scales = [ace_scan.prior_scale(scans[0], heterogeneous=True)]
+    found = find(reader(deltas), shares, scales, with_residual=False).pre.value_BOI[0]
+    assert oracle.relative_error(found.numpy(), expected) < 1e-14
 
 
 def _precise_preliminary(deltas: Array, epsilon: float, heterogeneous: bool):

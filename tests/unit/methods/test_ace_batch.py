@@ -12,7 +12,7 @@ from ace_gui.methods.base import Layer, Merged
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
 
-SHAPES = [(12, 40), (24, 30), (40, 12)]
+SHAPES = [(8, 48), (12, 40), (24, 30), (40, 12)]
 LARGEST_ERROR = 1e-5
 
 by_shape = pytest.mark.parametrize(("m", "n"), SHAPES)

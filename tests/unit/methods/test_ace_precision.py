@@ -107,7 +107,7 @@ def shared_direction(T: int, m: int, n: int, norms: float | Array, seed: int) ->
     return deltas / np.linalg.norm(deltas, axis=(1, 2), keepdims=True) * norms
 
 
-@by_shape
+@pytest.mark.parametrize(("m", "n"), [(24, 60), (64, 64), (96, 24)])
 @by_spectrum
 @pytest.mark.parametrize("T", [2, 8])
 @pytest.mark.parametrize("wanted", [1.0, 5.0, 30.0])
