@@ -292,25 +292,33 @@ class Session(QObject):
         self.propose(self.inputs.with_parameter(name, value))
 
     def adopt(self, inputs: Inputs, plan: Plan) -> None:
-        """The inputs are good, and this is their plan. Statistics stay where they still hold."""
-        before = self._planned_inputs
+        """The inputs are good, and this is their plan. Statistics stay where they still hold.
+
+        ``rows`` stays the same tuple where the same method does the same with every tensor.
+        """
+        before, shown, selected = self._planned_inputs, self.inputs, self.selection
         if _models(inputs) != _models(before):
             self.statistics = {}
             self.accuracies = {}
             self._accepted = frozenset()
         elif inputs.names != before.names:
             self._rename(dict(zip(before.names, inputs.names, strict=True)))
+        rows, known = model_order(plan.rows), self.plan
+        other_method = known is None or known.recipe.merge_method != plan.recipe.merge_method
+        if other_method or rows != self.rows:
+            self.rows = rows
         self.plan = plan
-        self.rows = model_order(plan.rows)
         self._rows = {row.name: row for row in plan.rows}
         self._planned_inputs = self.inputs = inputs
         self._tau_preview = None
         if self.selection not in self._rows:
             self.selection = None
         self._gather_checks()
-        self.inputs_changed.emit()
+        if inputs != shown:
+            self.inputs_changed.emit()
         self.plan_changed.emit()
-        self.selection_changed.emit()
+        if self.selection != selected:
+            self.selection_changed.emit()
         self.merge_changed.emit()
         self.state_changed.emit()
 

@@ -14,6 +14,8 @@ _MULTIPLES = ("kB", "MB", "GB", "TB")
 
 def plain(text: str) -> str:
     """Without control and direction characters, which names in files may carry; newlines stay."""
+    if text.replace("\n", "").isprintable():  # the usual case, told fast: tables ask for every cell
+        return text
     return "".join(
         character
         for character in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -290,6 +291,14 @@ def test_counts_are_drawn_as_steps(histogram: HistogramPlot) -> None:
     y = histogram._steps["mnli"].getOriginalDataset()[1]
     np.testing.assert_allclose(y[::2][counts > 0], np.log10(counts[counts > 0]))
     assert np.isnan(y[::2][counts == 0]).all()
+
+
+def test_curves_are_kept_for_the_next_layer(histogram: HistogramPlot) -> None:
+    before, found = dict(histogram._steps), distribution()
+    one = {"cola": found.counts["cola"]}
+    histogram.show_distribution(replace(found, name="next", counts=one), COLOURS)
+    assert histogram._steps == {"cola": before["cola"]}
+    assert before["mnli"] not in histogram.canvas.getPlotItem().items
 
 
 def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: HistogramPlot) -> None:

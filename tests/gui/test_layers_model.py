@@ -50,6 +50,13 @@ def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
     model.deleteLater()
 
 
+def test_the_same_plan_again_keeps_the_view_where_it_is(
+    model: LayersModel, session: Session, qtbot: QtBot
+) -> None:
+    with qtbot.assertNotEmitted(model.modelReset), qtbot.waitSignal(model.dataChanged):
+        adopt_two(session)
+
+
 def names(model: LayersModel) -> list[str]:
     return [model.name_at(position) for position in range(model.rowCount())]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -77,6 +77,24 @@ def test_loading_shows_the_workspace_and_allows_to_merge(loaded: MainWindow) -> 
     assert loaded.actions_.merge.isEnabled()
     assert loaded.windowTitle().startswith("base")
     assert loaded.workspace.layers.model.rowCount() == 5
+
+
+def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: FakeWorker) -> None:
+    loaded.actions_.merge.trigger()
+    painted: list[QEvent.Type] = []
+
+    class Watch(QObject):
+        def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+            painted.append(event.type())
+            return False
+
+    watch = Watch()
+    worker.say(started(), finished_tensor("layer.0.q"))
+    loaded.grab()
+    loaded.statusBar().bar.installEventFilter(watch)
+    loaded.statusBar().refresh()
+    assert loaded.statusBar().bar.value() == 500
+    assert QEvent.Type.Paint not in painted
 
 
 def test_a_merge_locks_the_models_and_unlocks_the_export(

@@ -113,8 +113,8 @@ def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> No
     widget.show_table(True)
     assert len(asked) == 1
     with qtbot.waitSignal(widget.model.modelReset):
-        for _ in range(5):
-            widget.plot.show_energies("layer", {"a": 1.0}, {})
+        for energy in range(2, 7):
+            widget.plot.show_energies("layer", {"a": float(energy)}, {})
     assert len(asked) == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent
 from PySide6.QtSvg import QSvgRenderer
 
@@ -487,7 +487,7 @@ def test_the_nearest_curve_is_found(spectra):
 
 def test_a_bar_for_each_expert(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
-    bars = energies._items[0].opts
+    bars = energies._bars.opts
     assert list(bars["width"]) == [0.5, 2.0, 0.0]
     assert [brush.color().name() for brush in bars["brushes"]] == list(COLOURS.values())
     assert energies.title.whole == "layer"
@@ -498,7 +498,7 @@ def test_a_bar_for_each_expert(energies):
 def test_a_logarithmic_axis_has_dots_and_none_for_zero(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
     energies.log_box.setChecked(True)
-    x, y = energies._items[0].getData()
+    x, y = energies._dots.getData()
     np.testing.assert_allclose(x, np.log10([0.5, 2.0]))
     assert list(y) == [0, 1]
     energies.grab()
@@ -511,6 +511,49 @@ def test_no_energies_is_a_message(energies):
     assert energies.message() is None
     energies.clear("Choose a layer.")
     assert energies.message() == "Choose a layer."
+
+
+def test_items_are_kept_for_the_next_layer(energies):
+    energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
+    items = energies.canvas.getPlotItem().items
+    before = list(items)
+    energies.show_energies("next", {"b": 1.0, "c": 3.0}, COLOURS)
+    assert set(items) < set(before)
+    assert [text.toPlainText().strip() for text in energies._numbers] == ["1.00", "3.00"]
+    assert list(energies._bars.opts["width"]) == [1.0, 3.0]
+    energies.grab()
+
+
+# What is painted
+
+
+@pytest.mark.parametrize("name", ["plot", "spectra"])
+def test_a_change_of_the_view_is_painted_once(qtbot, request, name):
+    widget = request.getfixturevalue(name)
+    if name == "spectra":
+        widget.show_spectrum(spectrum(), COLOURS)
+    qtbot.wait(20)
+    painted = []
+
+    class Watch(QObject):
+        def eventFilter(self, watched, event):
+            if event.type() == QEvent.Type.Paint:
+                painted.append(watched)
+            return False
+
+    watch = Watch()
+    widget.canvas.viewport().installEventFilter(watch)
+    widget.canvas.getViewBox().setXRange(1, 4)
+    qtbot.wait(50)
+    assert len(painted) == 1
+
+
+def test_grid_lines_are_opaque_and_fade_all_the_same(plot):
+    plot.grab()
+    axis = plot.canvas.getAxis("left")
+    pens = {pen.color().name(): pen.color().alpha() for pen, *_ends in axis._specs[1]}
+    assert set(pens.values()) == {255}
+    assert len(pens) > 1
 
 
 # Themes, pictures, menus
@@ -528,7 +571,7 @@ def test_a_theme_changes_every_pen(plot, spectra, energies):
     assert attention.opts["brush"].color().name() == DARK.role_colours["attention"]
     assert spectra._items[AFTER].opts["pen"].color().name() == DARK.text
     assert spectra._items["expert a"].opts["pen"].color().name() == DARK.expert_colours[0]
-    assert energies._items[0].opts["brushes"][1].color().name() == DARK.expert_colours[1]
+    assert energies._bars.opts["brushes"][1].color().name() == DARK.expert_colours[1]
 
 
 def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):

@@ -115,6 +115,13 @@ def test_another_warning_is_asked_about_again(window: MainWindow, worker: FakeWo
     assert window.session.worries == (ERROR,)
 
 
+def test_rows_stay_when_warnings_are_accepted(window: MainWindow, worker: FakeWorker) -> None:
+    load(window, worker, WORRY)
+    before = rows(window)
+    window.session.accept_checks()
+    assert rows(window) == before
+
+
 def test_other_experts_are_asked_about_anew(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
     window.session.accept_checks()

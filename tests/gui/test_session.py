@@ -142,6 +142,25 @@ def test_only_tensors_of_the_plan_can_be_selected(loaded: Session, qtbot: QtBot)
         loaded.select("no such tensor")
 
 
+def test_the_same_plan_again_changes_neither_rows_nor_inputs_nor_selection(
+    loaded: Session, qtbot: QtBot
+) -> None:
+    loaded.select("layer.0.q")
+    rows = loaded.rows
+    told = [loaded.inputs_changed, loaded.selection_changed]
+    with qtbot.assertNotEmitted(told[0]), qtbot.assertNotEmitted(told[1]):
+        adopt_two(loaded)
+    assert loaded.rows is rows
+
+
+def test_a_plan_of_another_method_has_rows_of_its_own(loaded: Session) -> None:
+    rows = loaded.rows
+    other = recipe(COLA, SST2, merge_method="average")
+    loaded.adopt(Inputs.from_recipe(other), plan(other))
+    assert loaded.rows == rows
+    assert loaded.rows is not rows
+
+
 def test_the_most_heterogeneous_layer(loaded: Session) -> None:
     assert loaded.most_heterogeneous == "layer.10.q"
 

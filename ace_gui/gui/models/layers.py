@@ -47,6 +47,18 @@ REFRESH: Final = 60  # ms between repaints while figures stream in
 
 _Index = QModelIndex | QPersistentModelIndex
 _Display = Qt.ItemDataRole.DisplayRole
+_ANSWERED: Final = (  # a view asks seven roles of every cell that it paints
+    _Display,
+    Qt.ItemDataRole.DecorationRole,
+    Qt.ItemDataRole.AccessibleTextRole,
+    Qt.ItemDataRole.ToolTipRole,
+    Qt.ItemDataRole.TextAlignmentRole,
+    Qt.ItemDataRole.UserRole,
+)
+_ALIGNMENTS: Final = (  # of texts, of numbers
+    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
+    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
+)
 
 
 class LayersModel(QAbstractTableModel):
@@ -82,7 +94,10 @@ class LayersModel(QAbstractTableModel):
     # What is shown
 
     def reload(self) -> None:
-        """Take over the session's plan."""
+        """Take over the session's plan; where it says the same of every row, only their figures."""
+        if self._session.rows is self._rows:
+            self._refresh_all()
+            return
         self.beginResetModel()
         self._rows = self._session.rows
         self._places = {row.name: place for place, row in enumerate(self._rows)}
@@ -137,11 +152,11 @@ class LayersModel(QAbstractTableModel):
         if role == _Display:
             return HEADERS[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _alignment(section)
+            return _ALIGNMENTS[section == Column.GAMMA]
         return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self._order):
+        if role not in _ANSWERED or not index.isValid() or index.row() >= len(self._order):
             return None
         place, column = int(self._order[index.row()]), index.column()
         if role == _Display:
@@ -153,7 +168,7 @@ class LayersModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tip(place, column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _alignment(column)
+            return _ALIGNMENTS[column == Column.GAMMA]
         if role == Qt.ItemDataRole.UserRole:
             return float(self._gamma[place]) if column == Column.GAMMA else None
         return None
@@ -379,8 +394,3 @@ class LayersModel(QAbstractTableModel):
         if health is not None:
             lines += [f"• {finding.sentence}" for finding in health.findings]
         return tooltip("\n".join(lines))
-
-
-def _alignment(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column == Column.GAMMA else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter

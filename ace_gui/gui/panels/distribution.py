@@ -28,23 +28,26 @@ class DistributionPanel(LayerPanel):
         self.plot = HistogramPlot()
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the distributions")
-        self.sheet.hide()
+        self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
+        self._show_figures()
 
     def refresh(self) -> None:
         row, session = self.row, self.session
         if row is None or not row.experts:
             message = "Select a layer to see how its changes are distributed."
             self.plot.clear(message if row is None else "No expert has this tensor.")
-            self.sheet.hide()
             return
         found = session.findings.get(LayerDistribution, row.name, session.models_key())
         if found is not None:
-            colours = expert_colours(session)
-            self.plot.show_distribution(found, colours)
+            self.plot.show_distribution(found, expert_colours(session))
+
+    def _show_figures(self) -> None:
+        found, colours = self.plot.distribution, expert_colours(self.session)
+        self.sheet.setVisible(found is not None)
+        if found is not None:
             shown = [colours.get(name, "#808080") for name in found.counts]
             self.sheet.show_figures(list(found.counts), figure_rows(found), shown)
-            self.sheet.show()
 
 
 def figure_rows(found: LayerDistribution) -> list[FigureRow]:

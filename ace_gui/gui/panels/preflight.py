@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import Qt
@@ -64,14 +65,13 @@ class PreflightPanel(QWidget):
         layout.addWidget(self.summary)
         layout.addWidget(self._advice)
         layout.addWidget(self.area, 1)
-        self._shown: tuple[object, ...] = ()
+        self._rows_of: tuple[Theme, Sequence[Check]] | None = None
         session.checks_changed.connect(self._follow)
         self.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._shown != self._to_show():
-            self.refresh()
+        self.refresh()
 
     def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (rows ask for the present one)
         """Glyphs and words in the theme's colours."""
@@ -82,16 +82,16 @@ class PreflightPanel(QWidget):
         if self.isVisible():
             self.refresh()
 
-    def _to_show(self) -> tuple[object, ...]:
-        session = self._session
-        return current_theme(), session.checks, session.worries
-
     def refresh(self) -> None:
         """Show the session's checks."""
-        self._shown = self._to_show()
-        checks = self._session.checks
+        shown = current_theme(), self._session.checks
         self.summary.setText(summary_of(self._session))
         self._advice.setText(self._advice_text())
+        if shown != self._rows_of:
+            self._rows_of = shown
+            self._make_rows(self._session.checks)
+
+    def _make_rows(self, checks: Sequence[Check]) -> None:
         self._open &= {check.key for check in checks}
         clear_layout(self._rows)
         for check in checks:

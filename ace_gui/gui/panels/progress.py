@@ -97,10 +97,13 @@ class ProgressBar(QStatusBar):
         return [f"merged in {duration(session.merge.finished.seconds)}"]
 
     def _show_bar(self) -> None:
+        """Without updates: a bar repaints itself at once, and whatever waits for it as well."""
         progress, state = self._session.progress, self._session.state
+        self.bar.setUpdatesEnabled(False)
         self.bar.setVisible(state in _WORDS)
         if progress is None or progress.state is not state or progress.total <= 0:
             self.bar.setRange(0, 0)
-            return
-        self.bar.setRange(0, 1000)
-        self.bar.setValue(round(1000 * progress.done / progress.total))
+        else:
+            self.bar.setRange(0, 1000)
+            self.bar.setValue(round(1000 * progress.done / progress.total))
+        self.bar.setUpdatesEnabled(True)

@@ -7,7 +7,7 @@ from math import ceil, floor, isfinite, log10
 from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
 # isort: split
@@ -47,11 +47,28 @@ class PlainAxis(pg.AxisItem):
     def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
         if self.picture is None:  # pyqtgraph's sign that ticks and texts are to be found anew
             self._specs = self.generateDrawSpecs(p)
+            if self._specs is not None:
+                ground = self.getViewWidget().backgroundBrush().color()
+                _make_opaque([pen for pen, _start, _end in self._specs[1]], ground)
             self.picture = self._specs
         if self._specs is not None:
             p.save()
             self.drawPicture(p, *self._specs)
             p.restore()
+
+
+def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
+    """Look the same on this ground: Qt takes six times as long to draw a translucent line."""
+    for pen in {id(pen): pen for pen in pens}.values():
+        colour = pen.color()
+        share = colour.alphaF()
+        parts = (
+            (colour.redF(), ground.redF()),
+            (colour.greenF(), ground.greenF()),
+            (colour.blueF(), ground.blueF()),
+        )
+        mixed = (share * of_pen + (1 - share) * of_ground for of_pen, of_ground in parts)
+        pen.setColor(QColor.fromRgbF(*mixed))
 
 
 class QuantityAxis(PlainAxis):

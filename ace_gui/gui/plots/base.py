@@ -76,6 +76,8 @@ class _Canvas(pg.PlotWidget):
         for axis in (bottom, left):
             axis.setZValue(-1)  # grid lines belong behind the data
             axis.setStyle(hideOverlappingLabels=False)
+        # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
+        self.getViewBox().sigStateChanged.connect(self.scene().prepareForPaint)
 
 
 class Plot(QWidget):

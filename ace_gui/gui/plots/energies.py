@@ -33,7 +33,7 @@ class EnergiesPlot(Plot):
         self._bottom = quantity_axis("bottom", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
         self._energies: dict[str, float] = {}
         self._colours: dict[str, str] = {}
-        self._items: list[object] = []
+        self._numbers: list[pg.TextItem] = []
         super().__init__(
             name="Energy of each expert in the layer",
             empty=EMPTY,
@@ -44,6 +44,11 @@ class EnergiesPlot(Plot):
         )
         self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
+        nothing = pg.mkPen(None)
+        self._bars = pg.BarGraphItem(x0=0, y=[], width=[], height=BAR, pen=nothing)
+        self._dots = pg.ScatterPlotItem(size=11, symbol="o", pen=nothing)
+        for item in (self._bars, self._dots):
+            self.canvas.addItem(item, ignoreBounds=True)
 
     def show_energies(
         self, name: str, energies: Mapping[str, float], colours: Mapping[str, str]
@@ -52,6 +57,9 @@ class EnergiesPlot(Plot):
         self.set_busy(False)
         if not energies:
             self.clear("No energies are known of this layer.")
+            return
+        shown = self.title.whole, self._energies, self._colours
+        if (name, energies, colours) == shown and self.message() is None:
             return
         self._energies, self._colours = dict(energies), dict(colours)
         self.title.set_whole(name)
@@ -90,12 +98,9 @@ class EnergiesPlot(Plot):
             return
         self._bottom.logarithmic = self.log_box.isChecked()
         self._bottom.picture = None
-        for item in self._items:
-            self.canvas.removeItem(item)
         self._names_axis.set_names(tuple(self._energies), self.width())
-        self._items = [*self._marks(), *self._numbers()]
-        for item in self._items:
-            self.canvas.addItem(item, ignoreBounds=True)
+        self._draw_marks()
+        self._draw_numbers()
         self.fit()
         self.caption.set_whole(_spread(self._energies))
         words = ", ".join(f"{name} {number_text(e, 3)}" for name, e in self._energies.items())
@@ -117,35 +122,31 @@ class EnergiesPlot(Plot):
             return energy
         return log10(energy) if energy > 0 else self._span()[0]
 
-    def _marks(self) -> list[object]:
+    def _draw_marks(self) -> None:
         places = [self._place(energy) for energy in self._energies.values()]
         colours = [self._colours.get(name, self.theme.muted) for name in self._energies]
-        rows = list(range(len(places)))
-        if not self.log_box.isChecked():
-            brushes = [pg.mkBrush(colour) for colour in colours]
-            bars = pg.BarGraphItem(
-                x0=0, y=rows, height=BAR, width=places, brushes=brushes, pen=pg.mkPen(None)
-            )
-            return [bars]
+        brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
+        self._bars.setVisible(not logarithmic)
+        self._dots.setVisible(logarithmic)
+        if not logarithmic:
+            self._bars.setOpts(y=range(len(places)), width=places, brushes=brushes)
+            return
         shown = [row for row, energy in enumerate(self._energies.values()) if energy > 0]
-        dots = pg.ScatterPlotItem(
-            x=[places[row] for row in shown],
-            y=shown,
-            size=11,
-            symbol="o",
-            pen=pg.mkPen(None),
-            brush=[pg.mkBrush(colours[row]) for row in shown],
+        self._dots.setData(
+            x=[places[row] for row in shown], y=shown, brush=[brushes[row] for row in shown]
         )
-        return [dots]
 
-    def _numbers(self) -> list[pg.TextItem]:
-        texts = []
+    def _draw_numbers(self) -> None:
+        """Items are kept for the next layer: to make one takes longer than to write in it."""
+        while len(self._numbers) > len(self._energies):
+            self.canvas.removeItem(self._numbers.pop())
+        while len(self._numbers) < len(self._energies):
+            self._numbers.append(pg.TextItem(anchor=(0, 0.5)))
+            self.canvas.addItem(self._numbers[-1], ignoreBounds=True)
         for row, energy in enumerate(self._energies.values()):
             words = number_text(energy, 3) if energy else "0, unchanged"
-            text = pg.TextItem(GAP + words, color=self.theme.text, anchor=(0, 0.5))
-            text.setPos(self._place(energy), row)
-            texts.append(text)
-        return texts
+            self._numbers[row].setText(GAP + words, self.theme.text)
+            self._numbers[row].setPos(self._place(energy), row)
 
     def _hovered(self, scene_position: QPointF) -> None:
         view = self.canvas.getViewBox()

@@ -67,6 +67,11 @@ class HistogramPlot(Plot):
         self._distribution = None
         self.show_message(message)
 
+    @property
+    def distribution(self) -> LayerDistribution | None:
+        """What is drawn; None while a message is shown."""
+        return self._distribution
+
     def columns(self) -> tuple[FigureColumn, ...]:
         """The histograms as a table, a row a bin."""
         distribution = self._distribution
@@ -108,15 +113,17 @@ class HistogramPlot(Plot):
             return
         self._left.logarithmic = self.log_box.isChecked()
         self._left.picture = None
-        for item in (*self._steps.values(), *self._gaussians.values()):
-            self.canvas.removeItem(item)
         colours = {
             name: in_theme(self._colours.get(name, self.theme.muted), self.theme)
             for name in distribution.counts
         }
         self.legend.set_entries(self._entries(colours))
-        self._gaussians = {n: self._gaussian(distribution, n, c) for n, c in colours.items()}
-        self._steps = {n: self._step(distribution, n, c) for n, c in colours.items()}
+        for items in (self._gaussians, self._steps):
+            for name in items.keys() - colours.keys():
+                self.canvas.removeItem(items.pop(name))
+        for name, colour in colours.items():
+            self._draw_gaussian(distribution, name, colour)
+            self._draw_steps(distribution, name, colour)
         self._show_switched_on()
         self.fit()
 
@@ -131,23 +138,27 @@ class HistogramPlot(Plot):
         )
         return [*experts, gaussian]
 
-    def _step(self, distribution: LayerDistribution, name: str, colour: str) -> pg.PlotDataItem:
+    def _draw_steps(self, distribution: LayerDistribution, name: str, colour: str) -> None:
         corners = np.repeat(distribution.edges, 2)[1:-1]
         heights = np.repeat(self._heights(distribution.counts[name].astype(np.float64)), 2)
-        return self._curve(corners, heights, pg.mkPen(colour, width=1.6))
+        if name not in self._steps:
+            self._steps[name] = self._new_item(depth=1)
+        self._steps[name].setData(corners, heights, pen=pg.mkPen(colour, width=1.6))
 
-    def _gaussian(self, distribution: LayerDistribution, name: str, colour: str) -> pg.PlotDataItem:
+    def _draw_gaussian(self, distribution: LayerDistribution, name: str, colour: str) -> None:
         edges, counts = distribution.edges, distribution.counts[name]
         total = int(counts.sum()) + distribution.outside[name]
         moments = distribution.means[name], distribution.deviations[name]
         expected = self._heights(expected_counts(edges, total, *moments))
         pen = pg.mkPen(colour, width=1.2, style=Qt.PenStyle.DashLine)
-        return self._curve((edges[:-1] + edges[1:]) / 2, expected, pen)
+        if name not in self._gaussians:
+            self._gaussians[name] = self._new_item(depth=0)
+        self._gaussians[name].setData((edges[:-1] + edges[1:]) / 2, expected, pen=pen)
 
-    def _curve(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], pen: object
-    ) -> pg.PlotDataItem:
-        item = pg.PlotDataItem(x, y, pen=pen, connect="finite")
+    def _new_item(self, *, depth: int) -> pg.PlotDataItem:
+        """Kept for the next layer: to make one takes longer than to draw."""
+        item = pg.PlotDataItem(connect="finite")
+        item.setZValue(depth)
         self.canvas.addItem(item, ignoreBounds=True)
         item.setClipToView(True)
         return item

@@ -48,6 +48,7 @@ class FigureSheet(QTableWidget):
         super().__init__(parent)
         self._kind = kind
         self._columns: tuple[FigureColumn, ...] = ()
+        self._heads: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         self.setAccessibleName(name)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setTabKeyNavigation(False)
@@ -70,19 +71,26 @@ class FigureSheet(QTableWidget):
                 for place, title in enumerate(titles)
             ),
         )
-        self.setColumnCount(len(titles))
+        self._show_titles(tuple(titles), tuple(colours))
         self.setRowCount(len(rows))
-        for column, title in enumerate(titles):
-            head = QTableWidgetItem(title)
-            if colours:
-                head.setIcon(_swatch(colours[column]))
-            self.setHorizontalHeaderItem(column, head)
         for row, figure in enumerate(rows):
             head = QTableWidgetItem(GAP + figure.title)
             head.setToolTip(tooltip(figure.tip))
             self.setVerticalHeaderItem(row, head)
             for column, value in enumerate(figure.values):
                 self.setItem(row, column, _cell(figure, value, titles[column]))
+
+    def _show_titles(self, titles: tuple[str, ...], colours: tuple[str, ...]) -> None:
+        """Unless they are there already: each title that is set has all columns measured."""
+        if (titles, colours) == self._heads:
+            return
+        self._heads = titles, colours
+        self.setColumnCount(len(titles))
+        for column, title in enumerate(titles):
+            head = QTableWidgetItem(title)
+            if colours:
+                head.setIcon(_swatch(colours[column]))
+            self.setHorizontalHeaderItem(column, head)
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:

@@ -49,8 +49,11 @@ class FittingTabBar(QTabBar):
 
     def fit(self, room: int) -> None:
         """Show the tabs in ``room`` pixels."""
-        self._room, self._look = room, self._best(room)
-        self.setElideMode(Qt.TextElideMode.ElideRight)  # lays the tabs out anew
+        look = self._best(room)
+        shrunk = min(self._room, room) < self._width(look)  # the tabs' widths follow the room
+        anew, self._room, self._look = shrunk or look is not self._look, room, look
+        if anew:
+            self.setElideMode(Qt.TextElideMode.ElideRight)  # lays the tabs out
 
     def shown_title(self, index: int) -> str:
         """What stands on a tab now."""
