@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from ace_gui.linalg.products import Factor, add_product_
+from ace_gui.linalg.products import Factor, add_product_, wants_rows
 
 SMALLEST, LARGEST = 96, 192
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
@@ -26,10 +26,11 @@ def blocks(size: int) -> Iterator[slice]:
 
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
-    _add_upper_(sum_NN, factor_KN, alpha, list(blocks(sum_NN.shape[-1])))
+    rows_NK = factor_KN.mT.contiguous() if wants_rows(factor_KN) else factor_KN.mT
+    _add_upper_(sum_NN, rows_NK, alpha, list(blocks(sum_NN.shape[-1])))
 
 
-def _add_upper_(sum_NN: Tensor, factor_KN: Tensor, alpha: Factor, steps: list[slice]) -> None:
+def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
     """Halve the columns again and again: products as large as they can be are the fastest."""
     if not steps:
         return
@@ -37,11 +38,11 @@ def _add_upper_(sum_NN: Tensor, factor_KN: Tensor, alpha: Factor, steps: list[sl
     above, beside = steps[:half] or steps, steps[half:]
     rows = slice(above[0].start, above[-1].stop)
     columns = slice(beside[0].start, beside[-1].stop)
-    left_KN, right_KN = factor_KN[..., rows], factor_KN[..., columns]
-    add_product_(sum_NN[..., rows, columns], left_KN.mT, right_KN, alpha)
+    left_NK, right_NK = rows_NK[..., rows, :], rows_NK[..., columns, :]
+    add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
     if half:
-        _add_upper_(sum_NN, factor_KN, alpha, above)
-        _add_upper_(sum_NN, factor_KN, alpha, beside)
+        _add_upper_(sum_NN, rows_NK, alpha, above)
+        _add_upper_(sum_NN, rows_NK, alpha, beside)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:

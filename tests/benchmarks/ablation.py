@@ -2,7 +2,7 @@
 
 Every row is one step of ACE carried out twice on the same task vectors, as it is written and as
 ours does it: seconds of both, and how far apart the results are. Both are in float64, but for the
-first row's Gram matrices and the last row. O outputs, I inputs, T experts.
+first row's Gram matrices and what says float32. O outputs, I inputs, T experts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.ace_probes import in_float32
 from ace_gui.methods.ace_scan import prior_scale, scan, shares_of
@@ -107,6 +108,12 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
             lambda: _of_two(terms, experts, shares[:2], scale),
             lambda: _of_two(stacked_terms, experts, shares[:2], scale),
         )
+    products = [gram(delta_OI.mT) for delta_OI in deltas], torch.zeros_like(deltas[0])
+    yield (
+        "Σ (ΔW ΔWᵀ) ΔW in float32: oneDNN, not MKL",
+        lambda: _summed(Tensor.addmm_, deltas, *products),
+        lambda: _summed(add_product_, deltas, *products),
+    )
     yield (
         f"all of W_pre: float32 with probes (ε = {SINGLE_EPSILON:g})",
         lambda: _double(experts),
@@ -159,6 +166,15 @@ def _of_two(find: Find, experts: WeightedExperts, shares: list[Share], scale: fl
     found = find(partial(stacked, [experts]), shares, [scale], with_residual=True)
     assert found.residual_BOI is not None
     return found.pre.value_BOI.add_(found.residual_BOI)
+
+
+def _summed(
+    add_: Callable[..., object], deltas: list[Tensor], grams: list[Tensor], sum_OI: Tensor
+) -> Tensor:
+    sum_OI.zero_()
+    for gram_OO, delta_OI in zip(grams, deltas, strict=True):
+        add_(sum_OI, gram_OO, delta_OI)
+    return sum_OI.clone()
 
 
 def _numerator(sums: Sums) -> Tensor:

@@ -103,7 +103,10 @@ def child(recipe: str, out: str, report: str) -> None:
     import psutil
 
     from ace_gui.cli import app
-    from ace_gui.console import merge_to_folder  # noqa: F401 — what the command would import
+    from ace_gui.imports import heavy_imports
+
+    with heavy_imports():  # as the command would
+        from ace_gui.console import merge_to_folder  # noqa: F401
 
     born = psutil.Process().create_time()
     clocks = Clocks()

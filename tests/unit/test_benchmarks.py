@@ -30,7 +30,7 @@ def test_both_sides_of_the_ablation_agree(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
     deltas = [task_vector(*shape, size, generator) for size in norms(3, 0.3, 1.0)]
     found = list(ablation.rows(deltas))
-    assert len(found) == 8
+    assert len(found) == 9
     for name, without, with_it in found:
         reference, value = without().double(), with_it().double()
         assert float((value - reference).norm() / reference.norm()) < 1e-6, name
