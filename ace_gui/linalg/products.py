@@ -3,9 +3,9 @@
 A batch goes to a GPU as a whole, since one small matrix leaves most of it idle. A batch of one goes
 as the matrix that it is: what libraries do for batches gains a processor nothing, and may cost.
 
-On a processor products in float32 go to oneDNN, by the operation into which torch itself compiles
-linear layers. For ``torch.mm`` torch takes MKL, which leaves the wide registers of other makers'
-processors alone: half the speed on an AMD EPYC with AVX-512.
+On a processor, products in float32 that torch would give to MKL go to oneDNN, by the operation into
+which torch itself compiles linear layers: MKL leaves the wide registers of other makers' processors
+alone, which is half the speed on an AMD EPYC with AVX-512.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 _LINEAR: Final[Callable[..., Tensor] | None] = (
-    getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch._C._has_mkldnn else None
+    getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    if torch._C.has_mkl and torch._C._has_mkldnn
+    else None
 )
-"""x, w ↦ x wᵀ in float32; None where torch is built without oneDNN. Anything but whole rows in one
-piece makes it a thousand times slower."""
+"""x, w ↦ x wᵀ in float32; None where torch is built without either of them. Matrices whose rows do
+not lie in one piece make it a thousand times slower."""
 
 PIECE: Final = 1536
 """Rows and columns of a product that oneDNN makes at a time: it cannot add to a sum by itself."""

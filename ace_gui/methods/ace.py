@@ -104,8 +104,9 @@ def ace(
 
     Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
     vectors. Reads every expert twice at most (once more where sums in float32 turn out too coarse),
-    holds one at a time, on the device they are on. Computes in float64, but for sums over experts
-    where float32 is enough (``ace_probes``).
+    on the device they are on; holds one at a time, or all where their rows are fewer than the
+    inputs (``ace_stacked``). Computes in float64, but for sums over experts where float32 is enough
+    (``ace_probes``).
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
