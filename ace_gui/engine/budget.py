@@ -21,6 +21,7 @@ from ace_gui.engine.parts import PART_ELEMENTS
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.errors import ResourceError
 from ace_gui.linalg.blocks import LARGEST
+from ace_gui.methods.ace_stacked import few_experts
 from ace_gui.methods.base import Kind, MergeMethod
 
 FLOAT32 = 4
@@ -162,10 +163,10 @@ def _matrix_numbers(outputs: int, inputs: int) -> int:
     """
     both = outputs * inputs
     small = min(outputs, inputs)
-    if 8 * outputs > 3 * inputs:
-        summing = 2 * inputs**2 + 5 * both
-    else:  # few experts are stacked up to three quarters of the inputs
+    if few_experts((outputs, inputs), 2):  # stacked up to N = ¾ I rows: N·I + N², and matrices
         summing = max(inputs**2 + outputs**2 + 4 * both, 21 * inputs**2 // 16 + 15 * both // 4)
+    else:
+        summing = 2 * inputs**2 + 5 * both
     solving = inputs**2 + 4 * both + 5 * LARGEST * inputs
     refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
     widening = 3 * (inputs**2 + both) // 2  # sums in float32 beside the same in float64

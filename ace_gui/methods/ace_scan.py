@@ -49,7 +49,7 @@ def scan(layers: Sequence[WeightedExperts], epsilon: float) -> tuple[list[Scan],
         _, outputs, inputs = delta_BOI.shape
         # ‖S₀‖_F is at least Tr S₀ / √I.
         largest = LARGEST_CONDITION * len(layers[0]) * epsilon * inputs**0.5
-        few = few_experts((outputs, inputs), len(layers[0]))  # faster in float64 than elsewise
+        few = few_experts((outputs, inputs), len(layers[0]))  # then float64 is the faster
         for b, traces in enumerate(zip(*traces_TB, strict=True)):
             hopeless_B[b] |= few or layers[b].double or not sum(traces) <= largest
         if not all(hopeless_B):

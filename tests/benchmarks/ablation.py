@@ -102,11 +102,19 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
         lambda: _decomposed(fused_BOI[0], k),
         lambda: top_polars(fused_BOI, k, [0.0])[0].factor_OI,
     )
-    if few_experts(first.shape, 2):
+    yield from _whole_rows(deltas, experts, shares[:2], scale)
+
+
+def _whole_rows(
+    deltas: list[Tensor], experts: WeightedExperts, two: list[Share], scale: float
+) -> Iterator[Row]:
+    """What concerns more than one step; ``two`` of the experts for what is done to few."""
+    outputs, inputs = deltas[0].shape
+    if few_experts((outputs, inputs), 2):
         yield (
             "all terms of two experts: products between experts",
-            lambda: _of_two(terms, experts, shares[:2], scale),
-            lambda: _of_two(stacked_terms, experts, shares[:2], scale),
+            lambda: _of_two(terms, experts, two, scale),
+            lambda: _of_two(stacked_terms, experts, two, scale),
         )
     products = [gram(delta_OI.mT) for delta_OI in deltas], torch.zeros_like(deltas[0])
     yield (
