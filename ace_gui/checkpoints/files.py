@@ -80,24 +80,25 @@ def unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
     return failure
 
 
-def status_of(path: Path) -> os.stat_result:
-    """``os.stat``, following links. Raises CheckpointError."""
+def status_of(path: Path, *, follow: bool = True) -> os.stat_result:
+    """``os.stat``, of a link itself where that is not followed. Raises CheckpointError."""
     try:
-        return path.stat()
+        return path.stat(follow_symlinks=follow)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[tuple[int, FileStamp]]:
-    """A descriptor for reading, and the file's stamp.
+def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, FileStamp]]:
+    """A descriptor for reading, and the file's stamp. ``follow``: whether it may be a link.
 
     Raises CheckpointError unless it is a regular file, and for every error while reading in the
     block. Checked before opening, because opening a device can act on it, and again afterwards.
     """
-    _require_regular(path, status_of(path))
+    _require_regular(path, status_of(path, follow=follow))
+    no_link = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     try:
-        descriptor = os.open(path, _READ_FLAGS)
+        descriptor = os.open(path, _READ_FLAGS | no_link)
         try:
             status = os.fstat(descriptor)
             _require_regular(path, status)

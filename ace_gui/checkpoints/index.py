@@ -28,8 +28,8 @@ class Checkpoint:
     """One model: its tensors in the order of its files, and the files beside them.
 
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
-    side files. ``config``: config.json as plain JSON, None without one. ``code_files``: Python
-    files of the folder, never run and never copied. ``warnings``: a sentence each.
+    side files. ``config``: config.json as plain JSON, None without one. ``code_files``: what may be
+    code in the folder, never run and never copied. ``warnings``: a sentence each.
     """
 
     path: Path
@@ -90,7 +90,7 @@ def _open_folder(path: Path, folder: Path) -> Checkpoint:
         path,
         folder,
         headers,
-        (*weights.warnings, *warnings, *_side_warnings(side)),
+        (*weights.warnings, *warnings, *_side_warnings(side, config or {})),
         config=config,
         side=side,
     )
@@ -118,11 +118,16 @@ def _by_name(headers: Iterable[Header]) -> dict[str, TensorInfo]:
     return tensors
 
 
-def _side_warnings(side: SideFiles) -> tuple[str, ...]:
+def _side_warnings(side: SideFiles, config: Mapping[str, object]) -> tuple[str, ...]:
     warnings = []
     if side.code:
         names = listing([file.name for file in side.code])
-        warnings.append(f"Python code of the model is neither run nor copied: {names}.")
+        warnings.append(f"Code of the model is neither run nor copied: {names}.")
+    if "auto_map" in config:
+        warnings.append(
+            "config.json points to code (`auto_map`), which is neither run nor copied. A copy of "
+            "this config still does: put that code beside it if you need and trust it."
+        )
     if side.outside:
         names = listing([file.name for file in side.outside])
         warnings.append(f"Links that lead out of the model's folder are not copied: {names}.")

@@ -46,7 +46,7 @@ def test_folder(folder: Path, shards: int):
     assert len(checkpoint.files) == shards
     assert [file.name for file in checkpoint.side_files] == ["config.json", "tokenizer.json"]
     assert [file.name for file in checkpoint.code_files] == ["modeling.py"]
-    assert "expert-a: Python code of the model is neither run nor copied" in checkpoint.warnings[0]
+    assert "expert-a: Code of the model is neither run nor copied" in checkpoint.warnings[0]
 
 
 def test_bare_file(tmp_path: Path):

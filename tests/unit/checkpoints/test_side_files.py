@@ -4,8 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ace_gui.checkpoints import copy_side_files, find_side_files
+from ace_gui.checkpoints.side_files import belongs
 from ace_gui.errors import CheckpointError, OutputError
 
 BELONG = [
@@ -14,7 +17,16 @@ BELONG = [
     *("added_tokens.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
     *("chat_template.jinja", "preprocessor_config.json", "processor_config.json"),
     *("modules.json", "tekken.json", "qwen.tiktoken", "LICENSE", "LICENCE.md", "license.txt"),
-    *("NOTICE", "USE_POLICY.md"),
+    *("NOTICE", "USE_POLICY.md", "LICENSE-2.0", "COPYING", "spm.vocab", "bpe.codes"),
+]
+
+PURPOSES = [
+    *("license", "LICENCE", "notice", "copying", "use_policy", "vocab", "tokenizer.model"),
+    *("config.json", "merges.txt", "chat_template.jinja", "spiece.model"),
+]
+CODE = [
+    *(".py", ".pyc", ".pyo", ".pyd", ".so", ".so.1", ".dll", ".dylib", ".sh", ".exe", ".js"),
+    *(".PY", ".txt.py", ".cu", ".wasm"),
 ]
 
 OTHERS = [
@@ -34,6 +46,32 @@ def test_sorting_a_folder(tmp_path: Path):
     assert {file.name for file in found.files} == set(BELONG)
     assert [file.name for file in found.code] == ["modeling_x.py"]
     assert found.outside == ()
+
+
+@pytest.mark.parametrize("suffix", CODE)
+def test_code_is_not_copied_whatever_it_is_named_after(tmp_path: Path, suffix: str):
+    names = {f"{purpose}{suffix}" for purpose in PURPOSES}
+    for name in names:
+        (tmp_path / name).write_text("import os")
+    found = find_side_files(tmp_path)
+    assert found.files == ()
+    assert {file.name for file in found.code} == names
+
+
+@given(stem=st.sampled_from(PURPOSES), suffix=st.from_regex(r"\.[a-z0-9]{1,5}", fullmatch=True))
+def test_what_travels_ends_like_data(stem: str, suffix: str):
+    data = {".json", ".jinja", ".txt", ".model", ".spm", ".tiktoken", ".bpe", ".vocab", ".md"}
+    text = {".rst", ".pdf", ".tsv"}
+    if belongs(stem + suffix):
+        assert suffix in data | text or suffix[1:].isdigit()
+
+
+def test_unknown_formats_are_named(tmp_path: Path):
+    (tmp_path / "vocab.dill").write_text("")
+    (tmp_path / "license.html").write_text("")
+    (tmp_path / "photo.png").write_text("")
+    found = find_side_files(tmp_path)
+    assert [file.name for file in found.code] == ["license.html", "vocab.dill"]
 
 
 def test_copying_byte_for_byte(tmp_path: Path):
@@ -84,3 +122,49 @@ def test_a_fifo_that_took_a_file_s_place(tmp_path: Path):
     assert find_side_files(tmp_path).files == ()
     with pytest.raises(CheckpointError, match="Not a regular file"):
         copy_side_files([tmp_path / "vocab.json"], tmp_path)
+
+
+def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path: Path):
+    secret = tmp_path / "secret.json"
+    secret.write_text("secret")
+    folder, out = tmp_path / "model", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    (folder / "vocab.json").write_text("{}")
+    found = find_side_files(folder).files
+    (folder / "vocab.json").unlink()
+    (folder / "vocab.json").symlink_to(secret)
+    with pytest.raises(CheckpointError, match="leads out of the model's folder"):
+        copy_side_files(found, out)
+    assert list(out.iterdir()) == []
+
+
+def test_a_link_that_appears_between_the_check_and_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    secret = tmp_path / "secret.json"
+    secret.write_text("secret")
+    folder, out = tmp_path / "model", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    (folder / "vocab.json").write_text("{}")
+    real_open = os.open
+
+    def swapped(path: Path, *arguments: object, **options: object) -> int:
+        if Path(path).name == "vocab.json" and Path(path).parent == folder:
+            Path(path).unlink()
+            Path(path).symlink_to(secret)
+        return real_open(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(CheckpointError):
+        copy_side_files([folder / "vocab.json"], out)
+    assert not (out / "vocab.json").exists() or (out / "vocab.json").read_text() != "secret"
+
+
+def test_a_link_to_a_hidden_file_or_code_of_the_folder(tmp_path: Path):
+    (tmp_path / ".env").write_text("secret")
+    (tmp_path / "modeling.py").write_text("import os")
+    (tmp_path / "vocab.json").symlink_to(".env")
+    (tmp_path / "merges.txt").symlink_to("modeling.py")
+    assert find_side_files(tmp_path).files == ()
