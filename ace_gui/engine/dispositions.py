@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import prod
 
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Role, TensorTraits
@@ -51,7 +52,8 @@ def plan_rows(
         row = _base_row(name, base, experts, method, recipe.scope, kept)
         traits = base.architecture.traits[name]
         if _takes_matrices(row, recipe.scope):
-            rows += split_row(row, traits, split_fused=recipe.split_fused)
+            parts = split_row(row, traits, split_fused=recipe.split_fused)
+            rows += [averaged_if_narrow(part, method) for part in parts]
         else:
             rows.append(row)
     return tuple(rows) + _extra_rows(experts)
@@ -119,6 +121,24 @@ def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
     """The row of a tensor that takes part in the merge by ``method``."""
+    return averaged_if_narrow(_combined(row, traits, method, scope, total), method)
+
+
+def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
+    """The row; averaged where ``method`` would lose the change of so narrow a matrix."""
+    is_number = method.kind is Kind.MATRIX and prod(row.shape) == 1
+    is_narrow = len(row.shape) == 2 and (min(row.shape) < method.narrowest or is_number)
+    if row.disposition is not Disposition.MERGED or not is_narrow:
+        return row
+    outputs, inputs = row.shape[::-1] if row.transposed else row.shape
+    side = f"{outputs} output" if outputs <= inputs else f"{inputs} input"
+    reason = f"{row.reason}; with {side} {method.title} would lose its change: averaged"
+    return replace(row, disposition=Disposition.AVERAGED, reason=reason)
+
+
+def _combined(
+    row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
+) -> PlanRow:
     some = f" (in {len(row.experts)} of {total} experts)" if len(row.experts) < total else ""
     found = len(row.experts)
     if found < method.least or (method.most is not None and found > method.most):

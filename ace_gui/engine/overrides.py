@@ -153,7 +153,9 @@ def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choi
 
 
 def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
-    return method.kind is not Kind.MATRIX or len(row.shape) == 2
+    return method.kind is not Kind.MATRIX or (
+        len(row.shape) == 2 and min(row.shape) >= method.narrowest
+    )
 
 
 def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:

@@ -190,6 +190,8 @@ class MergeMethod(Generic[Parameters]):
 
     ``seeded``: draws random numbers, and therefore needs a place. ``heterogeneity``: has a γ and
     regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
+    ``narrowest``: fewest outputs, and fewest inputs, of a matrix that it can merge; a narrower one
+    is averaged.
     ``survey``: from the parameters and the number of experts to what it must know of the whole
     model first, None where it need not. ``modules``: what it leaves for each expert beside the
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
@@ -209,5 +211,6 @@ class MergeMethod(Generic[Parameters]):
     heterogeneity: bool = False
     least: int = 1
     most: int | None = None
+    narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
     modules: Modules[Parameters] | None = None
