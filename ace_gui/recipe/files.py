@@ -62,9 +62,16 @@ class _Override(BaseModel):
     weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
 
 
+def _known_schema(schema: int) -> int:
+    if schema != 1:
+        raise ValueError("must be 1; another version of this application may know that one")
+    return schema
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    schema_: Annotated[int, AfterValidator(_known_schema), Field(alias="schema")] = 1
     merge_method: str = "ace"
     base_model: Annotated[str, Field(min_length=1)]
     models: Annotated[list[_Model], Field(min_length=1)]
@@ -173,6 +180,7 @@ def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
             model["parameters"] = {"weight": entry.weight}
         models.append(model)
     document: dict[str, object] = {
+        "schema": 1,
         "merge_method": recipe.merge_method,
         "base_model": placed(recipe.base_model, folder),
         "models": models,
@@ -276,7 +284,7 @@ def _one_line(error: Exception) -> str:
 
 
 _KNOWN = {
-    (): tuple(_Document.model_fields),
+    (): tuple(field.alias or name for name, field in _Document.model_fields.items()),
     ("models",): tuple(_Model.model_fields),
     ("models", "parameters"): tuple(_ModelParameters.model_fields),
     ("overrides",): tuple(_Override.model_fields),

@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.mergekit_methods import Settings, translated
-from ace_gui.recipe.mergekit_schema import Document, Model, Setting
+from ace_gui.recipe.mergekit_schema import READ_AS_MERGEKIT, Document, Model, Setting
 from ace_gui.recipe.mergekit_settings import rules_of
 from ace_gui.recipe.values import ModelEntry, Recipe
 
@@ -57,7 +57,7 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
         merge_method=found.method,
         parameters={name: chain[0].value for name, chain in found.parameters.items()},
         out_dtype=_out_dtype(document, path),
-        notes=(*settings.notes, *_tokenizer_notes(document)),
+        notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
     )
     weights = dict(zip(recipe.expert_names, found.weights, strict=True))
     return replace(recipe, overrides=rules_of(found.parameters, weights))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Scalar = bool | int | float | str
 
@@ -23,13 +23,21 @@ Setting = Scalar | list[Scalar] | Condition | list[Condition]
 """One value, a gradient over the blocks, or the first condition that holds."""
 
 
+def _none_is_empty(value: object) -> object:
+    return {} if value is None else value
+
+
+Settings = Annotated[dict[str, Setting], BeforeValidator(_none_is_empty)]
+"""A heading with nothing under it is no setting."""
+
+
 class Model(BaseModel):
     """One input. ``layer_range`` only within a slice."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: Annotated[str, Field(min_length=1)]
-    parameters: dict[str, Setting] = {}
+    parameters: Settings = {}
     layer_range: tuple[int, int] | None = None
 
 
@@ -40,7 +48,7 @@ class Slice(BaseModel):
 
     sources: Annotated[list[Model], Field(min_length=1)]
     base_model: str | None = None
-    parameters: dict[str, Setting] = {}
+    parameters: Settings = {}
 
 
 class Document(BaseModel):
@@ -52,7 +60,7 @@ class Document(BaseModel):
     base_model: str | None = None
     models: list[Model] = []
     slices: list[Slice] = []
-    parameters: dict[str, Setting] = {}
+    parameters: Settings = {}
     dtype: str | None = None
     out_dtype: str | None = None
     tokenizer_source: str | None = None
@@ -61,48 +69,125 @@ class Document(BaseModel):
     modules: dict[str, Any] | None = None
 
 
-_KEYS: Final = frozenset(
-    {"dtype", "slices", "modules", "tokenizer_source", "tokenizer", "chat_template"}
+_METHODS: Final = frozenset(
+    [
+        "arcee_fusion",
+        "breadcrumbs",
+        "breadcrumbs_ties",
+        "dare_linear",
+        "dare_ties",
+        "della",
+        "della_linear",
+        "karcher",
+        "linear",
+        "model_stock",
+        "multislerp",
+        "nearswap",
+        "nuslerp",
+        "passthrough",
+        "ram",
+        "ramplus_tl",
+        "sce",
+        "slerp",
+        "task_arithmetic",
+        "ties",
+    ]
 )
+"""Those of mergekit 0.1.5."""
+
+_SHARED: Final = frozenset({"merge_method", "base_model", "models", "parameters", "out_dtype"})
+"""Keys that an own recipe has, too."""
+
+_KEYS: Final = frozenset(Document.model_fields) - _SHARED
+
+_FOR_ONE_MODEL: Final = frozenset({"density", "gamma", "epsilon"})
+
+_SHARED_PARAMETERS: Final = _FOR_ONE_MODEL | {"weight", "t", "select_topk"}
+
 _PARAMETERS: Final = frozenset(
-    {
+    [
         "normalize",
         "rescale",
         "lambda",
         "int8_mask",
         "filter_wise",
         "normalize_weights",
+        "eps",
         "nuslerp_flatten",
         "nuslerp_row_wise",
         "max_iter",
         "tol",
-    }
+        "r",
+        "alpha",
+        "scale",
+    ]
+)
+"""Those that only mergekit has."""
+
+_OWN_KEYS: Final = frozenset(
+    [
+        "schema",
+        "scope",
+        "split_fused",
+        "vocabulary",
+        "seed",
+        "non_finite",
+        "overrides",
+        "cap",
+        "tasks",
+    ]
+)
+
+READ_AS_MERGEKIT: Final = (
+    "This file has no schema and says nothing that mergekit does not know, so it is read as "
+    "mergekit's, with mergekit's defaults; write `schema: 1` in a recipe of this application."
 )
 
 
-_FOR_ONE_MODEL: Final = frozenset({"density", "gamma", "epsilon"})
-
-
 def is_mergekit(content: Mapping[str, Any]) -> bool:
-    """Whether a file says something that only mergekit says.
+    """Whether a file is mergekit's: it says something that only mergekit says, or nothing else.
 
-    A key or a parameter of its own, a gradient or a filter, a density and the like for one model,
-    no base model, or the base model among the models.
+    What only an own recipe says makes it one: ``schema`` or another key of its own, a named expert,
+    a method that mergekit has not, or none.
     """
-    models = content.get("models")
-    entries = [m for m in models if isinstance(m, dict)] if isinstance(models, list) else []
-    own = [_mapping(entry.get("parameters")) for entry in entries]
-    everything = [_mapping(content.get("parameters")), *own]
+    entries = _entries(content)
+    if _OWN_KEYS & content.keys() or any("name" in entry for entry in entries):
+        return False
+    return _says_what_only_mergekit_says(content, entries) or _says_nothing_else(content, entries)
+
+
+def _says_what_only_mergekit_says(
+    content: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+) -> bool:
+    """A key or parameter, a gradient or filter, no base model, or the base among the models."""
+    everything = _parameters(content, entries)
     base = content.get("base_model")
     return (
         bool(_KEYS & content.keys())
         or (base is None and "merge_method" in content)
-        or any(entry.get("model") == base for entry in entries)
-        or any(_FOR_ONE_MODEL & parameters.keys() for parameters in own)
+        or (base is not None and any(entry.get("model") == base for entry in entries))
         or any(_PARAMETERS & parameters.keys() for parameters in everything)
         or any(isinstance(v, list | dict) for p in everything for v in p.values())
     )
 
 
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _says_nothing_else(content: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bool:
+    method = content.get("merge_method")
+    return (
+        isinstance(method, str)
+        and method in _METHODS
+        and content.keys() <= _SHARED
+        and all(p.keys() <= _SHARED_PARAMETERS for p in _parameters(content, entries))
+    )
+
+
+def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    models = content.get("models")
+    return [m for m in models if isinstance(m, dict)] if isinstance(models, list) else []
+
+
+def _parameters(
+    content: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    found = [each.get("parameters") for each in (content, *entries)]
+    return [parameters for parameters in found if isinstance(parameters, dict)]

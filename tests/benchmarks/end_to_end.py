@@ -94,7 +94,9 @@ def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
     path = folder / f"{method}.yaml"
     models = [{"model": str(expert)} for expert in tuned]
     path.write_text(
-        yaml.safe_dump({"merge_method": method, "base_model": str(base), "models": models})
+        yaml.safe_dump(
+            {"schema": 1, "merge_method": method, "base_model": str(base), "models": models}
+        )
     )
     return path
 

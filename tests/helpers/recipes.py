@@ -27,7 +27,8 @@ def file_over(folder: Path, base: Path, experts: Iterable[Path], **keys: object)
     folder.mkdir(parents=True, exist_ok=True)
     models = [{"model": str(path)} for path in experts]
     file = folder / "recipe.yaml"
-    file.write_text(yaml.safe_dump({"base_model": str(base), "models": models, **keys}))
+    document = {"schema": 1, "base_model": str(base), "models": models, **keys}
+    file.write_text(yaml.safe_dump(document))
     return file
 
 

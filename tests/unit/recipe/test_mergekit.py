@@ -10,6 +10,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.mergekit_export import dump_mergekit
+from ace_gui.recipe.mergekit_schema import READ_AS_MERGEKIT
 
 TIES = {"density": 0.2, "trim": "tensor", "scaling": 1.0, "combine": "mean"}
 
@@ -46,7 +47,7 @@ def test_ties_with_one_density(tmp_path: Path) -> None:
         "combine": "mean",
     }
     assert recipe.out_dtype == "bfloat16"
-    assert recipe.notes == ()
+    assert recipe.notes == (READ_AS_MERGEKIT,)
 
 
 def test_the_same_density_for_each_model_is_one(tmp_path: Path) -> None:
@@ -145,15 +146,15 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
         chat_template="chatml",
         tokenizer_source="union",
     )
-    assert len(recipe.notes) == 3
-    assert "density" in recipe.notes[0]
+    assert len(recipe.notes) == 4
+    assert "density" in recipe.notes[1]
 
 
 def test_our_own_recipes_are_read_as_before(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(
-        "merge_method: ties\nbase_model: base\nmodels: [{model: a, parameters: {weight: 0.5}}]\n"
-        "parameters: {density: 0.5}\n"
+        "schema: 1\nmerge_method: ties\nbase_model: base\n"
+        "models: [{model: a, parameters: {weight: 0.5}}]\nparameters: {density: 0.5}\n"
     )
     assert load_recipe(path).parameters == {"density": 0.5}
 
