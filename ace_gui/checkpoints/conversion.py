@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
@@ -45,7 +45,7 @@ class _Source:
     stem: str
     files: tuple[Path, ...]
     index: Path | None = None
-    side: tuple[Path, ...] = ()
+    side: Mapping[str, Path] = field(default_factory=dict)
 
 
 def convert_pickle(path: Path, cache_folder: Path) -> Path:
@@ -112,7 +112,7 @@ def _folder_source(folder: Path) -> _Source:
         raise refusal(folder, "Holds no PyTorch pickle of weights.")
     side = find_side_files(folder).files
     if weights.path.name == PICKLED_ADAPTER:
-        side = (folder / ADAPTER_CONFIG, *side)
+        side = {ADAPTER_CONFIG: folder / ADAPTER_CONFIG, **side}
     stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else "model"
     name = folder.absolute().name
     if not weights.is_index:
@@ -126,7 +126,7 @@ def _target(source: _Source, cache_folder: Path) -> Path:
     """``CACHE/HASH/NAME``; the hash is of the paths, sizes and times of all files."""
     digest = hashlib.sha256()
     index = [source.index] if source.index else []
-    for path in (*source.files, *index, *source.side):
+    for path in (*source.files, *index, *source.side.values()):
         status = status_of(path)
         digest.update(f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return Path(cache_folder) / digest.hexdigest()[:16] / source.name

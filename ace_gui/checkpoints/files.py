@@ -122,6 +122,14 @@ def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 def read_json(path: Path, *, limit: int) -> dict[str, object]:
     """A JSON object from a small file. Raises CheckpointError; ``limit`` in bytes."""
+    value = read_json_value(path, limit=limit)
+    if not isinstance(value, dict):
+        raise refusal(path, "This JSON file holds no object. Download it again.")
+    return value
+
+
+def read_json_value(path: Path, *, limit: int) -> object:
+    """As ``read_json``, whatever the JSON holds."""
     with open_regular(path) as (descriptor, stamp):
         if stamp.size > limit:
             raise refusal(path, f"Too large for JSON ({stamp.size} bytes); the limit is {limit}.")
@@ -129,13 +137,11 @@ def read_json(path: Path, *, limit: int) -> dict[str, object]:
         if read_at(descriptor, memoryview(raw), 0) < stamp.size:
             raise changed(path)
     try:
-        value = json.loads(raw.decode("utf-8-sig"))
+        value: object = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         failure = refusal(path, "This is not valid JSON. Download it again.")
         failure.details = str(error)
         raise failure from None
-    if not isinstance(value, dict):
-        raise refusal(path, "This JSON file holds no object. Download it again.")
     return value
 
 

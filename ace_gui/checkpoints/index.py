@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
@@ -28,8 +28,9 @@ class Checkpoint:
     """One model: its tensors in the order of its files, and the files beside them.
 
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
-    side files. ``config``: config.json as plain JSON, None without one. ``code_files``: what may be
-    code in the folder, never run and never copied. ``warnings``: a sentence each.
+    side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
+    place below the folder. ``code_files``: what may be code in it, never run and never copied.
+    ``warnings``: a sentence each.
     """
 
     path: Path
@@ -37,7 +38,7 @@ class Checkpoint:
     tensors: Mapping[str, TensorInfo]
     files: tuple[FileStamp, ...]
     config: Mapping[str, object] | None = None
-    side_files: tuple[Path, ...] = ()
+    side_files: Mapping[str, Path] = field(default_factory=dict)
     code_files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
 

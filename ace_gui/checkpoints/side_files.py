@@ -1,13 +1,17 @@
-"""The files of a model folder beside its weights: tokenizer, templates, processors, licence."""
+"""The files of a model folder beside its weights: tokenizer, templates, processors, licence.
+
+Also those in sub-folders: the parts that the model lists (``parts``), and folders of tokenizers,
+processors and templates.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +24,7 @@ from ace_gui.checkpoints.files import (
     unreadable,
 )
 from ace_gui.checkpoints.output import output_error
+from ace_gui.checkpoints.parts import listed_folders
 
 # Configs, tokenizers, processors and templates, in formats that are data and nothing else.
 _BELONG: Final = (
@@ -38,9 +43,16 @@ _CODE: Final = (
 )
 
 # Of the weights, of a training run or of an adapter: they would be wrong beside merged weights.
-_FOREIGN: Final = (
+_WEIGHTS: Final = (
     *("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf", "*.onnx", "*.h5"),
-    *("*.msgpack", "*.npz", "*.index.json", "trainer_state.json", "*_results.json", "adapter_*"),
+    *("*.msgpack", "*.npz", "*.index.json"),
+)
+_FOREIGN: Final = (*_WEIGHTS, "trainer_state.json", "*_results.json", "adapter_*")
+
+# A sub-folder with one of these belongs to a tokenizer, a processor or a scheduler.
+_OF_SUB_FOLDERS: Final = (
+    *("tokenizer_config.json", "tokenizer.json", "preprocessor_config.json"),
+    *("processor_config.json", "scheduler_config.json", "*.jinja"),
 )
 
 _BLOCK: Final = 1 << 24
@@ -49,13 +61,14 @@ _BLOCK: Final = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class SideFiles:
-    """``files`` belong beside the weights. ``code``: never run and never copied.
+    """``files`` belong beside the weights, by their place below the folder, as ``1_Pooling/x``.
 
+    ``code``: never run and never copied.
     ``code`` also holds what is named like a vocabulary or a licence and is not known to be data.
     ``outside``: links to files that are not the model's own, which are not copied either.
     """
 
-    files: tuple[Path, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
     code: tuple[Path, ...] = ()
     outside: tuple[Path, ...] = ()
 
@@ -63,41 +76,44 @@ class SideFiles:
 def find_side_files(folder: Path) -> SideFiles:
     """Sort a model folder's files, by name. Raises CheckpointError if it cannot be listed."""
     try:
-        entries = sorted(entry for entry in folder.iterdir() if entry.is_file())
+        names = list(_files(folder))
     except OSError as error:
         raise unreadable(folder, error) from None
-    wanted = [entry for entry in entries if belongs(entry.name)]
+    wanted = [name for name in names if belongs(name)]
+    own = {name: folder / name for name in wanted if _own(folder / name, name)}
     return SideFiles(
-        files=tuple(entry for entry in wanted if _own(entry, folder)),
-        code=tuple(entry for entry in entries if _is_code(entry.name)),
-        outside=tuple(entry for entry in wanted if not _own(entry, folder)),
+        files=own,
+        code=tuple(folder / name for name in names if _is_code(name)),
+        outside=tuple(folder / name for name in wanted if name not in own),
     )
 
 
-def belongs(name: str) -> bool:
-    """Whether a file of this name goes with merged weights: an allow-list, by purpose and format.
+def belongs(place: str) -> bool:
+    """Whether a file goes with merged weights: an allow-list, by purpose and format.
 
-    What is not known to be data is not copied, whatever it is named after.
+    ``place``: its name, or its path below the model's folder. What is not known to be data is not
+    copied, whatever it is named after.
     """
-    lower = name.lower()
+    lower = _name(place)
     return (
-        not name.startswith(".")
+        not lower.startswith(".")
         and lower != "readme.md"
         and (_matches(lower, _BELONG) or _is_licence(lower))
         and not _matches(lower, (*_FOREIGN, *_CODE))
     )
 
 
-def copy_side_files(paths: Sequence[Path], folder: Path) -> None:
-    """Copy byte for byte into ``folder``, where no file of that name may be.
+def copy_side_files(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy byte for byte to their places below ``folder``, where no file of that name may be.
 
     Raises CheckpointError for a file that cannot be read, is not a regular one or has become a
     link to another folder, OutputError or ResourceError where it cannot be written.
     """
-    for path in paths:
-        target = folder / path.name
-        with _opened(path) as (descriptor, stamp):
+    for name, path in files.items():
+        target = folder / name
+        with _opened(path, name) as (descriptor, stamp):
             try:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("xb") as copy:
                     for block in _blocks(descriptor, stamp):
                         copy.write(block)
@@ -106,17 +122,43 @@ def copy_side_files(paths: Sequence[Path], folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[int, FileStamp]]:
+def _opened(path: Path, place: str) -> Iterator[tuple[int, FileStamp]]:
     """The model's own file, opened once and without following a link that took its place."""
-    real = _own(path, path.parent)
+    real = _own(path, place)
     if real is None:
         raise refusal(path, "This link leads out of the model's folder. Put the file itself there.")
     with open_regular(real, follow=False) as (descriptor, stamp):
-        if _own(path, path.parent) != real or not os.path.samestat(
-            os.fstat(descriptor), real.lstat()
-        ):
+        if _own(path, place) != real or not os.path.samestat(os.fstat(descriptor), real.lstat()):
             raise changed(path)
         yield descriptor, stamp
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The names of the folder's files, then those of its sub-folders, ``FOLDER/NAME``."""
+    inner = []
+    for entry in sorted(folder.iterdir()):
+        if entry.is_file():
+            yield entry.name
+        elif entry.is_dir():
+            inner.append(entry.name)
+    listed = listed_folders(folder)
+    others = [name for name in inner if name not in listed and _is_side_folder(folder / name)]
+    for name in (*listed, *others):
+        yield from (f"{name}/{file}" for file in _file_names(folder / name))
+
+
+def _is_side_folder(folder: Path) -> bool:
+    """Whether a folder that the model does not list belongs to it, and is no model of its own."""
+    if folder.name.startswith(".") or folder.is_symlink() or not os.access(folder, os.R_OK):
+        return False
+    names = [name.lower() for name in _file_names(folder)]
+    return any(_matches(name, _OF_SUB_FOLDERS) for name in names) and not any(
+        _matches(name, _WEIGHTS) for name in names
+    )
+
+
+def _file_names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_file())
 
 
 def _blocks(descriptor: int, stamp: FileStamp) -> Iterator[bytes]:
@@ -140,21 +182,28 @@ def _is_licence(lower: str) -> bool:
     return _matches(lower, _LICENCES) and _LICENCE_SUFFIX.fullmatch(suffix) is not None
 
 
-def _is_code(name: str) -> bool:
+def _is_code(place: str) -> bool:
     """By its suffix, or because it is named like a side file and is none."""
-    lower = name.lower()
+    lower = _name(place)
     named_so = _matches(lower, ("vocab.*", *_LICENCES)) and not _matches(lower, _FOREIGN)
-    return not name.startswith(".") and (_matches(lower, _CODE) or (named_so and not belongs(name)))
+    hidden = lower.startswith(".")
+    return not hidden and (_matches(lower, _CODE) or (named_so and not belongs(lower)))
 
 
-def _own(entry: Path, folder: Path) -> Path | None:
-    """The file that ``entry`` leads to, if it is the model's own; None for any other.
+def _name(place: str) -> str:
+    """The name of the file at a place below the folder, in small letters."""
+    return place.rpartition("/")[2].lower()
+
+
+def _own(entry: Path, place: str) -> Path | None:
+    """The file that ``entry``, at ``place`` below a model's folder, leads to, if it is its own.
 
     It lies in the folder itself, or in the blobs of the Hugging Face cache the folder is a view
     of: there a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
     """
-    home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(entry))
-    if real.parent == home:
+    above = place.count("/")
+    home, real = Path(os.path.realpath(entry.parents[above])), Path(os.path.realpath(entry))
+    if real.parent == (home / place).parent:
         return real if real.name == entry.name or belongs(real.name) else None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
     return real if is_blob else None

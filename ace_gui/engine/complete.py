@@ -55,9 +55,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         for count in _write(folder, sources, shard_bytes):
             done += count
             yield ExportProgress(done=done, total=total)
-        by_name = {file.name: file for file in base.checkpoint.side_files}
-        by_name |= {file.name: file for file in expert.checkpoint.side_files}
-        copy_side_files(tuple(by_name.values()), folder)
+        copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 
 

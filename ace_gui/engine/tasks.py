@@ -144,14 +144,14 @@ class _Task:
             for name in own:
                 yield name, head.read(name)
 
-    def side_files(self) -> tuple[Path, ...]:
+    def side_files(self) -> Mapping[str, Path]:
         """The merged model's, and the expert's config where it has one of its own."""
-        files = {file.name: file for file in self.merged.side_files}
+        files = dict(self.merged.side_files)
         for config in (self.folder / HEADS / self.expert / "config.json", self._own_config()):
             if config is not None and config.is_file():
                 files["config.json"] = config
                 break
-        return tuple(path for name, path in files.items() if name != RECIPE)
+        return {name: path for name, path in files.items() if name != RECIPE}
 
     def _own_config(self) -> Path | None:
         recipe = load_recipe(self.folder / RECIPE)

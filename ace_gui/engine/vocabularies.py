@@ -37,10 +37,9 @@ def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
     files = checkpoint.side_files
     if not files and checkpoint.folder is not None:  # an adapter's folder
         files = find_side_files(checkpoint.folder).files
-    by_name = {file.name: file for file in files}
-    if _FAST in by_name:
-        return (by_name[_FAST],)
-    return tuple(by_name[name] for name in _SLOW if name in by_name)
+    if _FAST in files:
+        return (files[_FAST],)
+    return tuple(files[name] for name in _SLOW if name in files)
 
 
 def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:

@@ -44,7 +44,7 @@ def test_folder(folder: Path, shards: int):
     assert checkpoint.config == {"model_type": "roberta"}
     assert checkpoint.dtype == "F32"
     assert len(checkpoint.files) == shards
-    assert [file.name for file in checkpoint.side_files] == ["config.json", "tokenizer.json"]
+    assert list(checkpoint.side_files) == ["config.json", "tokenizer.json"]
     assert [file.name for file in checkpoint.code_files] == ["modeling.py"]
     assert "expert-a: Code of the model is neither run nor copied" in checkpoint.warnings[0]
 
@@ -55,7 +55,7 @@ def test_bare_file(tmp_path: Path):
     checkpoint = open_checkpoint(str(file))
     assert checkpoint.folder is None
     assert checkpoint.config is None
-    assert checkpoint.side_files == ()
+    assert checkpoint.side_files == {}
     assert set(checkpoint.tensors) == set(small_tensors())
 
 
@@ -112,7 +112,7 @@ def test_a_snapshot_of_the_hugging_face_cache(tmp_path: Path):
         (snapshot / file.name).symlink_to(Path("../../blobs") / str(number))
     checkpoint = open_checkpoint(snapshot)
     assert set(checkpoint.tensors) == set(small_tensors())
-    assert [file.name for file in checkpoint.side_files] == ["config.json"]
+    assert list(checkpoint.side_files) == ["config.json"]
     assert checkpoint.warnings == ()
 
 

@@ -1,5 +1,6 @@
 """Which files travel with a model, and that they travel unchanged."""
 
+import json
 import os
 from pathlib import Path
 
@@ -40,10 +41,10 @@ OTHERS = [
 
 def test_sorting_a_folder(tmp_path: Path):
     for name in (*BELONG, *OTHERS, "modeling_x.py"):
-        (tmp_path / name).write_text(name)
+        (tmp_path / name).write_text("[]" if name == "modules.json" else name)
     (tmp_path / "folder.json").mkdir()
     found = find_side_files(tmp_path)
-    assert {file.name for file in found.files} == set(BELONG)
+    assert set(found.files) == set(BELONG)
     assert [file.name for file in found.code] == ["modeling_x.py"]
     assert found.outside == ()
 
@@ -54,7 +55,7 @@ def test_code_is_not_copied_whatever_it_is_named_after(tmp_path: Path, suffix: s
     for name in names:
         (tmp_path / name).write_text("import os")
     found = find_side_files(tmp_path)
-    assert found.files == ()
+    assert found.files == {}
     assert {file.name for file in found.code} == names
 
 
@@ -94,7 +95,7 @@ def test_links_out_of_the_folder_are_not_copied(tmp_path: Path):
     (folder / "vocab.json").write_text("{}")
     (folder / "added_tokens.json").symlink_to("vocab.json")
     found = find_side_files(folder)
-    assert [file.name for file in found.files] == ["added_tokens.json", "vocab.json"]
+    assert list(found.files) == ["added_tokens.json", "vocab.json"]
     assert [file.name for file in found.outside] == ["tokenizer.json"]
 
 
@@ -102,7 +103,7 @@ def test_a_folder_reached_by_a_link_is_itself(tmp_path: Path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/vocab.json").write_text("{}")
     (tmp_path / "link").symlink_to(tmp_path / "model")
-    assert [file.name for file in find_side_files(tmp_path / "link").files] == ["vocab.json"]
+    assert list(find_side_files(tmp_path / "link").files) == ["vocab.json"]
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path):
@@ -111,7 +112,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path):
     target.mkdir()
     (target / "vocab.json").write_text("old")
     with pytest.raises(OutputError, match=r"out/vocab\.json: Something is already there"):
-        copy_side_files([tmp_path / "vocab.json"], target)
+        copy_side_files({"vocab.json": tmp_path / "vocab.json"}, target)
     assert (target / "vocab.json").read_text() == "old"
 
 
@@ -119,9 +120,9 @@ def test_a_fifo_that_took_a_file_s_place(tmp_path: Path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("no FIFOs on this system")
     os.mkfifo(tmp_path / "vocab.json")
-    assert find_side_files(tmp_path).files == ()
+    assert find_side_files(tmp_path).files == {}
     with pytest.raises(CheckpointError, match="Not a regular file"):
-        copy_side_files([tmp_path / "vocab.json"], tmp_path)
+        copy_side_files({"vocab.json": tmp_path / "vocab.json"}, tmp_path)
 
 
 def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path: Path):
@@ -158,7 +159,7 @@ def test_a_link_that_appears_between_the_check_and_opening(
 
     monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(CheckpointError):
-        copy_side_files([folder / "vocab.json"], out)
+        copy_side_files({"vocab.json": folder / "vocab.json"}, out)
     assert not (out / "vocab.json").exists() or (out / "vocab.json").read_text() != "secret"
 
 
@@ -167,4 +168,91 @@ def test_a_link_to_a_hidden_file_or_code_of_the_folder(tmp_path: Path):
     (tmp_path / "modeling.py").write_text("import os")
     (tmp_path / "vocab.json").symlink_to(".env")
     (tmp_path / "merges.txt").symlink_to("modeling.py")
-    assert find_side_files(tmp_path).files == ()
+    assert find_side_files(tmp_path).files == {}
+
+
+def _sub_folders(folder: Path) -> set[str]:
+    """Places of side files that lie in sub-folders of ``folder``."""
+    return {name for name in find_side_files(folder).files if "/" in name}
+
+
+def _file(path: Path, text: str = "{}") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_modules_of_sentence_transformers_come_with_their_files(tmp_path: Path):
+    paths = ["", "1_Pooling", "2_Dense", "3_Normalize", "4_Router"]
+    _file(tmp_path / "modules.json", json.dumps([{"path": path} for path in paths]))
+    (tmp_path / "3_Normalize").mkdir()
+    _file(tmp_path / "1_Pooling/config.json")
+    _file(tmp_path / "2_Dense/config.json")
+    _file(tmp_path / "2_Dense/model.safetensors")
+    _file(tmp_path / "4_Router/query_0_Transformer/sentence_bert_config.json")
+    assert _sub_folders(tmp_path) == {
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "4_Router/query_0_Transformer/sentence_bert_config.json",
+    }
+
+
+def test_parts_of_a_pipeline_come_with_their_files(tmp_path: Path):
+    index = {
+        "_class_name": "StableDiffusionPipeline",
+        "scheduler": ["diffusers", "DDIMScheduler"],
+        "unet": ["diffusers", "UNet2DConditionModel"],
+        "safety_checker": [None, None],
+        "vae": ["diffusers", "AutoencoderKL"],
+    }
+    _file(tmp_path / "model_index.json", json.dumps(index))
+    _file(tmp_path / "scheduler/scheduler_config.json")
+    _file(tmp_path / "unet/config.json")
+    _file(tmp_path / "unet/diffusion_pytorch_model.safetensors")
+    _file(tmp_path / "safety_checker/config.json")
+    assert _sub_folders(tmp_path) == {"scheduler/scheduler_config.json", "unet/config.json"}
+
+
+def test_other_sub_folders_come_only_where_they_belong_to_the_model(tmp_path: Path):
+    _file(tmp_path / "additional_chat_templates/tool_use.jinja")
+    _file(tmp_path / "qformer_tokenizer/tokenizer_config.json")
+    _file(tmp_path / "qformer_tokenizer/vocab.txt")
+    _file(tmp_path / "checkpoint-500/tokenizer.json")
+    _file(tmp_path / "checkpoint-500/model.safetensors")
+    _file(tmp_path / "onnx/tokenizer.json")
+    _file(tmp_path / "onnx/model.onnx")
+    _file(tmp_path / "data/train.json")
+    _file(tmp_path / ".cache/tokenizer.json")
+    assert _sub_folders(tmp_path) == {
+        "additional_chat_templates/tool_use.jinja",
+        "qformer_tokenizer/tokenizer_config.json",
+        "qformer_tokenizer/vocab.txt",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["../other", "/etc", "a/../..", ".hidden", "a/b/c/d", "a\\b", "li"]
+)
+def test_lists_that_name_folders_outside_are_refused(name: str, tmp_path: Path):
+    _file(tmp_path / "other/tokenizer.json")
+    model = tmp_path / "model"
+    _file(model / "modules.json", json.dumps([{"path": name}]))
+    (model / "li").symlink_to(tmp_path / "other")
+    with pytest.raises(CheckpointError, match="Names a folder outside"):
+        find_side_files(model)
+
+
+def test_sub_folders_of_the_hub_s_cache(tmp_path: Path):
+    _file(tmp_path / "blobs/abc")
+    snapshot = tmp_path / "snapshots/1"
+    _file(snapshot / "modules.json", json.dumps([{"path": "1_Pooling"}]))
+    (snapshot / "1_Pooling").mkdir()
+    (snapshot / "1_Pooling/config.json").symlink_to("../../../blobs/abc")
+    (snapshot / "1_Pooling/other.json").symlink_to(tmp_path / "snapshots/secret.json")
+    _file(tmp_path / "snapshots/secret.json")
+    assert _sub_folders(snapshot) == {"1_Pooling/config.json"}
+
+
+def test_copying_makes_the_sub_folders(tmp_path: Path):
+    _file(tmp_path / "a/additional_chat_templates/tool_use.jinja", "x")
+    copy_side_files(find_side_files(tmp_path / "a").files, tmp_path / "b")
+    assert (tmp_path / "b/additional_chat_templates/tool_use.jinja").read_text() == "x"
