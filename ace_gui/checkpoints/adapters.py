@@ -244,7 +244,8 @@ def _low_rank(
         sentence = f"{sizes}; the config gives rank {settings.rank_of(module)}."
         raise refusal(folder, sentence, tensor=a.name)
     if not is_float(a.dtype) or not is_float(b.dtype):
-        raise refusal(folder, f"{sizes}; they are not floating point.", tensor=a.name)
+        sentence = f"`{shown}`: A is {a.dtype}, B is {b.dtype}, not floating point. Convert them."
+        raise refusal(folder, sentence, tensor=a.name)
     return LowRank(
         target=f"{module}.weight",
         a=a,

@@ -16,8 +16,8 @@ from ace_gui.engine.events import LayerAnalysed
 from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.non_finite import settle
 from ace_gui.engine.parts import parts_of
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import COMBINED, Prepared
+from ace_gui.engine.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.planning import Prepared
 from ace_gui.engine.similarity import cosines_of
 from ace_gui.engine.task_vectors import Readers, TaskVectors
 from ace_gui.errors import NonFiniteError

@@ -33,8 +33,8 @@ from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.merging import merge
 from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.peak import peak_bytes, reset_peak
-from ace_gui.engine.plan import Plan
-from ace_gui.engine.planning import COMBINED, Prepared, prepare
+from ace_gui.engine.plan import COMBINED, Plan
+from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.store import MODEL, reports
 from ace_gui.engine.task_vectors import Readers, TaskVectors

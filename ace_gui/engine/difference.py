@@ -17,8 +17,7 @@ from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
 from ace_gui.engine.findings import LayerDifference
 from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.parts import Part, parts_of
-from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import COMBINED
+from ace_gui.engine.plan import COMBINED, PlanRow
 from ace_gui.engine.store import MODEL, InputFile, Manifest, read_finished
 from ace_gui.errors import MismatchError
 from ace_gui.linalg.spectra import singular_values

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ace_gui.engine.opening import answering_name
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
-from ace_gui.engine.task_vectors import Readers, answering_name
+from ace_gui.engine.task_vectors import Readers
 from ace_gui.errors import NonFiniteError
 from ace_gui.recipe.values import NonFinite
 

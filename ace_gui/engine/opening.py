@@ -22,7 +22,7 @@ from ace_gui.checkpoints import (
     open_adapter,
     open_checkpoint,
 )
-from ace_gui.engine.plan import ExpertSummary
+from ace_gui.engine.plan import ExpertSummary, PlanRow
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
@@ -65,6 +65,16 @@ class OpenedModel:
             architecture=architecture.model_class or architecture.family or "from names alone",
             warnings=self.checkpoint.warnings + ((architecture.note,) if architecture.note else ()),
         )
+
+
+def answering_name(row: PlanRow, model: OpenedModel) -> str:
+    """The base's name under which an expert has the row's tensor: its own, or that it is tied to.
+
+    Raises KeyError where the expert has neither.
+    """
+    if model.has(row.tensor) or row.tied_to is None:
+        return row.tensor
+    return row.tied_to
 
 
 def open_base(path: Path) -> OpenedModel:

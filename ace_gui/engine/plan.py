@@ -23,6 +23,10 @@ class Disposition(StrEnum):
     DROPPED = "dropped"
 
 
+COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
+"""What reads every expert's tensor."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowOverride:
     """What one tensor does differently from the recipe's method.

@@ -10,15 +10,16 @@ from typing import Any
 import psutil
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, reader_of
+from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
 from ace_gui.engine.beside import bytes_beside
 from ace_gui.engine.budget import free_disk_bytes, largest_tensor, peak_bytes
 from ace_gui.engine.checks import Check
 from ace_gui.engine.dispositions import plan_rows
+from ace_gui.engine.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.opening import OpenedModel, open_models
 from ace_gui.engine.overrides import check_overrides, method_of, overridden
 from ace_gui.engine.parameters import completed
-from ace_gui.engine.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.preflight import preflight
 from ace_gui.engine.vocabulary_rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
@@ -26,9 +27,6 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import Kind, MergeMethod
 from ace_gui.methods.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
-
-COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
-"""What reads every expert's tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +101,7 @@ def prepare(recipe: Recipe) -> Prepared:
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
     rows, unused = overridden(plan_rows(base, experts, method, recipe), recipe, base)
+    refuse_other_than_floats(rows, base, experts)
     plan = Plan(
         recipe=recipe,
         base=base.summary,
@@ -203,6 +202,8 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
     combined = any(row.disposition in COMBINED for row in rows)
     if combined and not any(row.disposition == Disposition.MERGED for row in rows):
         warnings.append("No tensor is merged by the method: nothing here is a linear layer.")
+    if kept := kept_integers(rows):
+        warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
     dropped = [row.name for row in rows if row.disposition == Disposition.DROPPED]
     if dropped:
         warnings.append(f"{len(dropped)} tensors are dropped; the layers table says why.")

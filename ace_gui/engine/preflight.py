@@ -26,15 +26,13 @@ from ace_gui.engine.checks import (
 )
 from ace_gui.engine.drift import drift
 from ace_gui.engine.opening import OpenedModel
-from ace_gui.engine.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.vocabulary_rows import match
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe.values import Vocabulary
 
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD, Role.BUFFER})
 _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
-_COMBINED: Final = frozenset({Disposition.MERGED, Disposition.AVERAGED})
-
 # Half a unit in the last place, relative to a weight.
 _ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
 _NOISY: Final = 2.0**-9
@@ -354,7 +352,7 @@ def _likeness(
     base: OpenedModel, experts: Sequence[OpenedModel], rows: Sequence[PlanRow]
 ) -> list[Check]:
     """Copies among the models, by a few blocks of each."""
-    combined = (row for row in rows if row.in_base and row.disposition in _COMBINED)
+    combined = (row for row in rows if row.in_base and row.disposition in COMBINED)
     names = list(dict.fromkeys(row.tensor for row in combined))
     seen: dict[str, str] = {}
     checks = []

@@ -21,10 +21,10 @@ from ace_gui.checkpoints import (
     reader_of,
 )
 from ace_gui.engine.matrix_parts import of_row
-from ace_gui.engine.opening import OpenedModel
+from ace_gui.engine.opening import OpenedModel, answering_name
 from ace_gui.engine.parts import Part, parts_of
-from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import COMBINED, Prepared
+from ace_gui.engine.plan import COMBINED, PlanRow
+from ace_gui.engine.planning import Prepared
 from ace_gui.engine.vocabulary_rows import runs
 from ace_gui.errors import NonFiniteError
 
@@ -181,13 +181,3 @@ class TaskVectors(Sequence[Tensor]):
             stored = stored.pin_memory()  # so that copying overlaps with computing
         moved = stored.to(self._device, non_blocking=True).to(self._dtype)
         return moved.T.contiguous() if self._turned else moved
-
-
-def answering_name(row: PlanRow, model: OpenedModel) -> str:
-    """The base's name under which an expert has the row's tensor: its own, or that it is tied to.
-
-    Raises KeyError where the expert has neither.
-    """
-    if model.has(row.tensor) or row.tied_to is None:
-        return row.tensor
-    return row.tied_to

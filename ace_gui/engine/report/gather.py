@@ -29,8 +29,8 @@ from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.health import layer_health
 from ace_gui.engine.inspection import spectrum
 from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import COMBINED, Prepared
+from ace_gui.engine.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.planning import Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page
 from ace_gui.engine.store import InputFile, Manifest, reports

@@ -10,7 +10,8 @@ import pytest
 from ace_gui.engine.difference import difference
 from ace_gui.engine.findings import LayerDifference
 from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import COMBINED, Prepared, prepare
+from ace_gui.engine.plan import COMBINED
+from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.store import MODEL
 from ace_gui.errors import MismatchError, OutputError
 from tests.helpers.inspected import row_named, singular_values, tensor
