@@ -1,6 +1,17 @@
-"""``python -m ace_gui`` is ``ace-gui``."""
+"""``ace-gui``, also as ``python -m ace_gui``."""
 
-from ace_gui.cli import main
+from __future__ import annotations
+
+from ace_gui.interrupts import end_at_once
+
+
+def main() -> None:
+    """Entry point; exits 0 (done), 1 (a reported error), 2 (wrong usage) or 130 (cancelled)."""
+    end_at_once()
+    from ace_gui.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

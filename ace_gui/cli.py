@@ -7,20 +7,75 @@ Everything heavy is imported by the command that needs it, so that the window op
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 
-from ace_gui.errors import Cancelled, WorkbenchError
+from ace_gui import __version__
+from ace_gui.errors import WorkbenchError
 from ace_gui.imports import heavy_imports
+from ace_gui.interrupts import ignore, interruptible, starting
+from ace_gui.reporting import finished, reported
+from ace_gui.streams import prepare_streams, say
 
-CANCELLED = 130
+MOST_THREADS: Final = 1024
+MOST_GIGABYTES: Final = 1e6
+WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
+"""Typer's errors about a command line; which module they are of depends on its version."""
+
+
+def path_given(text: str) -> Path:
+    """A path of the command line. Raises BadParameter for what cannot be one."""
+    if not text:
+        raise typer.BadParameter("The path is empty.")
+    if "\0" in text:
+        raise typer.BadParameter("The path holds a NUL character.")
+    try:
+        os.path.abspath(text).encode()  # noqa: PTH100
+    except OSError as error:  # the working folder was removed
+        raise typer.BadParameter(f"The working folder is gone: {error.strerror}.") from None
+    except UnicodeEncodeError:
+        raise typer.BadParameter(
+            f"{text!a} is not UTF-8, or lies in a folder that is not; rename it."
+        ) from None
+    return Path(text)
+
+
+def gigabytes_given(text: str) -> float:
+    """An amount of memory. Raises BadParameter."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not 0.001 <= amount <= MOST_GIGABYTES:
+        raise typer.BadParameter(
+            f"{text[:40]!r} is not an amount of memory; give gigabytes from 0.001 to "
+            f"{MOST_GIGABYTES:g}."
+        )
+    return amount
+
+
+def threads_given(text: str) -> int:
+    """A number of threads. Raises BadParameter."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
+        digits = "0"
+    if not 1 <= int(digits) <= MOST_THREADS:
+        raise typer.BadParameter(
+            f"{text[:40]!r} is not a number of threads; give 1 to {MOST_THREADS}."
+        )
+    return int(digits)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ace-gui {__version__}")
+        raise typer.Exit
 
 
 app = typer.Typer(
@@ -34,7 +89,9 @@ app = typer.Typer(
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
 ]
-RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")]
+RecipeFile = Annotated[
+    Path, typer.Argument(parser=path_given, metavar="RECIPE.yaml", help="The recipe.")
+]
 Convert = Annotated[
     bool,
     typer.Option(
@@ -43,19 +100,33 @@ Convert = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads for computing (default: as torch chooses).")
+    int | None,
+    typer.Option(
+        parser=threads_given,
+        metavar="N",
+        help="Threads for computing (default: one for each processor).",
+    ),
 ]
 
 
 @app.callback(invoke_without_command=True)
-def _default(context: typer.Context) -> None:
+def _default(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     if context.invoked_subcommand is None:
         _window([], verbose=False)
 
 
 @app.command("open", hidden=True)
 def open_window(
-    paths: Annotated[list[Path], typer.Argument(help="A recipe, or model folders, base first.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(parser=path_given, help="A recipe, or model folders, base first."),
+    ],
     verbose: Verbose = False,
 ) -> None:
     """Open the window with a recipe or model folders loaded."""
@@ -72,7 +143,11 @@ def demo(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the merged model and a picture of the window."),
+        typer.Option(
+            parser=path_given,
+            metavar="DIR",
+            help="Write the merged model and a picture of the window.",
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
@@ -82,12 +157,13 @@ def demo(
             headless = True
             typer.echo("There is no display, so the demo runs without a window.", err=True)
         if headless:
-            with heavy_imports():
+            with starting(), heavy_imports():
                 from ace_gui.demo import run_headless
 
             run_headless(out)
         else:
-            from ace_gui.gui.app import run
+            with starting():
+                from ace_gui.gui.app import run
 
             raise SystemExit(run(demo=True))
 
@@ -95,13 +171,17 @@ def demo(
 @app.command("merge")
 def merge(
     recipe: RecipeFile,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is new or empty.")],
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+    ],
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
     threads: Threads = None,
     memory: Annotated[
         float | None,
         typer.Option(
-            min=0.001, metavar="GB", help="Memory to use at most (default: what is free)."
+            parser=gigabytes_given,
+            metavar="GB",
+            help="Memory to use at most (default: what is free).",
         ),
     ] = None,
     resume: Annotated[
@@ -118,7 +198,7 @@ def merge(
 ) -> None:
     """Merge a recipe and write a folder that transformers loads."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.console import merge_to_folder
 
         merge_to_folder(
@@ -135,18 +215,26 @@ def merge(
 
 @app.command("task")
 def task(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that merge wrote.")],
+    model: Annotated[
+        Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder that merge wrote.")
+    ],
     expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is new or empty.")],
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+    ],
     base: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The base model (default: where the recipe says)."),
+        typer.Option(
+            parser=path_given,
+            metavar="DIR",
+            help="The base model (default: where the recipe says).",
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Make one expert's model again from a merged one (emr, tall_masks, tsv_c)."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.engine.tasks import write_task_model
 
         typer.echo(f"Written to {write_task_model(model, expert, out, base=base)}.")
@@ -156,17 +244,19 @@ def task(
 def inspect(
     recipe: RecipeFile,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the figures as CSV.")
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
     ] = None,
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.console import inspect_recipe
 
         inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert)
@@ -175,7 +265,10 @@ def inspect(
 @app.command("report")
 def report(
     recipe: RecipeFile,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The report; replaced if there.")],
+    out: Annotated[
+        Path,
+        typer.Option(parser=path_given, metavar="FILE.html", help="The report; replaced if there."),
+    ],
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
     threads: Threads = None,
     convert: Convert = False,
@@ -183,7 +276,7 @@ def report(
 ) -> None:
     """Write one HTML file that shows what the merge of a recipe does; write no model."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.console import report_recipe
 
         report_recipe(recipe, out, device=device, threads=threads, convert=convert)
@@ -192,7 +285,10 @@ def report(
 @app.command("compare")
 def compare(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe, or the word sample.")
+        Path,
+        typer.Argument(
+            parser=path_given, metavar="RECIPE.yaml", help="The recipe, or the word sample."
+        ),
     ],
     methods: Annotated[
         str, typer.Option(metavar="a,b,c|all", help="The methods, each with its defaults.")
@@ -201,7 +297,8 @@ def compare(
         str, typer.Option(metavar="NAME=v1,v2", help="Values of one parameter of one method.")
     ] = "",
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
     ] = None,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
     verbose: Verbose = False,
@@ -210,7 +307,7 @@ def compare(
     with _reported(verbose):
         if not methods and not parameter:
             raise typer.BadParameter("Say which --methods or which --parameter to compare.")
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.comparing import compare_methods
 
         compare_methods(recipe, methods=methods, parameter=parameter, json_file=json, device=device)
@@ -219,12 +316,14 @@ def compare(
 @app.command("mergekit")
 def mergekit(
     recipe: RecipeFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file; replaced if there.")],
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="FILE", help="The file; replaced if there.")
+    ],
     verbose: Verbose = False,
 ) -> None:
     """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.comparing import write_mergekit
 
         write_mergekit(recipe, out)
@@ -237,7 +336,7 @@ def methods(
 ) -> None:
     """List the merge methods, or show one with its parameters, ranges and citation."""
     with _reported(verbose):
-        with heavy_imports():
+        with starting(), heavy_imports():
             from ace_gui.console import show_method, show_methods
 
         show_methods() if name is None else show_method(name)
@@ -252,12 +351,31 @@ def has_display() -> bool:
 
 
 def main() -> None:
-    """Entry point of ``ace-gui``; exits 0, 1 (reported error), 2 (usage) or 130 (cancelled)."""
+    """Do what the command line says, and exit with 0, 1 (reported error), 2 (usage) or 130."""
+    prepare_streams()
     arguments = sys.argv[1:]
+    status: object = 0
+    try:
+        with reported("--verbose" in arguments, WRONG_USAGE):
+            status = app(args=_with_command(arguments), standalone_mode=False)
+    except WRONG_USAGE as error:
+        say(f"Error: {error.format_message().rstrip('.')}. Try ace-gui --help.")
+        status = error.exit_code
+    except SystemExit as end:
+        status = end.code
+    ignore()
+    sys.exit(finished(status if isinstance(status, int) else 0))
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """``ace-gui PATH…`` opens the window."""
+    first = next(iter(arguments), "-")
     commands = {command.name for command in app.registered_commands}
-    if arguments and arguments[0] not in commands and Path(arguments[0]).exists():
-        arguments.insert(0, "open")  # ace-gui PATH… opens the window
-    app(args=arguments)
+    if first.startswith("-") or first in commands:
+        return arguments
+    if os.path.exists(first) or Path(first).suffix or os.sep in first:  # noqa: PTH110
+        return ["open", *arguments]
+    return arguments
 
 
 def _window(paths: list[Path], *, verbose: bool) -> None:
@@ -267,29 +385,13 @@ def _window(paths: list[Path], *, verbose: bool) -> None:
                 "There is no display to open a window on; use ace-gui merge, inspect or "
                 "demo --headless, or run under a display."
             )
-        from ace_gui.gui.app import run
+        with starting():
+            from ace_gui.gui.app import run
 
         raise SystemExit(run(paths))
 
 
 @contextlib.contextmanager
 def _reported(verbose: bool) -> Iterator[None]:
-    """Errors as one sentence on stderr and status 1; Ctrl+C and SIGTERM as status 130."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
+    with reported(verbose, WRONG_USAGE, typer.Exit), interruptible():
         yield
-    except (KeyboardInterrupt, Cancelled):
-        typer.echo("Cancelled.", err=True)
-        raise SystemExit(CANCELLED) from None
-    except WorkbenchError as error:
-        if verbose:
-            raise
-        typer.echo(f"Error: {error.sentence}", err=True)
-        raise SystemExit(1) from None
-    except BrokenPipeError:  # the reader of our output went away
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
-        raise SystemExit(1) from None
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

@@ -350,7 +350,3 @@ def write_text(path: Path, text: str) -> None:
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError(f"{path} cannot be written: {error.strerror}.", path=path)
-
-
-if sys.platform == "win32":  # γ and τ on an old console
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

@@ -1,0 +1,194 @@
+"""Every command line ends with a known status, and a failing one with one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ace_gui import cli
+from ace_gui.reporting import reported
+
+STATUSES = {0, 1, 2, 130}
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: object
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def _as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Streams, signals, working and log folder are the tests' again."""
+    streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    here = Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.delenv("DISPLAY", raising=False)
+        patch.delenv("WAYLAND_DISPLAY", raising=False)
+        patch.delenv("QT_QPA_PLATFORM", raising=False)  # without a display no window can open
+        yield
+    sys.stdin, sys.stdout, sys.stderr, sys.excepthook = streams
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    os.chdir(here)
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> Ended:
+    streams = sys.stdin, sys.stdout, sys.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["ace-gui", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    sys.stdout.flush()
+    sys.stdin, sys.stdout, sys.stderr = streams
+    captured = capfd.readouterr()
+    return Ended(end.value.code, captured.out, captured.err)
+
+
+def require_good_end(ended: Ended) -> None:
+    assert ended.status in STATUSES
+    assert "Traceback" not in ended.err
+    if ended.status in {1, 2}:
+        lines = ended.err.splitlines()
+        assert lines[-1].startswith("Error: "), ended.err
+        assert ended.err.count("Error: ") == 1
+        assert len(lines[-1]) < 2100
+        assert "Something unexpected" not in lines[-1], ended.err
+
+
+LONG = "x" * 5000
+_TEXTS = st.one_of(
+    st.sampled_from(
+        ["", " ", ".", "/", "~nosuchuser/x", "~", LONG, "a\0b", "\udcff", "nan", "inf"]
+    ),
+    st.sampled_from(["-1", "0", "1e400", "1e300", "9" * 6000, "0x" + "f" * 6000, "-0.0", "١٢"]),
+    st.sampled_from(["\x1b[31m", "\n", "γ", "a=", "=b", "scaling=1e300", "seed=" + "9" * 6000]),
+    st.sampled_from(["ace", "linear", "all", "cpu", "cuda:99999999999999999999", "auto", "sample"]),
+    st.text(max_size=8),
+)
+_COMMANDS = ("merge", "inspect", "report", "compare", "mergekit", "methods", "task", "open", "demo")
+_VALUED = ("--out", "--device", "--threads", "--memory", "--json", "--csv", "--methods", "--base")
+_FLAGS = ("--resume", "--complete-heads", "--convert", "--headless", "-h", "--version", "--", "-x")
+_OPTIONS = (*_VALUED, "--parameter", *_FLAGS)
+_LINES = st.lists(
+    st.one_of(st.sampled_from(_COMMANDS), st.sampled_from(_OPTIONS), _TEXTS), max_size=7
+)
+_CALLS = st.one_of(
+    _LINES,
+    st.tuples(st.sampled_from(_COMMANDS), _LINES).map(lambda pair: [pair[0], *pair[1]]),
+)
+
+
+def _is_work(line: list[str]) -> bool:
+    """Whether it may do more than read a recipe that is not there."""
+    return bool({"demo", "sample"} & set(line))
+
+
+def _check(capfd: pytest.CaptureFixture[str], folder: Path, line: list[str]) -> None:
+    os.chdir(folder)
+    require_good_end(run(capfd, *line))
+    assert not list(folder.iterdir())
+
+
+_QUICK = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@_QUICK
+@given(line=_CALLS.filter(lambda line: not _is_work(line)))
+def test_no_command_line_ends_in_a_traceback(
+    capfd: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, line: list[str]
+) -> None:
+    _check(capfd, tmp_path_factory.mktemp("line"), line)
+
+
+@pytest.mark.long
+@settings(_QUICK, max_examples=20_000, derandomize=False)
+@given(line=_CALLS.filter(lambda line: not _is_work(line)))
+def test_no_command_line_at_all(
+    capfd: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, line: list[str]
+) -> None:
+    _check(capfd, tmp_path_factory.mktemp("line"), line)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--threads", "0"),
+        ("--threads", "100000"),
+        ("--threads", "9" * 6000),
+        ("--memory", "inf"),
+        ("--memory", "nan"),
+        ("--memory", "1e400"),
+        ("--memory", "1e300"),
+        ("--memory", "-1"),
+        ("--out", ""),
+        ("--out", "a\0b"),
+        ("--out", "\udcff"),
+    ],
+)
+def test_wild_values_are_wrong_usage(
+    capfd: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    ended = run(capfd, "merge", "recipe.yaml", "--out", "out", option, value)
+    assert ended.status == 2
+    assert option in ended.err
+    require_good_end(ended)
+
+
+def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(capfd, "--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
+
+
+def test_a_path_that_is_not_there_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    for path in ("nosuch.yaml", "no/such"):
+        ended = run(capfd, path)
+        assert ended.status == 2
+        assert f"{path} does not exist" in ended.err
+
+
+def test_what_was_not_foreseen_is_logged(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ace_gui.console.show_methods", lambda: {}["no such key"])
+    ended = run(capfd, "methods")
+    assert ended.status == 1
+    assert "KeyError" in ended.err
+    [sentence] = ended.err.splitlines()
+    log = Path(sentence.rpartition("Details are in ")[2].rstrip("."))
+    assert "Traceback" in log.read_text()
+    assert str(os.environ["XDG_STATE_HOME"]) in str(log)
+    assert "Traceback" in run(capfd, "methods", "--verbose").err
+
+
+def test_without_a_log_folder_the_temporary_one_is_used(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    for temporary in (tmp_path, tmp_path / "file"):
+        error = ValueError() if temporary is tmp_path else MemoryError()
+        with monkeypatch.context() as patch:
+            patch.setattr("tempfile.tempdir", str(temporary))
+            with pytest.raises(SystemExit), reported(False):
+                raise error
+    [log] = tmp_path.glob("*.log")
+    first, second = capfd.readouterr().err.splitlines()
+    assert str(log) in first
+    assert "not enough memory" in second
+    assert "Add --verbose" in second

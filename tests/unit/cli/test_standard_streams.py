@@ -1,0 +1,86 @@
+"""Standard output that is full, closed, or of another encoding; Ctrl+C at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "ace_gui"]
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A line of sh in which ``ace`` is the program; the status is the program's own."""
+    script = f'ace() {{ "{sys.executable}" -m ace_gui "$@"; echo "status $?" >&9; }}\n{line}'
+    return subprocess.run(
+        ["sh", "-c", f"exec 9>&1\n{script}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    ("line", "status", "sentence"),
+    [
+        ("ace --help >/dev/full", 1, "No space left on device"),
+        ("ace --version >/dev/full", 1, "No space left on device"),
+        ("ace nosuch 2>/dev/full", 2, ""),
+        ("ace --version >&-", 0, ""),
+        ("ace nosuch 2>&-", 2, ""),
+        ("ace --version <&- >&- 2>&-", 0, ""),
+        ("ace --help | true", 1, "Broken pipe"),
+    ],
+)
+def test_streams_that_take_nothing(line: str, status: int, sentence: str) -> None:
+    done = shell(line)
+    assert f"status {status}" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+    if sentence:
+        [only] = done.stderr.splitlines()
+        assert only.startswith("Error: ")
+        assert sentence in only
+    else:
+        assert not done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_every_encoding_prints_greek(encoding: str) -> None:
+    code = "from ace_gui.streams import *; prepare_streams(); print('γ > τ, ‖ΔW‖ 漢')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    plain = "gamma > tau, ||dW|| \\u6f22\n"
+    assert done.stdout.decode(encoding) == ("γ > τ, ‖ΔW‖ 漢\n" if encoding == "utf-8" else plain)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("milliseconds", [0, 30, 80, 200, 600])
+def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int) -> None:
+    """From the program's first line on; before it, Python itself is starting."""
+    code = "import ace_gui.__main__ as m; m.end_at_once(); print('!', flush=True); m.main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "methods"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.read(1)
+    time.sleep(milliseconds / 1000)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "Cancelled.\n"
