@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ace_gui.console import wide_console, write_text
 from ace_gui.engine.comparison import by_method, by_value, compare, compared_record
+from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import CompareProgress, MethodCompared
 from ace_gui.engine.jobs import CompareJob, Variant
 from ace_gui.engine.sample import sample_recipe
@@ -40,6 +41,7 @@ def compare_methods(
     ``methods``: names with commas between, or all; ``parameter``: ``name=value,value``; either may
     be empty. Raises RecipeError for an unknown one.
     """
+    use_threads(None)
     recipes = variants(_recipe(recipe_file), methods, parameter)
     rows = run(recipes, device)
     if json_file is not None:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -20,7 +19,7 @@ from ace_gui.checkpoints import check_output_folder, convert_pickle, staging_fol
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
 from ace_gui.engine.checks import Check, Verdict, worst_first
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.events import (
     Event,
     Exported,
@@ -60,7 +59,7 @@ def merge_to_folder(
     complete_heads: bool,
 ) -> None:
     """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
-    _use(threads)
+    use_threads(threads)
     recipe = load_recipe(recipe_file)
     resolve_device(device)
     prepared = prepared_with_consent(recipe, convert=convert)
@@ -85,12 +84,6 @@ def merge_to_folder(
     _print_merged(len(prepared.experts), finished.seconds, result)
 
 
-def _use(threads: int | None) -> None:
-    """So many threads; None: as torch chooses."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
     """The prepared recipe; pickles among its models are converted only if that was asked for."""
     while True:
@@ -109,6 +102,7 @@ def inspect_recipe(
     recipe_file: Path, *, json_file: Path | None, csv_file: Path | None, convert: bool
 ) -> None:
     """``ace-gui inspect``: the plan and the statistics of every tensor."""
+    use_threads(None)
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
     records = inspect_records(prepared, statistics)
@@ -132,7 +126,7 @@ def report_recipe(
     """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
     from ace_gui.engine.report.gather import report
 
-    _use(threads)
+    use_threads(threads)
     where = resolve_device(device)
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     cache, console = InspectionCache(cache_folder()), Console(stderr=True)

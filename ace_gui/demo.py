@@ -15,6 +15,7 @@ from rich.text import Text
 from ace_gui.checkpoints import check_output_folder, staging_folder
 from ace_gui.console import inspect_records, print_layers, wide_console
 from ace_gui.engine.analysis import analyse
+from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import SampleAccuracy
 from ace_gui.engine.exporting import publish
 from ace_gui.engine.merging import input_folders, merge
@@ -30,6 +31,7 @@ def run_headless(out: Path | None) -> None:
 
     Raises WorkbenchError, before anything else where ``out`` cannot be written.
     """
+    use_threads(None)
     prepared = prepare(sample_recipe())
     target = None if out is None else check_output_folder(out, input_folders(prepared))
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}

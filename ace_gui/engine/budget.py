@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-import psutil
 import torch
 
 from ace_gui.checkpoints import FORMATS, plain
@@ -21,6 +20,7 @@ from ace_gui.engine.parts import PART_ELEMENTS
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.errors import ResourceError
 from ace_gui.linalg.blocks import LARGEST
+from ace_gui.machine import free_memory
 from ace_gui.methods.ace_stacked import few_experts
 from ace_gui.methods.base import Kind, MergeMethod
 
@@ -76,7 +76,7 @@ def require_memory(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: i
     ``limit``: bytes the merge may use; None: what the system says is free.
     Raises ResourceError naming the tensor.
     """
-    allowed = psutil.virtual_memory().available if limit is None else limit
+    allowed = free_memory() if limit is None else limit
     largest = max(rows, key=lambda row: _working_set(row, method), default=None)
     if largest is None or _working_set(largest, method) <= allowed:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import psutil
 import torch
 
 from ace_gui.architecture.scopes import SCOPES
@@ -17,6 +16,7 @@ from ace_gui.engine.events import (
     FieldInfo,
     MethodInfo,
 )
+from ace_gui.machine import total_memory
 from ace_gui.methods import FAMILIES, METHODS, parameter_fields
 
 
@@ -27,7 +27,7 @@ def engine_ready() -> EngineReady:
         devices=available_devices(),
         scopes=tuple((scope.name, scope.description) for scope in SCOPES.values()),
         threads=torch.get_num_threads(),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=total_memory(),
     )
 
 

@@ -6,6 +6,12 @@ import torch
 
 from ace_gui.engine.events import DeviceInfo
 from ace_gui.errors import ResourceError
+from ace_gui.machine import processors
+
+
+def use_threads(wanted: int | None) -> None:
+    """Let torch compute with so many threads; None: as it chooses, within a container's share."""
+    torch.set_num_threads(wanted or min(torch.get_num_threads(), processors()))
 
 
 def available_devices() -> tuple[DeviceInfo, ...]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import psutil
-
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
 from ace_gui.engine.beside import bytes_beside
@@ -23,6 +21,7 @@ from ace_gui.engine.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.preflight import preflight
 from ace_gui.engine.vocabulary_rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import Kind, MergeMethod
 from ace_gui.methods.survey import Findings, findings_of
@@ -137,7 +136,7 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
         peak_bytes=plan.peak_bytes,
         largest_tensor=plan.largest_tensor,
         free_disk=free_disk_bytes(),
-        free_memory=psutil.virtual_memory().available,
+        free_memory=free_memory(),
     )
 
 

@@ -17,7 +17,7 @@ from ace_gui.engine import process
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import cached_models_found, engine_ready
 from ace_gui.engine.comparison import compare
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.difference import difference
 from ace_gui.engine.distribution import distribution
 from ace_gui.engine.events import (
@@ -110,7 +110,7 @@ class Runner:
 
     def _merge(self, job: MergeJob) -> Iterator[Event]:
         if job.threads is not None:
-            torch.set_num_threads(job.threads)
+            use_threads(job.threads)
         return merge(
             self._prepared(job.recipe),
             job.store,
@@ -193,6 +193,7 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
 
 def serve(pipe: Connection) -> None:
     """Answer the owner until it says quit or goes away."""
+    use_threads(None)
     runner = Runner()
     pipe.send((0, engine_ready()))
     active: dict[int, Iterator[Event | None]] = {}

@@ -1,0 +1,137 @@
+"""How much memory and how many processors this process may use: a container allows it less than
+the machine has.
+
+Control groups are read as files, of either version. A process is under the limits of its own group
+and of every group above.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+_ROOT: Final = Path("/")
+_RECLAIMABLE: Final = ("active_file", "inactive_file", "slab_reclaimable")
+"""What the kernel gives back when memory is short; in ``memory.stat``, with total_ in version 1."""
+
+
+def free_memory(root: Path = _ROOT) -> int:
+    """Bytes that this process can still take, of the machine and under every limit.
+
+    ``root``: where ``proc`` and ``sys`` are, for tests.
+    """
+    left = [psutil.virtual_memory().available, *_left_under_limits()]
+    left += [group.memory_left() for group in _groups(root, "memory")]
+    return max(0, int(min(left)))
+
+
+def total_memory(root: Path = _ROOT) -> int:
+    """Bytes that the machine has, or that the control groups allow."""
+    limits = [group.memory_limit() for group in _groups(root, "memory")]
+    return int(min([psutil.virtual_memory().total, *limits]))
+
+
+def processors(root: Path = _ROOT) -> int:
+    """Processors that this process may use, a share of one counted as one."""
+    allowed: float = len(psutil.Process().cpu_affinity()) if _HAS_AFFINITY else os.cpu_count() or 1
+    shares = [group.processors() for group in _groups(root, "cpu")]
+    return max(1, math.ceil(min([allowed, *shares])))
+
+
+_HAS_AFFINITY: Final = hasattr(psutil.Process, "cpu_affinity")
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A control group: its folder, and whether it is of version 1."""
+
+    folder: Path
+    first: bool
+
+    def memory_limit(self) -> float:
+        names = ("memory.limit_in_bytes",) if self.first else ("memory.max", "memory.high")
+        return min(_number(self.folder / name) for name in names)
+
+    def memory_left(self) -> float:
+        """Infinite without a limit, or where the group does not say what it uses."""
+        used = _number(self.folder / f"memory.{'usage_in_bytes' if self.first else 'current'}")
+        if math.isinf(used):
+            return math.inf
+        prefix = "total_" if self.first else ""
+        words = _text(self.folder / "memory.stat").split()
+        found = dict(zip(words[::2], words[1::2], strict=False))
+        back = sum(_as_number(found.get(f"{prefix}{name}", "0"), 0) for name in _RECLAIMABLE)
+        return self.memory_limit() - max(0, used - back)
+
+    def processors(self) -> float:
+        if self.first:
+            quota = _text(self.folder / "cpu.cfs_quota_us").strip()
+            period = _text(self.folder / "cpu.cfs_period_us").strip()
+        else:
+            quota, _, period = _text(self.folder / "cpu.max").strip().partition(" ")
+        share = _as_number(quota), _as_number(period, 0)
+        return share[0] / share[1] if share[0] > 0 and share[1] > 0 else math.inf
+
+
+def _groups(root: Path, controller: str) -> Iterator[_Group]:
+    """The process's control groups that have the controller, from its own upwards."""
+    own = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").splitlines()]
+    for first, mounted, point in _mounts(root, controller):
+        for parts in own:
+            if len(parts) != 3 or (controller in parts[1].split(",")) != first:
+                continue
+            if not first and parts[1]:
+                continue
+            inside = Path(os.path.relpath(f"/{parts[2]}", f"/{mounted}"))
+            folder = point if ".." in inside.parts else point / inside
+            while folder != point:
+                yield _Group(folder, first)
+                folder = folder.parent
+            yield _Group(point, first)
+
+
+def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
+    """Whether of version 1, which group it shows, and where: every hierarchy for the controller."""
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        place, _, kind = line.partition(" - ")
+        fields, kinds = place.split(), kind.split()
+        if len(fields) < 5 or len(kinds) < 3:
+            continue
+        first = kinds[0] == "cgroup" and controller in kinds[2].split(",")
+        if first or kinds[0] == "cgroup2":
+            yield first, fields[3], root / fields[4].replace("\\040", " ").lstrip("/")
+
+
+def _left_under_limits() -> Iterator[float]:
+    """What ``ulimit`` leaves of the address space and of data."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    used = psutil.Process().memory_info()
+    for name, taken in (("RLIMIT_AS", used.vms), ("RLIMIT_DATA", getattr(used, "data", 0))):
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        if limit != resource.RLIM_INFINITY:
+            yield limit - taken
+
+
+def _number(file: Path) -> float:
+    return _as_number(_text(file).strip())
+
+
+def _as_number(text: str, otherwise: float = math.inf) -> float:
+    """A whole number; otherwise for "max", for nothing, and for what is no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 30 else otherwise
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return ""
