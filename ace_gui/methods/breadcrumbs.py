@@ -38,7 +38,10 @@ class BreadcrumbsParameters:
     gamma: float = parameter(
         0.01,
         label="Outliers",
-        help="Share of each tensor's largest entries that are left out; 0 keeps them.",
+        help=(
+            "Share of each tensor's largest entries that are left out; 0 keeps them. No more than "
+            "1 − density are."
+        ),
         low=0.0,
         high=1.0,
     )
@@ -52,14 +55,15 @@ class BreadcrumbsParameters:
 def crumbs(delta: Tensor, density: float, gamma: float) -> Tensor:
     """The task vector with its entries of middling magnitude; the others are zero.
 
-    Leaves out the floor(gamma · n) largest, and then the smallest until ``density`` of all n are
-    left, never fewer than one. Entries as large as the last one kept on either side stay.
+    Leaves out the floor(gamma · n) largest, or fewer where ``density`` asks for more, and then the
+    smallest until ``density`` of all n are left, never fewer than one. Entries as large as the last
+    one kept on either side stay.
     """
     entries = delta.numel()
     if not entries:
         return delta
     kept = kept_count(density, entries)
-    largest = min(math.floor(gamma * entries + 1e-9), entries - 1)
+    largest = min(math.floor(gamma * entries + 1e-9), entries - kept)
     least = max(0, entries - kept - largest)
     magnitudes = delta.abs()
     low = smallest(magnitudes, least + 1)

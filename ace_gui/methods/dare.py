@@ -20,7 +20,7 @@ from ace_gui.methods.base import (
 )
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.draws import required, uniform
-from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.trimming import trimmed
 
@@ -66,6 +66,7 @@ class DareTiesParameters:
 
     ``density``: 1 − p. ``trim_density``: share of entries that TIES keeps of what DARE left.
     ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
+    ``balanced``: the sign where both weigh the same.
     """
 
     density: float = density_parameter()
@@ -85,6 +86,7 @@ class DareTiesParameters:
         help="Factor on the merged task vector.",
     )
     combine: str = combine_parameter()
+    balanced: str = balanced_parameter()
 
 
 def dropped(delta: Tensor, density: float, place: Place, t: int) -> Tensor:
@@ -127,7 +129,7 @@ def dare_ties(
     for t, weight in enumerate(weights):
         sparse = dropped(task_vector(experts, t), parameters.density, here, t)
         election.add(trimmed(sparse, parameters.trim_density), weight)
-    return finished(election.result(parameters.combine), parameters.scaling)
+    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
 
 
 DARE_LINEAR = MergeMethod(

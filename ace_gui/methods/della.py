@@ -21,7 +21,7 @@ from ace_gui.methods.base import (
 )
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.draws import required, uniform
-from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -31,6 +31,7 @@ class DellaParameters:
 
     ``density``: mean chance 1 − p of keeping an entry. ``epsilon``: how far the chances of a row's
     smallest and largest entries lie from it. ``scaling``: λ. ``combine``: mean or sum.
+    ``balanced``: the sign where both weigh the same.
     """
 
     density: float = parameter(
@@ -57,6 +58,7 @@ class DellaParameters:
         help="Factor on the merged task vector.",
     )
     combine: str = combine_parameter()
+    balanced: str = balanced_parameter()
 
 
 def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
@@ -104,7 +106,7 @@ def della(
     election = Election(experts.delta(0))
     for t, weight in enumerate(weights):
         election.add(dropped(task_vector(experts, t), parameters, here, t), weight)
-    return finished(election.result(parameters.combine), parameters.scaling)
+    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
 
 
 DELLA = MergeMethod(

@@ -25,6 +25,20 @@ def combine_parameter() -> str:
     return combined
 
 
+def balanced_parameter() -> str:
+    """The parameter that says which sign counts where both weigh the same."""
+    chosen: str = parameter(
+        "majority",
+        label="Balanced signs",
+        help=(
+            "Which sign counts where both weigh the same, as they often do in 16-bit models. "
+            "majority: the one that most entries of the tensor elected; positive: as in mergekit."
+        ),
+        choices=("majority", "positive"),
+    )
+    return chosen
+
+
 class Election:
     """Gathers one sparse task vector after another, in one pass, and elects signs at the end.
 
@@ -49,19 +63,24 @@ class Election:
             self._sums[0, part].add_(positive)
             self._sums[1, part].add_(scaled.sub_(positive))
 
-    def result(self, combine: str) -> Tensor:
+    def result(self, combine: str, balanced: str = "majority") -> Tensor:
         """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
 
-        Where both signs weigh the same, the sign that most entries of the tensor elected. Works in
-        place: to be called once, at the end.
+        Where both signs weigh the same, the sign that most entries of the tensor elected, or the
+        positive one. Works in place: to be called once, at the end.
         """
-        elected = sum(
-            float((self._sums[0, part] + self._sums[1, part]).sign().sum()) for part in self._parts
+        elected = (
+            balanced == "positive"
+            or sum(
+                float((self._sums[0, part] + self._sums[1, part]).sign().sum())
+                for part in self._parts
+            )
+            >= 0
         )
         for part in self._parts:
             positive, negative = self._sums[:, part]
             total = positive + negative
-            chosen = (total > 0) | ((total == 0) & (elected >= 0))
+            chosen = (total > 0) | ((total == 0) & elected)
             values = torch.where(chosen, positive, negative)
             if combine == "mean":
                 counts = torch.where(chosen, self._counts[0, part], self._counts[1, part])

@@ -1,4 +1,4 @@
-"""Means on the sphere: the Karcher mean, and the tangent mean known as multi-SLERP.
+"""The Karcher mean: the mean on the sphere.
 
 T experts. Everything happens in the span of their directions u_t, so that only their cosines are
 needed: a point is x = Σ b_t u_t, and its inner products with them are C b.
@@ -30,7 +30,7 @@ class KarcherParameters:
     iterations: int = parameter(
         10,
         label="Iterations",
-        help="Steps at most; 0 gives the normalised mean of the directions, which is multi-SLERP.",
+        help="Steps at most; 0 gives the normalised mean of the directions.",
         low=0,
         high=1000,
     )
@@ -45,11 +45,6 @@ class KarcherParameters:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MultislerpParameters:
-    """Multi-SLERP has no parameters beyond the experts' weights."""
-
-
 def karcher(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -62,26 +57,6 @@ def karcher(
     weight zero, are left out. Reads every expert as often as there are experts, and twice more.
     Raises MethodError where one is not finite, for negative weights, and where directions cancel.
     """
-    return _on_sphere(deltas, weights, parameters)
-
-
-def multislerp(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: MultislerpParameters,  # noqa: ARG001 — one signature for every method
-    **_: Unpack[Context],
-) -> Merged:
-    """The normalised weighted mean of the directions, times the weighted mean norm; float32.
-
-    What multi-SLERP computes: its step in the tangent space at that mean is zero. Otherwise as
-    ``karcher``.
-    """
-    return _on_sphere(deltas, weights, KarcherParameters(iterations=0))
-
-
-def _on_sphere(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: KarcherParameters
-) -> Merged:
     if any(weight < 0 for weight in weights):
         raise MethodError("A mean of directions needs weights of at least 0; change the negative.")
     experts = WeightedExperts(deltas, weights)
@@ -168,16 +143,5 @@ KARCHER = MergeMethod(
     ),
     parameters=KarcherParameters,
     merge=karcher,
-    kind=Kind.TENSOR,
-)
-
-MULTISLERP = MergeMethod(
-    name="multislerp",
-    title="Multi-SLERP",
-    summary="Takes the mean of the experts' directions, at their mean norm.",
-    formula="W = W₀ + (Σₜ aₜ ‖ΔWₜ‖) · x / ‖x‖,  x = Σₜ aₜ ΔWₜ / ‖ΔWₜ‖,  aₜ = wₜ / Σⱼ wⱼ",
-    citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
-    parameters=MultislerpParameters,
-    merge=multislerp,
     kind=Kind.TENSOR,
 )

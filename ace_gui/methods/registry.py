@@ -21,11 +21,12 @@ from ace_gui.methods.della import DELLA
 from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
-from ace_gui.methods.karcher import KARCHER, MULTISLERP
+from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
 from ace_gui.methods.model_stock import MODEL_STOCK
+from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.sce import SCE

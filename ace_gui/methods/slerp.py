@@ -23,7 +23,10 @@ NEARLY_PARALLEL: Final = 0.9995
 """|cosine| above which SLERP goes along the straight line, as mergekit does."""
 
 NO_ANGLE: Final = 1e-8
-"""Sine below which NuSLERP goes along the straight line."""
+"""Sine up to which NuSLERP goes along the straight line."""
+
+SHORTEST: Final = 1e-7
+"""Norm below which a vector has no direction: its cosine with any other is nearly 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +47,26 @@ class SlerpParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class NuslerpParameters:
-    """Parameters of NuSLERP. ``row_wise``: an angle for every row instead of one for the tensor."""
+    """Parameters of NuSLERP. ``row_wise``: an angle for every row instead of one for the tensor.
+
+    ``column_wise``: for every column.
+    """
 
     row_wise: bool = parameter(
         False,
         label="Row by row",
-        help="Interpolate each output's row by its own angle; otherwise the tensor as one vector.",
+        help=(
+            "Interpolate each row, which is a vector along the last dimension, by its own angle; "
+            "otherwise the tensor as one vector."
+        ),
+    )
+    column_wise: bool = parameter(
+        False,
+        label="Column by column",
+        help=(
+            "Interpolate each column, which is a vector along the first dimension, by its own "
+            "angle; goes before Row by row."
+        ),
     )
 
 
@@ -61,8 +78,9 @@ def slerp(
 ) -> Merged:
     """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
 
-    Angles are those of the vectors, lengths are not normalised. Straight where |cos| > 0.9995 or
-    one is zero. Raises MethodError for other than two experts, and where one is not finite.
+    Angles are those of the vectors, lengths are not normalised. Straight where |cos| > 0.9995; a
+    vector of zeros is at a right angle to any other. Raises MethodError for other than two experts,
+    and where one is not finite.
     """
     one, other = _pair(deltas, weights)
     straight = (1 - NEARLY_PARALLEL**2) ** 0.5
@@ -84,8 +102,10 @@ def nuslerp(
     WeightedExperts(deltas, weights)  # refuses what does not fit together
     one, other = _pair(deltas, [1.0] * len(weights))
     t = weights[1] / require_mean(weights)
-    if parameters.row_wise and one.ndim > 1:
-        merged = arc(one.flatten(1), other.flatten(1), t, straight=NO_ANGLE)
+    if parameters.column_wise and one.ndim:
+        merged = arc(one.movedim(0, -1), other.movedim(0, -1), t, straight=NO_ANGLE).movedim(-1, 0)
+    elif parameters.row_wise and one.ndim:
+        merged = arc(one, other, t, straight=NO_ANGLE)
     else:
         merged = arc(one.reshape(-1), other.reshape(-1), t, straight=NO_ANGLE)
     return finished(merged.reshape(one.shape))
@@ -94,17 +114,15 @@ def nuslerp(
 def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
     """[sin((1 − t) θ) a + sin(t θ) b] / sin θ, θ the angle between a and b, float64.
 
-    For vectors, or row by row for matrices. Linear where sin θ does not exceed ``straight``, or a
-    vector is zero.
+    For vectors along the last dimension. Linear where sin θ does not exceed ``straight``.
     """
-    norms = one.norm(dim=-1, keepdim=True) * other.norm(dim=-1, keepdim=True)
-    cosine = (one * other).sum(dim=-1, keepdim=True) / torch.where(norms > 0, norms, 1)
-    angle = cosine.clamp(-1, 1).acos()
-    sine = angle.sin()
-    curved = (norms > 0) & (sine > straight)
-    divisor = torch.where(curved, sine, 1)
-    first = torch.where(curved, ((1 - t) * angle).sin() / divisor, 1 - t)
-    second = torch.where(curved, (t * angle).sin() / divisor, t)
+    norms = one.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
+    norms = norms * other.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
+    cosine = ((one * other).sum(dim=-1, keepdim=True) / norms).clamp(-1, 1)
+    curved = (1 - cosine.square()) > straight**2
+    angle = torch.where(curved, cosine, 0).acos()
+    first = torch.where(curved, ((1 - t) * angle).sin() / angle.sin(), 1 - t)
+    second = torch.where(curved, (t * angle).sin() / angle.sin(), t)
     return first * one + second * other
 
 
@@ -141,7 +159,8 @@ NUSLERP = MergeMethod(
     summary="SLERP whose position follows from the two experts' weights, at choice row by row.",
     formula=(
         "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + w₂)\n"
-        "θ: the angle between ΔW₁ and ΔW₂, of the tensor or of each row"
+        "θ: the angle between ΔW₁ and ΔW₂, of the tensor or of each row; a right angle where one "
+        "of them is zero; (1 − t) ΔW₁ + t ΔW₂ where they are parallel or opposite"
     ),
     citation=CITATION,
     parameters=NuslerpParameters,

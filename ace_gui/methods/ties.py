@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
 from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.election import Election, combine_parameter
+from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.survey import RankSurvey, required_findings
 from ace_gui.methods.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
@@ -22,6 +22,7 @@ class TiesParameters:
 
     ``density``: share of entries kept of every task vector. ``trim``: chosen over the whole model
     or each tensor. ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
+    ``balanced``: the sign where both weigh the same.
     """
 
     density: float = parameter(
@@ -42,6 +43,7 @@ class TiesParameters:
         presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
     )
     combine: str = combine_parameter()
+    balanced: str = balanced_parameter()
 
 
 def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
@@ -60,7 +62,7 @@ def ties(
     """λ times the mean over the experts that agree with the elected sign, for any shape; float32.
 
     Weights multiply the trimmed task vectors, and count in the election and in the mean. Reads
-    every expert once. Where the signs of an entry balance, the majority within its tensor counts.
+    every expert once. Where the signs of an entry balance, ``balanced`` says which counts.
     Raises MethodError where a task vector is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
@@ -74,7 +76,7 @@ def ties(
             election.add(trimmed(delta, parameters.density), weight)
         else:
             election.add(above(delta, thresholds[t]), weight)
-    return finished(election.result(parameters.combine), parameters.scaling)
+    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
 
 
 TIES = MergeMethod(

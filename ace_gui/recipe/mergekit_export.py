@@ -164,10 +164,16 @@ def _task_arithmetic(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
-    notes: tuple[str, ...] = ()
+    notes = _balance(values)
     if values["trim"] == "model" and values["density"] != 1:
-        notes = ("mergekit keeps the largest entries of each tensor, not of the whole model.",)
+        notes += ("mergekit keeps the largest entries of each tensor, not of the whole model.",)
     return Foreign(method="ties", parameters=_elects(values), weights=weights, notes=notes)
+
+
+def _balance(values: Parameters) -> tuple[str, ...]:
+    if values["balanced"] == "positive":
+        return ()
+    return ("Where both signs of an entry weigh the same, mergekit takes the positive one.",)
 
 
 _RESCALED: Final = (
@@ -184,13 +190,17 @@ def _dare_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     if values["trim_density"] != 1:
         raise RecipeError("mergekit's dare_ties does not trim afterwards.", key="trim_density")
     return Foreign(
-        method="dare_ties", parameters=_elects(values), weights=weights, notes=(_RESCALED,)
+        method="dare_ties",
+        parameters=_elects(values),
+        weights=weights,
+        notes=(_RESCALED, *_balance(values)),
     )
 
 
 def _della(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     parameters = {**_elects(values), "epsilon": values["epsilon"]}
-    return Foreign(method="della", parameters=parameters, weights=weights, notes=(_RESCALED,))
+    notes = (_RESCALED, *_balance(values))
+    return Foreign(method="della", parameters=parameters, weights=weights, notes=notes)
 
 
 def _breadcrumbs(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -206,25 +216,36 @@ def _slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
-    flat = {"nuslerp_flatten": not values["row_wise"]}
-    return Foreign(method="nuslerp", parameters=dict(flat), weights=weights)
+    columns = values["column_wise"]
+    flat = {
+        "nuslerp_flatten": not (values["row_wise"] or columns),
+        "nuslerp_row_wise": columns,
+    }
+    return Foreign(method="nuslerp", parameters=flat, weights=weights)
 
 
-def _multislerp(_: Parameters, weights: tuple[float, ...]) -> Foreign:
-    return Foreign(method="multislerp", weights=weights)
+def _multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters = {"normalize_weights": values["normalize"]}
+    return Foreign(method="multislerp", parameters=parameters, weights=weights)
 
 
 def _model_stock(_: Parameters, weights: tuple[float, ...]) -> Foreign:
     if len(set(weights)) != 1:
         raise RecipeError("mergekit's model_stock counts every expert alike.", key="weight")
-    note = "mergekit goes away from experts whose changes point apart; here the base is kept."
+    note = (
+        "mergekit goes away from experts whose changes point apart, and counts those that do not "
+        "change a tensor; here the base is kept, and they are left out."
+    )
     return Foreign(method="model_stock", notes=(note,))
 
 
 def _sce(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     if set(weights) != {1.0} or values["scaling"] != 1.0:
         raise RecipeError("mergekit's sce has neither weights nor a scaling.", key="weight")
-    return Foreign(method="sce", parameters={"select_topk": values["select_topk"]})
+    notes: tuple[str, ...] = ()
+    if values["alike_below"] != 1e-6:
+        notes = ("mergekit counts experts alike where mean squares sum to less than 1e-6.",)
+    return Foreign(method="sce", parameters={"select_topk": values["select_topk"]}, notes=notes)
 
 
 _METHODS: Final[Mapping[str, Callable[[Parameters, tuple[float, ...]], Foreign]]] = (

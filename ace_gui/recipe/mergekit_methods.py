@@ -124,7 +124,10 @@ def _combine(settings: Settings, *, normalize: bool) -> dict[str, Chain]:
     if any(float(c.value) < 0 for chain in settings.weights() for c in chain):
         raise settings.refusal("negative weights are counted otherwise here", WEIGHT)
     mean = settings.fixed("normalize", normalize)
-    return {"combine": (Choice(value="mean" if mean else "sum"),)}
+    return {
+        "combine": (Choice(value="mean" if mean else "sum"),),
+        "balanced": (Choice(value="positive"),),
+    }
 
 
 def _scaling(settings: Settings) -> dict[str, Chain]:
@@ -226,6 +229,9 @@ def _della(settings: Settings) -> Translation:
 
 def _breadcrumbs(settings: Settings) -> Translation:
     _refuse_rescale(settings, wanted=False)
+    settings.notes.append(
+        "Of a tensor so small that mergekit would keep no entry, the largest is kept here."
+    )
     weights = _sum_weights(settings, normalize=False)
     return Translation(
         method="breadcrumbs",
@@ -256,22 +262,31 @@ def _slerp(settings: Settings) -> Translation:
 def _nuslerp(settings: Settings) -> Translation:
     _need_base(settings)
     whole = settings.fixed("nuslerp_flatten", True)
-    if not whole and settings.fixed("nuslerp_row_wise", False):
-        raise settings.refusal("interpolating columns is not possible here", "nuslerp_row_wise")
-    settings.used.add("nuslerp_row_wise")
+    columns = bool(settings.fixed("nuslerp_row_wise", False))
+    if not whole:
+        settings.notes.append(
+            "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
+            "it is stored, which GPT-2 does the other way round."
+        )
     return Translation(
         method="nuslerp",
-        parameters={"row_wise": (Choice(value=not whole),)},
+        parameters={
+            "row_wise": (Choice(value=not whole and not columns),),
+            "column_wise": (Choice(value=not whole and columns),),
+        },
         weights=settings.weights(),
     )
 
 
 def _multislerp(settings: Settings) -> Translation:
     _need_base(settings)
-    if not settings.fixed("normalize_weights", True):
-        raise settings.refusal("weights are always normalised here", "normalize_weights")
     settings.used.add("eps")
-    return Translation(method="multislerp", weights=settings.weights())
+    normalize = bool(settings.fixed("normalize_weights", True))
+    return Translation(
+        method="multislerp",
+        parameters={"normalize": (Choice(value=normalize),)},
+        weights=settings.weights(),
+    )
 
 
 def _karcher(settings: Settings) -> Translation:
@@ -296,8 +311,9 @@ def _model_stock(settings: Settings) -> Translation:
     if settings.fixed("filter_wise", False):
         raise settings.refusal("it cannot go filter by filter here", "filter_wise")
     settings.notes.append(
-        "Where the experts' changes point apart on average, mergekit goes away from them; here the "
-        "base is kept."
+        "Where the experts' changes to a tensor point apart on average, mergekit goes away from "
+        "them, and here the base is kept; an expert that does not change a tensor is left out of "
+        "it, where mergekit counts its cosines as 0."
     )
     return Translation(method="model_stock", weights=_constants([1.0] * len(settings.experts)))
 

@@ -79,6 +79,11 @@ CHECKS = [
         },
     ),
     Check("ties", lambda d: oracle.ties(d, 1.0), {"density": 1.0}),
+    Check(
+        "ties",
+        lambda d: oracle.ties(d, 1.0, balanced="positive"),
+        {"density": 1.0, "balanced": "positive"},
+    ),
     Check("dare_linear", lambda d: 0.3 * oracle.dare(d, draws(d), 0.5).sum(axis=0)),
     Check("dare_ties", lambda d: oracle.elect(oracle.dare(d, draws(d), 0.3)), {"density": 0.3}),
     Check(
@@ -109,6 +114,11 @@ CHECKS = [
             "gamma": 0.1,
             "scaling": 1.0,
         },
+    ),
+    Check(
+        "breadcrumbs",
+        lambda d: oracle.breadcrumbs(d, 0.9, 0.4),
+        {"density": 0.9, "gamma": 0.4, "scaling": 1.0},
     ),
     Check("consensus_ta", lambda d: 0.3 * oracle.consensus(d, 2, 0.4)),
     Check(
@@ -152,9 +162,10 @@ CHECKS = [
     Check("slerp", lambda d: oracle.slerp(d[0], d[1], 0.3), {"t": 0.3}, PAIRS),
     Check("nuslerp", lambda d: oracle.slerp(d[0], d[1], 0.5, 1 - 1e-15), {}, PAIRS),
     Check("karcher", lambda d: oracle.karcher(d, equal_weights(d), 10), {}, MEAN_DIRECTION),
-    Check("multislerp", lambda d: oracle.karcher(d, equal_weights(d), 0), {}, MEAN_DIRECTION),
+    Check("multislerp", lambda d: oracle.multislerp(d, equal_weights(d)), {}, MEAN_DIRECTION),
     Check("sce", lambda d: oracle.sce(d, 1.0)),
     Check("sce", lambda d: oracle.sce(d, 0.3), {"select_topk": 0.3}),
+    Check("sce", lambda d: 2 * oracle.sce(d, 1.0, 1.0), {"alike_below": 1.0, "scaling": 2.0}),
     Check("fr_merging", lambda d: oracle.fr_merging(d, 0.1), cases=MATRICES),
     Check(
         "fr_merging",

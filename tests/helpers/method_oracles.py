@@ -38,12 +38,14 @@ def largest(delta: Array, density: float) -> Array:
     return np.where(np.abs(delta) >= threshold, delta, 0.0)
 
 
-def elect(values: Array, combine: str = "mean", weights: Array | None = None) -> Array:
+def elect(
+    values: Array, combine: str = "mean", weights: Array | None = None, balanced: str = "majority"
+) -> Array:
     """Steps 2 and 3 of TIES: elected sign, then the disjoint mean or sum. One entry at a time."""
     weights = np.ones(len(values)) if weights is None else np.abs(weights)
     flat = values.reshape(len(values), -1)
     totals = flat.sum(axis=0)
-    majority = 1.0 if np.sign(totals).sum() >= 0 else -1.0
+    majority = 1.0 if balanced == "positive" or np.sign(totals).sum() >= 0 else -1.0
     merged = np.zeros(flat.shape[1])
     for i, total in enumerate(totals):
         sign = np.sign(total) or majority
@@ -54,11 +56,17 @@ def elect(values: Array, combine: str = "mean", weights: Array | None = None) ->
     return merged.reshape(values.shape[1:])
 
 
-def ties(deltas: Array, density: float, combine: str = "mean", weights: Array | None = None):
+def ties(
+    deltas: Array,
+    density: float,
+    combine: str = "mean",
+    weights: Array | None = None,
+    balanced: str = "majority",
+) -> Array:
     trimmed = np.array([largest(delta, density) for delta in deltas])
     if weights is not None:
         trimmed = trimmed * weights.reshape(-1, *[1] * (deltas.ndim - 1))
-    return elect(trimmed, combine, weights)
+    return elect(trimmed, combine, weights, balanced)
 
 
 def dare(deltas: Array, uniforms: Array, density: float) -> Array:
@@ -91,7 +99,7 @@ def breadcrumbs(deltas: Array, density: float, gamma: float) -> Array:
         n = delta.size
         ordered = np.sort(np.abs(delta), axis=None)
         kept, top = max(1, math.floor(density * n + 1e-9)), math.floor(gamma * n + 1e-9)
-        high = ordered[n - min(top, n - 1) - 1]
+        high = ordered[n - min(top, n - kept) - 1]
         low = ordered[max(0, n - kept - top)]
         result += np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0)
     return result
@@ -235,10 +243,29 @@ def cosine(one: Array, other: Array) -> float:
 
 
 def slerp(one: Array, other: Array, t: float, straight: float = 0.9995) -> Array:
-    if not (one.any() and other.any()) or abs(cosine(one, other)) > straight:
+    """A vector of zeros is at a right angle to any other."""
+    zero = not (one.any() and other.any())
+    if not zero and abs(cosine(one, other)) > straight:
         return (1 - t) * one + t * other
-    angle = math.acos(cosine(one, other))
+    angle = math.pi / 2 if zero else math.acos(cosine(one, other))
     return (math.sin((1 - t) * angle) * one + math.sin(t * angle) * other) / math.sin(angle)
+
+
+def multislerp(deltas: Array, weights: Array) -> Array:
+    """As mergekit computes it, its step in the tangent space included; shares sum to 1."""
+    if len(deltas) == 1 or not deltas.any():
+        return deltas[0]
+    shares = weights / weights.sum()
+    norms = np.array([np.linalg.norm(delta) for delta in deltas])
+    units = [delta / (norm + 1e-8) for delta, norm in zip(deltas, norms, strict=True)]
+    mean = sum(a * u for a, u in zip(shares, units, strict=True))
+    if np.linalg.norm(mean) < 1e-8:
+        return sum(a * d for a, d in zip(shares, deltas, strict=True))
+    mean /= np.linalg.norm(mean)
+    step = sum(a * (u - np.sum(u * mean) * mean) for a, u in zip(shares, units, strict=True))
+    turn = np.linalg.norm(step) + 1e-8
+    point = math.cos(turn) * mean + math.sin(turn) / turn * step
+    return float(shares @ norms) * point
 
 
 def karcher(deltas: Array, weights: Array, iterations: int, tolerance: float = 1e-5) -> Array:
@@ -265,21 +292,20 @@ def karcher(deltas: Array, weights: Array, iterations: int, tolerance: float = 1
     return float(shares @ norms[used]) * point
 
 
-def sce(deltas: Array, topk: float) -> Array:
-    kept = changed(deltas)
-    if not len(kept):
-        return np.zeros_like(deltas[0])
-    variance = kept.var(axis=0)
-    varying = np.count_nonzero(variance)
-    if topk < 1 and varying:
-        count = max(1, math.floor(topk * varying + 1e-9))
-        kept = np.where(variance >= np.sort(variance, axis=None)[-count], kept, 0.0)
-    squares = np.array([np.mean(delta**2) for delta in kept])
-    coefficients = (squares / squares.sum()).reshape(-1, *[1] * (kept.ndim - 1))
-    sign = np.where(kept.sum(axis=0) >= 0, 1.0, -1.0)
-    agreeing = coefficients * (kept * sign > 0)
-    divisor = agreeing.sum(axis=0)
-    return np.where(divisor > 0, (agreeing * kept).sum(axis=0) / np.where(divisor, divisor, 1), 0)
+def sce(deltas: Array, topk: float, alike_below: float = 1e-6) -> Array:
+    """Select, calculate, erase, with mergekit's guards against small numbers."""
+    if topk < 1:
+        variance = deltas.var(axis=0)
+        count = math.floor(topk * np.count_nonzero(variance) + 1e-9)
+        if not count:
+            return np.zeros_like(deltas[0])
+        deltas = np.where(variance >= np.sort(variance, axis=None)[-count], deltas, 0.0)
+    squares = np.array([np.mean(delta**2) for delta in deltas])
+    alike = squares.sum() == 0 or squares.sum() < alike_below
+    shares = np.full(len(squares), 1 / len(squares)) if alike else squares / squares.sum()
+    sign = np.where(deltas.sum(axis=0) >= 0, 1.0, -1.0)
+    agreeing = shares.reshape(-1, *[1] * (deltas.ndim - 1)) * (deltas * sign > 0)
+    return (agreeing * deltas).sum(axis=0) / np.maximum(agreeing.sum(axis=0), 1e-6)
 
 
 def high_pass(matrix: Array, cutoff: float) -> Array:

@@ -48,7 +48,7 @@ def test_slerp_ends_at_the_experts_and_keeps_their_length() -> None:
 
 def test_slerp_goes_straight_between_parallel_experts() -> None:
     delta = experts(1)[0]
-    for other in (3 * delta, -delta, 0 * delta):
+    for other in (3 * delta, -delta):
         pair = np.array([delta, other])
         found = merged("slerp", pair, t=0.25)
         np.testing.assert_allclose(found, 0.75 * delta + 0.25 * other, atol=1e-6)
@@ -80,10 +80,32 @@ def test_at_the_karcher_mean_the_pulls_of_all_experts_cancel() -> None:
     assert_close(merged("karcher", deltas, iterations=0), near, 1e-7)
 
 
+def test_from_a_change_to_none_the_angle_is_a_right_one() -> None:
+    delta = experts(1)[0]
+    for name in ("slerp", "nuslerp"):
+        found = merged(name, np.array([delta, 0 * delta]))
+        assert_close(found, math.sqrt(0.5) * delta)
+
+
+def test_columns_are_the_rows_of_the_transposed_matrix() -> None:
+    deltas = experts(2)
+    turned = merged("nuslerp", deltas.transpose(0, 2, 1), row_wise=True)
+    assert_close(merged("nuslerp", deltas, column_wise=True), turned.T)
+
+
 def test_directions_that_cancel_have_no_mean() -> None:
     delta = experts(1)[0]
-    for name in ("karcher", "multislerp"):
+    cancel = np.array([delta, -0.5 * delta, -0.5 * delta])
+    for name, deltas in (("karcher", cancel[:2]), ("multislerp", cancel)):
         with pytest.raises(MethodError, match="no mean direction"):
-            run(name, np.array([delta, -delta]))
-        with pytest.raises(MethodError, match="weights of at least 0"):
-            run(name, np.array([delta, delta]), weights=[1.0, -1.0])
+            run(name, deltas, weights=[2.0, 1.0, 1.0][: len(deltas)] if len(deltas) > 2 else None)
+    assert_close(merged("multislerp", cancel[:2]), 0.25 * delta)
+    with pytest.raises(MethodError, match="weights of at least 0"):
+        run("karcher", cancel, weights=[1.0, -1.0, 1.0])
+
+
+def test_multislerp_counts_experts_that_changed_nothing_in_the_mean_norm() -> None:
+    delta = experts(1)[0]
+    assert_close(merged("multislerp", np.array([delta, 0 * delta])), 0.5 * delta)
+    found = merged("multislerp", experts(2), weights=[2.0, 2.0], normalize=False)
+    assert_close(found, 4 * merged("multislerp", experts(2)))

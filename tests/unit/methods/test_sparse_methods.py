@@ -154,9 +154,14 @@ def test_della_refuses_chances_that_are_none(density: float, epsilon: float) -> 
 
 def test_sce_of_identical_experts_is_the_expert() -> None:
     delta = experts(1)[0]
-    for share in (0.2, 1.0):
-        found = merged("sce", np.array([delta, delta, delta]), select_topk=share)
-        assert_close(found, delta, 1e-6)
+    assert_close(merged("sce", np.array([delta, delta, delta])), delta, 1e-6)
+
+
+def test_sce_selects_nothing_where_experts_do_not_differ() -> None:
+    delta = experts(1)[0]
+    found = run("sce", np.array([delta, delta, delta]), select_topk=0.2)
+    assert not found.delta.any()
+    assert "stays as in the base" in found.diagnostics.notes[0]
 
 
 def test_sce_selects_where_experts_differ_most() -> None:

@@ -12,7 +12,13 @@ from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.mergekit_export import dump_mergekit
 from ace_gui.recipe.mergekit_schema import READ_AS_MERGEKIT
 
-TIES = {"density": 0.2, "trim": "tensor", "scaling": 1.0, "combine": "mean"}
+TIES = {
+    "density": 0.2,
+    "trim": "tensor",
+    "scaling": 1.0,
+    "combine": "mean",
+    "balanced": "positive",
+}
 
 
 def read(folder: Path, **document: Any) -> Recipe:
@@ -45,6 +51,7 @@ def test_ties_with_one_density(tmp_path: Path) -> None:
         "trim": "tensor",
         "scaling": 0.9,
         "combine": "mean",
+        "balanced": "positive",
     }
     assert recipe.out_dtype == "bfloat16"
     assert recipe.notes == (READ_AS_MERGEKIT,)
