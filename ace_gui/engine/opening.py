@@ -148,6 +148,9 @@ def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
 
     Raises CheckpointError, MismatchError, and RecipeError where one model stands twice.
     """
+    for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
+        if path in recipe.unfound and not path.exists():
+            raise RecipeError(recipe.unfound[path], path=path, key="model")
     base = open_base(recipe.base_model)
     experts = tuple(
         open_expert(name, entry.model, base)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,6 +17,7 @@ from ace_gui.recipe.mergekit import from_mergekit
 from ace_gui.recipe.mergekit_schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit_schema import is_mergekit
 from ace_gui.recipe.overrides import Fate, check_blocks
+from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import (
     ModelEntry,
     NonFinite,
@@ -125,16 +127,16 @@ def load_recipe(path: Path) -> Recipe:
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    content, folder = _parse(path, _read(path)), path.parent
+    content, place = _parse(path, _read(path)), Places(folder=path.parent)
     if is_mergekit(content):
         foreign = _validated(path, content, MergekitDocument)
-        return from_mergekit(foreign, path, lambda written: _resolve(folder, written))
+        return replace(from_mergekit(foreign, path, place), unfound=place.unfound)
     document = _validated(path, content, _Document)
     return Recipe(
-        base_model=_resolve(folder, document.base_model),
+        base_model=place(document.base_model),
         models=tuple(
             ModelEntry(
-                model=_resolve(folder, entry.model),
+                model=place(entry.model),
                 name=entry.name,
                 weight=entry.parameters.weight,
             )
@@ -149,12 +151,13 @@ def load_recipe(path: Path) -> Recipe:
         seed=document.seed,
         non_finite=NonFinite(document.non_finite),
         overrides=tuple(
-            _override(path, place, rule) for place, rule in enumerate(document.overrides)
+            _override(path, number, rule) for number, rule in enumerate(document.overrides)
         ),
+        unfound=place.unfound,
     )
 
 
-def _override(path: Path, place: int, written: _Override) -> Override:
+def _override(path: Path, number: int, written: _Override) -> Override:
     given = written.model_dump(exclude={"tensors"})
     rule = Override(**given, tensors=tuple(written.tensors))
     if rule.selects and rule.changes:
@@ -164,7 +167,7 @@ def _override(path: Path, place: int, written: _Override) -> Override:
         if rule.selects
         else "does not say for which tensors it is; add role, blocks, pattern or tensors"
     )
-    key = f"overrides[{place}]"
+    key = f"overrides[{number}]"
     raise RecipeError(f"{path}: {key} {lacking}.", path=path, key=key)
 
 
@@ -260,21 +263,6 @@ def _validated(path: Path, content: dict[str, Any], schema: type[Schema]) -> Sch
         return schema.model_validate(content)
     except ValidationError as error:
         raise _explain(path, error) from None
-
-
-_REMOTE = re.compile(r"\\\\|//|[A-Za-z][A-Za-z0-9+.-]*://")
-"""Network shares and addresses; merely asking the system about one would contact it."""
-
-
-def _resolve(folder: Path, written: str) -> Path:
-    """An absolute path, symbolic links kept as they are. Raises RecipeError for a remote one."""
-    if _REMOTE.match(written):
-        raise RecipeError(
-            f"{written!r} is a network location, which was not contacted; copy the model to a "
-            "disk of this machine first.",
-            key="model",
-        )
-    return Path(os.path.abspath(folder / Path(written).expanduser()))  # noqa: PTH100
 
 
 def _one_line(error: Exception) -> str:

@@ -66,6 +66,7 @@ class Recipe:
     to methods that draw random numbers. ``non_finite``: what becomes of tensors with NaN or Inf.
     ``overrides``: what some tensors do differently; later ones win.
     ``notes``: what was lost when another program's recipe was read; no part of what is merged.
+    ``unfound``: models that were nowhere when the file was read, and what to say of each.
     """
 
     base_model: Path
@@ -80,6 +81,7 @@ class Recipe:
     non_finite: NonFinite = NonFinite.STOP
     overrides: tuple[Override, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    unfound: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def expert_names(self) -> tuple[str, ...]:

@@ -1,0 +1,131 @@
+"""Where the models of a recipe are: paths, and names of the local Hugging Face cache.
+
+Nothing here asks the network, and nothing is imported that could.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ace_gui.errors import RecipeError
+
+_REMOTE: Final = re.compile(r"\\\\|//|[A-Za-z][A-Za-z0-9+.-]*://")
+"""Network shares and addresses; merely asking the system about one would contact it."""
+
+_PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
+_HUB_NAME: Final = re.compile(
+    rf"((?:{_PART}/)?{_PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?"
+)
+"""``org/name`` or ``name``, at a branch, tag or commit if that is said."""
+
+_LONGEST: Final = 4000
+"""Characters of a path; none is longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """From what a recipe in ``folder`` writes to an absolute path.
+
+    ``unfound`` collects names that are neither a path nor in the cache, with what to say of them:
+    it is said when the model is opened, as it may have come by then.
+    """
+
+    folder: Path
+    unfound: dict[Path, str] = field(default_factory=dict)
+
+    def __call__(self, written: str) -> Path:
+        """A path that is there, else a model of the cache. Symbolic links are kept as they are.
+
+        Raises RecipeError for a remote path, and for what cannot be one.
+        """
+        if _REMOTE.match(written):
+            raise RecipeError(
+                f"{written!r} is a network location, which was not contacted; copy the model to a "
+                "disk of this machine first.",
+                key="model",
+            )
+        path = self._absolute(written)
+        named = _HUB_NAME.fullmatch(written)
+        if named is None or ".." in written or os.path.lexists(path):
+            return path
+        name, revision = named[1], named[2]
+        snapshot = cached_snapshot(name, revision)
+        if snapshot is None and "/" in name:
+            self.unfound[path] = _not_cached(written, name, revision)
+        return path if snapshot is None else snapshot
+
+    def _absolute(self, written: str) -> Path:
+        try:
+            os.fsencode(written)
+            if "\0" in written or len(written) > _LONGEST:
+                raise ValueError
+            return Path(os.path.abspath(self.folder / Path(written).expanduser()))  # noqa: PTH100
+        except (ValueError, RuntimeError):
+            shown = ascii(written[:60])
+            raise RecipeError(
+                f"{shown} cannot be the path of a model; correct it.", key="model"
+            ) from None
+
+
+def cache_folder() -> Path:
+    """The Hugging Face cache as its library finds it, of the variables as they are now."""
+    home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{home}/huggingface")
+    cache = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
+    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE", cache))).expanduser()
+
+
+def cached_snapshot(name: str, revision: str | None) -> Path | None:
+    """The folder of a model of the cache; None where it is not there.
+
+    ``name`` is matched as written, else whatever its case. ``revision``: branch, tag, or the first
+    digits of a commit; without one that of the branch main, else the only one there is.
+    """
+    repository = _repository("--".join(("models", *name.split("/"))))
+    if repository is None:
+        return None
+    snapshots = _folders(repository / "snapshots")
+    commit = _first_line(repository / "refs" / (revision or "main"))
+    if commit is None and revision is None:
+        return snapshots[0] if len(snapshots) == 1 else None
+    wanted = [each for each in snapshots if each.name == (commit or revision)]
+    if commit is None and revision is not None and len(revision) >= 7:
+        wanted = wanted or [each for each in snapshots if each.name.startswith(revision)]
+    return wanted[0] if len(wanted) == 1 else None
+
+
+def _repository(folder_name: str) -> Path | None:
+    folders = _folders(cache_folder())
+    exact = [each for each in folders if each.name == folder_name]
+    alike = [each for each in folders if each.name.casefold() == folder_name.casefold()]
+    found = exact or alike
+    return found[0] if len(found) == 1 else None
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir())
+    except OSError:
+        return []
+
+
+def _first_line(file: Path) -> str | None:
+    """The commit that a branch or tag stands for."""
+    try:
+        if not file.is_file() or file.stat().st_size > 200:
+            return None
+        return file.read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def _not_cached(written: str, name: str, revision: str | None) -> str:
+    at = "" if revision is None else f" --revision {revision}"
+    return (
+        f"{written} is neither a path from the recipe's folder nor in the local Hugging Face cache "
+        f"({cache_folder()}); correct it, or download it with `hf download {name}{at}`."
+    )
