@@ -21,6 +21,7 @@ from ace_gui.checkpoints.dtypes import (
 )
 from ace_gui.checkpoints.files import FileStamp
 from ace_gui.checkpoints.folder import nested_models
+from ace_gui.checkpoints.grown import NOWHERE, GrownCheckpoint, Growth, Source, runs
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.labels import listing, place, plain
@@ -45,6 +46,7 @@ from ace_gui.checkpoints.writer import ShardedWriter
 
 __all__ = [
     "FORMATS",
+    "NOWHERE",
     "RECIPE_NAMES",
     "RECIPE_TAGS",
     "Adapter",
@@ -53,6 +55,8 @@ __all__ = [
     "ExpandedCheckpoint",
     "ExpandedReader",
     "FileStamp",
+    "GrownCheckpoint",
+    "Growth",
     "Header",
     "LowRank",
     "NumberFormat",
@@ -60,6 +64,7 @@ __all__ = [
     "Shard",
     "ShardedWriter",
     "SideFiles",
+    "Source",
     "TensorInfo",
     "TensorReader",
     "check_output_folder",
@@ -87,6 +92,7 @@ __all__ = [
     "read_header",
     "reader_of",
     "require_finite",
+    "runs",
     "staged",
     "staging_folder",
     "tag_of",

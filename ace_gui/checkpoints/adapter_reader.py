@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters import Adapter, ExpandedCheckpoint, LowRank
 from ace_gui.checkpoints.dtypes import torch_dtype
+from ace_gui.checkpoints.grown import GrownCheckpoint, GrownReader
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import TensorReader, require_finite
 
@@ -96,7 +97,11 @@ class ExpandedReader(TensorReader):
 
 
 def reader_of(checkpoint: Checkpoint) -> TensorReader:
-    """The reader that fits a checkpoint, be it on disk or a base with an adapter on it."""
+    """The reader that fits a checkpoint: on disk, a base with an adapter on it, a grown base."""
     if isinstance(checkpoint, ExpandedCheckpoint):
         return ExpandedReader(checkpoint)
+    if isinstance(checkpoint, GrownCheckpoint):
+        donors = (donor for growth in checkpoint.growths.values() for donor in growth.donors)
+        found = {id(donor.checkpoint): donor.checkpoint for donor in donors}
+        return GrownReader(checkpoint, {key: reader_of(donor) for key, donor in found.items()})
     return TensorReader(checkpoint)

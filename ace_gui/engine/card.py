@@ -8,7 +8,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
+from ace_gui.architecture.traits import Role
 from ace_gui.engine.findings import LayerReport, Regime
+from ace_gui.engine.plan import Disposition
 from ace_gui.engine.store import Manifest
 from ace_gui.methods import get_method
 from ace_gui.recipe.files import dump_recipe
@@ -119,6 +121,9 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     several = {row.tensor for row in manifest.rows if row.part is not None}
     if several:
         lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
+    merged = {Disposition.MERGED, Disposition.AVERAGED}
+    if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
+        lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
     if manifest.recipe.vocabulary is Vocabulary.TOKENS:
         lines.append("- rows of the vocabulary were matched by token; the tokens are the base's")
     regimes = Counter(report.regime for report in reports.values() if report.regime is not None)

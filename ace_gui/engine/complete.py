@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ace_gui.checkpoints import (
     reader_of,
 )
 from ace_gui.checkpoints.files import changed
+from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.events import ExportProgress
 from ace_gui.engine.merging import HEADS
 from ace_gui.engine.opening import OpenedModel, open_models
@@ -102,19 +102,3 @@ def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
     for stamp in expert.checkpoint.files:
         if InputFile.of(stamp) not in manifest.inputs:
             raise changed(stamp.path)
-
-
-def set_config_dtype(config: Path, dtype: str | None) -> None:
-    """Tell loaders the dtype of the tensors, where it is no longer the base's.
-
-    transformers casts to the config's dtype on loading, which would undo the person's choice.
-    """
-    if dtype is None or not config.exists():
-        return
-    content = json.loads(config.read_text(encoding="utf-8"))
-    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
-    if all(content.get(key) == dtype for key in present):
-        return
-    for key in present:
-        content[key] = dtype
-    config.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

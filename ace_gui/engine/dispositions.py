@@ -9,6 +9,7 @@ from math import prod
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import is_float, listing, plain
+from ace_gui.engine.heads import HeadChoice, is_new
 from ace_gui.engine.matrix_parts import split_row
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.plan import Disposition, PlanRow
@@ -29,6 +30,7 @@ AVERAGE_REASONS = {
     Role.NORM: "not a matrix (norm): averaged",
     Role.BIAS: "not a matrix (bias): averaged",
     Role.CONVOLUTION: "not a matrix (convolution): averaged",
+    Role.HEAD: "a task head: averaged",
 }
 
 
@@ -37,6 +39,7 @@ def plan_rows(
     experts: Sequence[OpenedModel],
     method: MergeMethod[object],
     recipe: Recipe,
+    heads: HeadChoice,
 ) -> tuple[PlanRow, ...]:
     """A row for every tensor of the base, then for every tensor that only experts have.
 
@@ -49,14 +52,14 @@ def plan_rows(
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
     rows: list[PlanRow] = []
     for name in base.checkpoint.tensors:
-        row = _base_row(name, base, experts, method, recipe.scope, kept)
+        row = _base_row(name, base, experts, method, recipe.scope, kept, heads)
         traits = base.architecture.traits[name]
         if _takes_matrices(row, recipe.scope):
             parts = split_row(row, traits, split_fused=recipe.split_fused)
             rows += [averaged_if_narrow(part, method) for part in parts]
         else:
             rows.append(row)
-    return tuple(rows) + _extra_rows(experts)
+    return tuple(rows) + _extra_rows(experts, heads)
 
 
 def _takes_matrices(row: PlanRow, scope: str) -> bool:
@@ -75,21 +78,25 @@ def _base_row(
     method: MergeMethod[object],
     scope: str,
     kept: Collection[str],
+    heads: HeadChoice,
 ) -> PlanRow:
     row, traits = _undecided(name, base, experts), base.architecture.traits[name]
     if traits.role == Role.BUFFER or not is_float(row.dtype):
         what = "buffer" if traits.role == Role.BUFFER else "not floating point"
         return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
-    if traits.role == Role.HEAD and row.experts:
+    if traits.role == Role.HEAD and row.experts and name not in heads.merged:
         reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
-        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
+        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason + heads.because)
+    if is_new(base, name):
+        reason = f"the mean of the experts', as the base has none{heads.because}"
+        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
     if not row.experts:
         return replace(row, reason="no expert has this tensor: kept from the base")
     if name in kept:
         reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
         return replace(row, experts=(), reason=reason)
     if row.tied_to is not None:
-        source = _base_row(row.tied_to, base, experts, method, scope, kept)
+        source = _base_row(row.tied_to, base, experts, method, scope, kept, heads)
         return replace(
             row,
             disposition=source.disposition,
@@ -98,7 +105,10 @@ def _base_row(
             reason=f"tied to {row.tied_to}: merged as that is",
         )
     _refuse_shapes(name, base, experts, row.experts)
-    return combined(row, traits, method, scope, len(experts))
+    # A preset leaves heads out: where the recipe has them merged, it says nothing of them.
+    is_head = traits.role is Role.HEAD
+    row = combined(row, traits, method, DEFAULT if is_head else scope, len(experts))
+    return replace(row, reason=row.reason + heads.because) if is_head else row
 
 
 def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
@@ -173,16 +183,18 @@ def _combined(
     return replace(row, disposition=Disposition.AVERAGED, reason=reason + some)
 
 
-def _extra_rows(experts: Sequence[OpenedModel]) -> tuple[PlanRow, ...]:
+def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
     """Tensors that the base has not: heads and what belongs to them; leftovers by name."""
     owners: dict[str, list[int]] = {}
     for t, expert in enumerate(experts):
         for name in expert.extra:
             owners.setdefault(name, []).append(t)
-    return tuple(_extra_row(name, experts, tuple(who)) for name, who in owners.items())
+    return tuple(_extra_row(name, experts, tuple(who), heads) for name, who in owners.items())
 
 
-def _extra_row(name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...]) -> PlanRow:
+def _extra_row(
+    name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...], heads: HeadChoice
+) -> PlanRow:
     owner = experts[owners[0]]
     info = owner.checkpoint.tensors[name]
     traits = owner.architecture.traits[name]
@@ -192,7 +204,7 @@ def _extra_row(name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...
         shape=info.shape,
         dtype=info.dtype,
         disposition=Disposition.PER_EXPERT,
-        reason="task head: saved with its expert in heads/",
+        reason=f"task head: saved with its expert in heads/{heads.because}",
         in_base=False,
         block=traits.block,
         tied_to=traits.tied_to,

@@ -22,7 +22,8 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.output import writing
 from ace_gui.engine import store as stores
 from ace_gui.engine.card import model_card
-from ace_gui.engine.complete import complete_models, set_config_dtype
+from ace_gui.engine.complete import complete_models
+from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.events import Exported, ExportProgress
 from ace_gui.engine.merging import HEADS
 from ace_gui.engine.modules import MODULES

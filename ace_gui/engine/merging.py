@@ -14,6 +14,7 @@ import torch
 
 from ace_gui.checkpoints import (
     FORMATS,
+    GrownCheckpoint,
     ShardedWriter,
     copy_side_files,
     plan_shards,
@@ -23,6 +24,7 @@ from ace_gui.checkpoints.output import writing
 from ace_gui.engine.batches import Batch, alone, batches
 from ace_gui.engine.beside import head_tensors
 from ace_gui.engine.budget import matrices_at_once, measured_peak_bytes, require_memory
+from ace_gui.engine.config_file import change_config
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.gpu_room import GpuRoom, bytes_free, merged_with_room
@@ -95,7 +97,10 @@ def _fill(
     yield from _merge_rows(rows, prepared, readers, store, device)
     readers.check_unchanged()
     _write_heads(prepared, readers, store.model / HEADS)
-    copy_side_files(prepared.base.checkpoint.side_files, store.model)
+    base = prepared.base.checkpoint
+    copy_side_files(base.side_files, store.model)
+    if isinstance(base, GrownCheckpoint):
+        change_config(store.model / "config.json", base.changes)
     yield from write_modules(prepared, readers, store.model)
     store.complete()
 

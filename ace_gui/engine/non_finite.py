@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ace_gui.engine.heads import is_new
 from ace_gui.engine.opening import answering_name
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
@@ -48,7 +49,9 @@ def settle(error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Rea
     Raises ``error`` where it chooses to stop, and where the base itself is at fault.
     """
     choice = prepared.plan.recipe.non_finite
-    if error.path == readers.base.model.checkpoint.path:
+    base = readers.base.model
+    # What has no value in the base is made of the experts'.
+    if error.path == base.checkpoint.path or is_new(base, row.tensor):
         raise error
     if choice is NonFinite.STOP:
         error.sentence += CHOICE
@@ -69,11 +72,11 @@ def settle(error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Rea
 
 
 def require_finite_heads(prepared: Prepared, readers: Readers) -> None:
-    """Raise NonFiniteError for an expert's own tensor with NaN or Inf: nothing can replace it.
+    """Raise NonFiniteError for a head with NaN or Inf: the base has nothing that could replace it.
 
     Before the merge, so that it is not stopped at its end.
     """
     for row in prepared.plan.rows:
-        if row.disposition == Disposition.PER_EXPERT:
+        if row.disposition == Disposition.PER_EXPERT or is_new(prepared.base, row.tensor):
             for t in row.experts:
                 readers.experts[t].require_finite(row.name)

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.dispositions import combined
+from ace_gui.engine.heads import is_new
 from ace_gui.engine.opening import OpenedModel
 from ace_gui.engine.parameters import completed
 from ace_gui.engine.plan import Disposition, PlanRow, RowOverride
@@ -105,8 +107,12 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
         return row
     method = get_method(choice.method)
     traits = base.architecture.traits[row.tensor]
-    changed = combined(row, traits, method, recipe.scope, len(recipe.models))
-    if choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
+    # A preset says nothing of heads that are merged all the same.
+    scope = DEFAULT if traits.role is Role.HEAD else recipe.scope
+    changed = combined(row, traits, method, scope, len(recipe.models))
+    if is_new(base, row.tensor):
+        changed = row
+    elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
         changed = replace(changed, disposition=_FATES[choice.fate])
     differences = _differences(changed, choice, recipe)
     if not differences and changed.disposition is row.disposition:

@@ -13,6 +13,7 @@ from ace_gui.engine.beside import bytes_beside
 from ace_gui.engine.budget import free_disk_bytes, largest_tensor, peak_bytes
 from ace_gui.engine.checks import Check
 from ace_gui.engine.dispositions import plan_rows
+from ace_gui.engine.heads import with_heads
 from ace_gui.engine.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.opening import OpenedModel, open_models
 from ace_gui.engine.overrides import check_overrides, method_of, overridden
@@ -97,9 +98,10 @@ def prepare(recipe: Recipe) -> Prepared:
     # Before they are read: what changes later is no longer what was read.
     tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
     experts = matched_by_token(base, experts, recipe.vocabulary)
+    base, experts, heads = with_heads(base, experts, recipe)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
-    rows, unused = overridden(plan_rows(base, experts, method, recipe), recipe, base)
+    rows, unused = overridden(plan_rows(base, experts, method, recipe, heads), recipe, base)
     refuse_other_than_floats(rows, base, experts)
     plan = Plan(
         recipe=recipe,

@@ -245,7 +245,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         and row.role in (Role.HEAD, Role.VOCABULARY_HEAD)
     ]
     if not heads:
-        return _fine("Heads", "No expert has a task head of its own.")
+        return _merged_heads(rows)
     owners = sorted({t for row in heads for t in row.experts})
     names = ", ".join(plain(experts[t].name) for t in owners)
     own = listing([row.name for row in heads])
@@ -261,6 +261,20 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         verdict=Verdict.NOTE,
         sentence=f"Kept per expert, in heads/, for {names}: {own}.",
         details="\n".join(plain(line) for line in lines),
+    )
+
+
+def _merged_heads(rows: Sequence[PlanRow]) -> Check:
+    merged = [row for row in rows if row.role == Role.HEAD and row.disposition in _COMBINED]
+    if not merged:
+        return _fine("Heads", "No expert has a task head of its own.")
+    return Check(
+        subject=EVERYTHING,
+        title="Heads",
+        verdict=Verdict.NOTE,
+        sentence=f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's "
+        "options (heads: keep) every expert's own is saved instead.",
+        details="\n".join(plain(f"{row.name}: {row.reason}") for row in merged),
     )
 
 

@@ -39,7 +39,7 @@ from ace_gui.checkpoints import (
     promote,
     read_header,
 )
-from ace_gui.engine.complete import set_config_dtype
+from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.merging import HEADS, SHARD_BYTES
 from ace_gui.engine.modules import LAYOUT, MODULES
 from ace_gui.engine.opening import open_base

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.rules import with_names
-from ace_gui.recipe.values import NonFinite, ParameterValue, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, ParameterValue, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class Inputs:
     non_finite: NonFinite = NonFinite.STOP
     split_fused: bool = False
     vocabulary: Vocabulary = Vocabulary.POSITION
+    heads: Heads = Heads.AUTO
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
@@ -59,6 +60,7 @@ class Inputs:
             non_finite=recipe.non_finite,
             split_fused=recipe.split_fused,
             vocabulary=recipe.vocabulary,
+            heads=recipe.heads,
         )
 
     @property
@@ -90,6 +92,7 @@ class Inputs:
             non_finite=self.non_finite,
             split_fused=self.split_fused,
             vocabulary=self.vocabulary,
+            heads=self.heads,
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:

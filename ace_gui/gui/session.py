@@ -176,7 +176,7 @@ class Session(QObject):
         recipe = self.inputs.recipe()
         values = tuple(sorted(self.resolved_parameters().items()))
         models = (recipe.base_model, recipe.models, recipe.expert_names)
-        choices = (recipe.split_fused, recipe.vocabulary, recipe.non_finite)
+        choices = (recipe.split_fused, recipe.vocabulary, recipe.heads, recipe.non_finite)
         rest = (recipe.scope, recipe.out_dtype, *choices, repr(recipe.overrides))
         return (*models, recipe.merge_method, values, recipe.seed, *rest)
 
@@ -444,5 +444,5 @@ def _models(inputs: Inputs) -> tuple[object, ...]:
     """What the statistics are of: energies are weighted."""
     experts = tuple((expert.path, expert.weight) for expert in inputs.experts)
     rules = tuple(rule for rule in inputs.overrides if rule.weights)
-    choices = (inputs.split_fused, inputs.vocabulary, inputs.non_finite)
+    choices = (inputs.split_fused, inputs.vocabulary, inputs.heads, inputs.non_finite)
     return (inputs.base, experts, rules, choices)

@@ -19,6 +19,7 @@ from ace_gui.recipe.mergekit_schema import is_mergekit
 from ace_gui.recipe.overrides import Fate, check_blocks
 from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import (
+    Heads,
     ModelEntry,
     NonFinite,
     Override,
@@ -81,6 +82,7 @@ class _Document(BaseModel):
     scope: str = "default"
     split_fused: bool = False
     vocabulary: Literal["position", "tokens", "base"] = "position"
+    heads: Literal["auto", "merge", "keep"] = "auto"
     out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     non_finite: Literal["stop", "keep_base", "skip_expert"] = "stop"
@@ -147,6 +149,7 @@ def load_recipe(path: Path) -> Recipe:
         scope=document.scope,
         split_fused=document.split_fused,
         vocabulary=Vocabulary(document.vocabulary),
+        heads=Heads(document.heads),
         out_dtype=document.out_dtype,
         seed=document.seed,
         non_finite=NonFinite(document.non_finite),
@@ -196,6 +199,8 @@ def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
         document["split_fused"] = True
     if recipe.vocabulary is not Vocabulary.POSITION:
         document["vocabulary"] = recipe.vocabulary.value
+    if recipe.heads is not Heads.AUTO:
+        document["heads"] = recipe.heads.value
     if recipe.out_dtype is not None:
         document["out_dtype"] = recipe.out_dtype
     if recipe.seed:

@@ -19,7 +19,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.files import placed
 from ace_gui.recipe.overrides import Override
-from ace_gui.recipe.values import ParameterValue, Recipe
+from ace_gui.recipe.values import Heads, ParameterValue, Recipe
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+)\*")
 
@@ -87,6 +87,8 @@ def _refuse_others(recipe: Recipe) -> None:
         )
     if recipe.split_fused:
         raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
+    if recipe.heads is Heads.KEEP:
+        raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
 
 
 def _filter(

@@ -11,6 +11,7 @@ from pathlib import Path
 from ace_gui.recipe.overrides import Override, ParameterValue
 
 __all__ = [
+    "Heads",
     "ModelEntry",
     "NonFinite",
     "Override",
@@ -46,6 +47,21 @@ class Vocabulary(StrEnum):
     BASE = "base"
 
 
+class Heads(StrEnum):
+    """What becomes of task heads; the value is a recipe's.
+
+    ``AUTO``: merged where all experts have one task, by the shapes of their heads and the names of
+    their labels; else each is kept for its expert, in ``heads/``. ``MERGE``: merged; refused where
+    shapes or labels differ. ``KEEP``: kept for each expert. Merged heads are treated as biases are:
+    averaged under methods for matrices, and by the method itself where it is elementwise. A head
+    that the base lacks, or has in another shape, is the weighted mean of the experts'.
+    """
+
+    AUTO = "auto"
+    MERGE = "merge"
+    KEEP = "keep"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
     """One expert: where it is, what it is called, how much it counts."""
@@ -62,9 +78,10 @@ class Recipe:
     ``parameters`` holds only what the person set; the rest are the method's defaults, which for
     ACE's epsilon depend on the model family. ``out_dtype`` None means: as the base.
     ``split_fused``: merge the matrices of a fused projection (query, key and value; gate and up)
-    one by one. ``vocabulary``: how embeddings and vocabulary heads are combined. ``seed`` matters
-    to methods that draw random numbers. ``non_finite``: what becomes of tensors with NaN or Inf.
-    ``overrides``: what some tensors do differently; later ones win.
+    one by one. ``vocabulary``: how embeddings and vocabulary heads are combined. ``heads``: whether
+    task heads are merged. ``seed`` matters to methods that draw random numbers. ``non_finite``:
+    what becomes of tensors with NaN or Inf. ``overrides``: what some tensors do differently; later
+    ones win.
     ``notes``: what was lost when another program's recipe was read; no part of what is merged.
     ``unfound``: models that were nowhere when the file was read, and what to say of each.
     """
@@ -76,6 +93,7 @@ class Recipe:
     scope: str = "default"
     split_fused: bool = False
     vocabulary: Vocabulary = Vocabulary.POSITION
+    heads: Heads = Heads.AUTO
     out_dtype: str | None = None
     seed: int = 0
     non_finite: NonFinite = NonFinite.STOP

@@ -11,7 +11,7 @@ from ace_gui.gui.session import Session
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import Heads, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -140,6 +140,25 @@ def test_fused_matrices_and_the_vocabulary_are_choices(
     session.adopt(chosen, plan(chosen.recipe()))
     assert not set(before) & {session.recipe_key(), session.analysis_key}
     assert Inputs.from_recipe(chosen.recipe()).recipe() == chosen.recipe()
+
+
+def test_heads_are_merged_unless_the_box_is_cleared(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    assert filled.heads.isChecked()
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.heads.click()
+    assert asked.args[0] == replace(session.inputs, heads=Heads.KEEP)
+    before = session.recipe_key()
+    session.keep(asked.args[0])
+    assert session.recipe_key() != before
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.heads.click()
+    assert asked.args[0].heads is Heads.AUTO
+    session.keep(replace(session.inputs, heads=Heads.MERGE))
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.split_fused.click()
+    assert asked.args[0].heads is Heads.MERGE
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scroll import scroll_area
-from ace_gui.recipe.values import NonFinite, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, Vocabulary
 
 OUT_DTYPES = (
     (None, "as the base"),
@@ -56,6 +56,10 @@ _VOCABULARY_TIP = (
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
     "wherever they are; an expert without the token counts as unchanged, and tokens that the base "
     "lacks are left out. Or the base's rows are kept."
+)
+_HEADS_TIP = (
+    "Task heads are merged where all experts have one task: heads of one shape with the same "
+    "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
 )
 _FUSED_TIP = (
     "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
@@ -102,6 +106,10 @@ class MethodPanel(QWidget):
         self.split_fused.setAccessibleName("Split fused matrices for the merge")
         self.split_fused.setToolTip(tooltip(_FUSED_TIP))
         self.split_fused.clicked.connect(self._choose)
+        self.heads = CheckBox("merge those of one task", self)
+        self.heads.setAccessibleName("Merge the heads of experts of one task")
+        self.heads.setToolTip(tooltip(_HEADS_TIP))
+        self.heads.clicked.connect(self._choose)
         self.seed = self._make_seed()
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
@@ -143,12 +151,14 @@ class MethodPanel(QWidget):
         self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
         self.vocabulary.setCurrentIndex(_place(VOCABULARIES, inputs.vocabulary))
         self.split_fused.setChecked(inputs.split_fused)
+        self.heads.setChecked(inputs.heads is not Heads.KEEP)
         self._open_for_unusual(inputs)
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Unfold the further options when one of them is other than it starts."""
         usual, seeded = Inputs(), self._shown is not None and self._shown.seeded
-        names = ["out_dtype", "non_finite", "vocabulary", "split_fused", *["seed"] * seeded]
+        names = ["out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
+        names += ["seed"] * seeded
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
         if unusual - self._unusual:
             self.more.unfold()
@@ -161,6 +171,7 @@ class MethodPanel(QWidget):
         self._seed_label = _row_label("Seed", self.seed.toolTip())
         form.addRow(self._seed_label, self.seed)
         form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
         form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
         form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
         form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
@@ -218,8 +229,15 @@ class MethodPanel(QWidget):
                 non_finite=NON_FINITE[self.non_finite.currentIndex()][0],
                 vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],
                 split_fused=self.split_fused.isChecked(),
+                heads=self._chosen_heads(inputs.heads),
             )
         )
+
+    def _chosen_heads(self, now: Heads) -> Heads:
+        """What the check box says; a recipe that has heads merged in any case keeps that."""
+        if self.heads.isChecked():
+            return Heads.AUTO if now is Heads.KEEP else now
+        return Heads.KEEP
 
     def _choose_seed(self) -> None:
         inputs, seed = self._session.inputs, int(self.seed.text())

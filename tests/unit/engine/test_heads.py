@@ -1,0 +1,214 @@
+"""Task heads: merged where the experts have one task, each expert's own elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.architecture.loading import load_pretrained
+from ace_gui.engine.exporting import publish
+from ace_gui.engine.merging import merge
+from ace_gui.engine.plan import Disposition, PlanRow
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import RecipeError, WorkbenchError
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe.files import dump_recipe, load_recipe
+from ace_gui.recipe.values import Heads, NonFinite
+
+TINY = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 30,
+    "max_position_embeddings": 20,
+}
+NAMES = ("negative", "neutral", "positive")
+
+
+def saved(folder: Path, kind: str, seed: int, labels: tuple[str, ...] | int = NAMES) -> Path:
+    """A tiny RoBERTa of class ``kind``; ``labels``: their names, or how many without any."""
+    names = labels if isinstance(labels, tuple) else [f"LABEL_{i}" for i in range(labels)]
+    config = transformers.RobertaConfig(**TINY, id2label=dict(enumerate(names)))
+    torch.manual_seed(seed)
+    getattr(transformers, kind)(config).save_pretrained(folder)
+    return folder
+
+
+def soup(
+    folder: Path,
+    base: tuple[str, Any] = ("RobertaForMaskedLM", 2),
+    labels: tuple[Any, ...] = (NAMES, NAMES, NAMES),
+    kind: str = "RobertaForSequenceClassification",
+    **choices: Any,
+) -> Recipe:
+    saved(folder / "base", base[0], 0, base[1])
+    entries = []
+    for index, names in enumerate(labels):
+        entries.append(ModelEntry(model=saved(folder / f"e{index}", kind, index + 1, names)))
+    return Recipe(
+        base_model=folder / "base",
+        models=tuple(entries),
+        **{"merge_method": "linear", **choices},
+    )
+
+
+def heads_of(recipe: Recipe) -> dict[str, PlanRow]:
+    return {row.name: row for row in prepare(recipe).plan.rows if row.role == "head"}
+
+
+def output(recipe: Recipe, folder: Path) -> Path:
+    for _ in merge(prepare(recipe), folder / "store", device="cpu", as_output=True):
+        pass
+    publish(folder / "store", folder / "out")
+    return folder / "out"
+
+
+def mean(recipe: Recipe, name: str) -> Tensor:
+    tensors = [load_file(entry.model / "model.safetensors")[name] for entry in recipe.models]
+    return torch.stack(tensors).mean(dim=0)
+
+
+@pytest.mark.parametrize("method", ["linear", "ace"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        ("RobertaForSequenceClassification", NAMES),
+        ("RobertaForSequenceClassification", 5),
+        ("RobertaForMaskedLM", 2),
+        ("RobertaModel", 2),
+    ],
+)
+def test_a_soup_of_one_task_has_the_mean_of_the_heads(
+    base: tuple[str, Any], method: str, tmp_path: Path
+) -> None:
+    """Whether the base has such a head, has it in another shape, has another one, or none."""
+    recipe = soup(tmp_path, base, merge_method=method)
+    out = output(recipe, tmp_path)
+    model, report = load_pretrained(out)
+    assert type(model).__name__ == "RobertaForSequenceClassification"
+    assert not report.missing
+    assert not report.mismatched
+    for name in ("classifier.dense.weight", "classifier.out_proj.weight", "classifier.dense.bias"):
+        torch.testing.assert_close(model.state_dict()[name], mean(recipe, name))
+    assert model.config.id2label == dict(enumerate(NAMES))
+    assert not (out / "heads").exists()
+
+
+@pytest.mark.parametrize(
+    ("base", "labels", "merged", "why"),
+    [
+        (("RobertaForMaskedLM", 2), (3, 3), False, "no names"),
+        (("RobertaForSequenceClassification", 3), (3, 3), True, "base's labels"),
+        (("RobertaForMaskedLM", 2), (1, 1), True, "one output"),
+        (("RobertaForMaskedLM", 2), (3,), True, "one expert"),
+        (("RobertaForMaskedLM", 2), (NAMES, NAMES[::-1]), False, "different labels"),
+        (("RobertaForMaskedLM", 2), (NAMES, NAMES[:2]), False, "not in all experts in that shape"),
+        (("RobertaForSequenceClassification", NAMES), (NAMES, ("a", "b", "c")), False, "different"),
+    ],
+)
+def test_when_the_experts_have_one_task(
+    base: tuple[str, Any], labels: tuple[Any, ...], merged: bool, why: str, tmp_path: Path
+) -> None:
+    rows = heads_of(soup(tmp_path, base, labels))
+    assert rows
+    for row in rows.values():
+        assert (row.disposition is not Disposition.PER_EXPERT) == merged
+        assert why in row.reason
+
+
+def test_heads_whose_class_says_what_they_mean(tmp_path: Path) -> None:
+    recipe = soup(tmp_path, labels=(2, 2), kind="RobertaForQuestionAnswering")
+    assert "all experts are RobertaForQuestionAnswering" in str(heads_of(recipe))
+    model, report = load_pretrained(output(recipe, tmp_path))
+    assert type(model).__name__ == "RobertaForQuestionAnswering"
+    assert not report.missing
+
+
+def test_the_recipe_decides(tmp_path: Path) -> None:
+    recipe = soup(tmp_path, labels=(3, 3), heads=Heads.MERGE)
+    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.AVERAGED}
+    recipe = soup(tmp_path / "kept", heads=Heads.KEEP)
+    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
+    recipe = soup(tmp_path / "preset", heads=Heads.MERGE, scope="authors-roberta")
+    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.AVERAGED}
+    recipe = soup(tmp_path / "as-preset", scope="authors-roberta")
+    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
+
+
+@pytest.mark.parametrize("labels", [(NAMES, NAMES[:2]), (NAMES, NAMES[::-1])])
+def test_heads_that_cannot_be_merged_are_refused(labels: tuple[Any, ...], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"heads: keep") as caught:
+        prepare(soup(tmp_path, labels=labels, heads=Heads.MERGE))
+    assert caught.value.key == "heads"
+
+
+def test_an_override_merges_heads_by_its_own_weights(tmp_path: Path) -> None:
+    rule = Override(role="head", disposition="average", weights={"e0": 3.0})
+    recipe = soup(tmp_path, labels=(3, 3), overrides=(rule,))
+    assert not prepare(recipe).plan.warnings
+    name = "classifier.out_proj.weight"
+    tensors = [load_file(entry.model / "model.safetensors")[name] for entry in recipe.models]
+    found = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
+    torch.testing.assert_close(found, 0.75 * tensors[0] + 0.25 * tensors[1])
+
+
+def test_a_rule_for_everything_leaves_heads_of_other_tasks_alone(tmp_path: Path) -> None:
+    rule = Override(pattern="*", disposition="average")
+    recipe = soup(tmp_path, labels=(3, 3), overrides=(rule,))
+    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
+
+
+def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path: Path) -> None:
+    recipe = soup(
+        tmp_path,
+        ("RobertaForSequenceClassification", NAMES),
+        merge_method="task_arithmetic",
+        parameters={"scaling": 0.5},
+    )
+    name = "classifier.out_proj.weight"
+    base = load_file(tmp_path / "base" / "model.safetensors")[name]
+    found = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
+    torch.testing.assert_close(found, base + 0.5 * 3 * (mean(recipe, name) - base))
+
+
+def test_what_stands_between_body_and_head_comes_along(tmp_path: Path) -> None:
+    """BERT classifiers have a pooler, which a masked language model lacks."""
+    for index, kind in enumerate(("MaskedLM", "SequenceClassification", "SequenceClassification")):
+        config = transformers.BertConfig(**TINY, id2label=dict(enumerate(NAMES)))
+        torch.manual_seed(index)
+        model = getattr(transformers, f"BertFor{kind}")(config)
+        model.save_pretrained(tmp_path / str(index))
+    recipe = Recipe(
+        base_model=tmp_path / "0",
+        models=(ModelEntry(model=tmp_path / "1"), ModelEntry(model=tmp_path / "2")),
+        merge_method="ace",
+    )
+    model, report = load_pretrained(output(recipe, tmp_path))
+    assert not report.missing
+    name = "bert.pooler.dense.weight"
+    torch.testing.assert_close(model.state_dict()[name], mean(recipe, name))
+
+
+def test_nan_in_a_head_that_only_experts_have_names_the_expert(tmp_path: Path) -> None:
+    recipe = soup(tmp_path, non_finite=NonFinite.SKIP_EXPERT)
+    model = transformers.RobertaForSequenceClassification.from_pretrained(tmp_path / "e1")
+    with torch.no_grad():
+        model.classifier.out_proj.bias[0] = torch.nan
+    model.save_pretrained(tmp_path / "e1")
+    with pytest.raises(WorkbenchError, match=r"`classifier\.out_proj\.bias` of `e1` has 1 NaN"):
+        output(recipe, tmp_path)
+
+
+def test_recipes_say_so(tmp_path: Path) -> None:
+    recipe = soup(tmp_path, heads=Heads.MERGE)
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(tmp_path / "recipe.yaml").heads is Heads.MERGE
+    assert json.loads((tmp_path / "e0" / "config.json").read_text())["id2label"]
