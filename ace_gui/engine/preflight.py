@@ -265,7 +265,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
 
 
 def _merged_heads(rows: Sequence[PlanRow]) -> Check:
-    merged = [row for row in rows if row.role == Role.HEAD and row.disposition in _COMBINED]
+    merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
     if not merged:
         return _fine("Heads", "No expert has a task head of its own.")
     return Check(
