@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -80,3 +80,21 @@ class Architecture:
     model_class: str | None
     traits: Mapping[str, TensorTraits] = field(default_factory=dict)
     note: str = ""
+
+
+def joined(parts: Mapping[str, Architecture]) -> Architecture:
+    """The architecture of a model of several parts, whose tensors are called ``PART/TENSOR``.
+
+    Family and class are those of its first part.
+    """
+    first = next(iter(parts.values()))
+    if len(parts) == 1 and "" in parts:
+        return first
+    traits = {}
+    for part, architecture in parts.items():
+        start = f"{part}/" if part else ""
+        for name, trait in architecture.traits.items():
+            tied_to = trait.tied_to and start + trait.tied_to
+            traits[start + name] = replace(trait, tied_to=tied_to)
+    notes = [f"{part or 'The model'}: {found.note}" for part, found in parts.items() if found.note]
+    return replace(first, traits=traits, note=" ".join(notes))

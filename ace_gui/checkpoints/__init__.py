@@ -25,6 +25,7 @@ from ace_gui.checkpoints.grown import NOWHERE, GrownCheckpoint, Growth, Source, 
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.labels import listing, place, plain
+from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_name, part_of
 from ace_gui.checkpoints.reader import (
     TensorReader,
     is_finite,
@@ -32,7 +33,7 @@ from ace_gui.checkpoints.reader import (
     non_finite_values,
     require_finite,
 )
-from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_shards
+from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_parts, plan_shards
 from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import (
     check_output_folder,
@@ -46,7 +47,10 @@ from ace_gui.checkpoints.writer import ShardedWriter
 
 __all__ = [
     "FORMATS",
+    "MAIN",
+    "MODULES",
     "NOWHERE",
+    "PIPELINE",
     "RECIPE_NAMES",
     "RECIPE_TAGS",
     "Adapter",
@@ -59,6 +63,7 @@ __all__ = [
     "Growth",
     "Header",
     "LowRank",
+    "ModelPart",
     "NumberFormat",
     "OutputTensor",
     "Shard",
@@ -75,6 +80,7 @@ __all__ = [
     "expand",
     "find_converted",
     "find_side_files",
+    "full_name",
     "is_adapter",
     "is_finite",
     "is_float",
@@ -85,8 +91,10 @@ __all__ = [
     "non_finite_values",
     "open_adapter",
     "open_checkpoint",
+    "part_of",
     "place",
     "plain",
+    "plan_parts",
     "plan_shards",
     "promote",
     "read_header",

@@ -184,6 +184,7 @@ def expand(
         tensors={**base.tensors, **made, **full},
         files=(*base.files, *adapter.files),
         config=base.config,
+        parts=base.parts,
         warnings=adapter.warnings,
         base=base,
         adapter=adapter,

@@ -113,7 +113,7 @@ def _folder_source(folder: Path) -> _Source:
     side = find_side_files(folder).files
     if weights.path.name == PICKLED_ADAPTER:
         side = {ADAPTER_CONFIG: folder / ADAPTER_CONFIG, **side}
-    stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else "model"
+    stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else weights.stem
     name = folder.absolute().name
     if not weights.is_index:
         return _Source(name=name, stem=stem, files=(weights.path,), side=side)

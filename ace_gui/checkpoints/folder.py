@@ -17,9 +17,18 @@ SUFFIX: Final = ".safetensors"
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 
 # In the order of preference: transformers, diffusers, open_clip.
-_STEMS: Final = ("model", "diffusion_pytorch_model", "open_clip_model")
+STEMS: Final = ("model", "diffusion_pytorch_model", "open_clip_model")
+_VARIANT: Final = re.compile(
+    rf"(?P<stem>{'|'.join(STEMS)})"
+    r"(?:\.(?P<single>(?!safetensors)\w+)\.safetensors|\.safetensors\.index\.\w+\.json)$"
+)
 _PICKLE_SUFFIXES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_PICKLE_STEMS: Final = ("pytorch_model", "diffusion_pytorch_model", "open_clip_pytorch_model")
+# What a pickle's weights are called in safetensors.
+_PICKLE_STEMS: Final = {
+    "pytorch_model": "model",
+    "diffusion_pytorch_model": "diffusion_pytorch_model",
+    "open_clip_pytorch_model": "open_clip_model",
+}
 _SHARD: Final = re.compile(r"-\d+-of-\d+\.\w+$")
 
 _OTHER_FRAMEWORKS: Final = (".h5", ".msgpack", ".onnx", ".npz", ".keras", ".tflite")
@@ -40,10 +49,15 @@ PICKLE_SENTENCE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """A single file of weights, or the index of several."""
+    """A single file of weights, or the index of several.
+
+    ``stem``: what a merged file is called without ``.safetensors``, so that the library which wrote
+    this one finds it.
+    """
 
     path: Path
     is_index: bool
+    stem: str = "model"
     warnings: tuple[str, ...] = ()
 
 
@@ -52,13 +66,15 @@ def find_weights(folder: Path) -> Weights:
     names = _names(folder)
     singles = [name for name in names if name.endswith(SUFFIX)]
     indices = [name for name in names if name.endswith(INDEX_SUFFIX)]
-    for stem in _STEMS:
+    for stem in STEMS:
         single, index = stem + SUFFIX, stem + INDEX_SUFFIX
         if single in names:
             warnings = _unread(single, index, names)
-            return Weights(path=folder / single, is_index=False, warnings=warnings)
+            return Weights(path=folder / single, is_index=False, stem=stem, warnings=warnings)
         if index in names:
-            return Weights(path=folder / index, is_index=True)
+            return Weights(path=folder / index, is_index=True, stem=stem)
+    if variant := _only_variant(folder, names):
+        return variant
     if ADAPTER_CONFIG in names:
         raise refusal(folder, ADAPTER_SENTENCE)
     if len(indices) == 1:
@@ -66,6 +82,23 @@ def find_weights(folder: Path) -> Weights:
     if len(singles) == 1 and not _SHARD.search(singles[0]):
         return Weights(path=folder / singles[0], is_index=False)
     raise _no_weights(folder, names, singles)
+
+
+def _only_variant(folder: Path, names: Sequence[str]) -> Weights | None:
+    """Weights of diffusers and transformers under a variant's name, where it is the only one."""
+    found = [(name, match) for name in names if (match := _VARIANT.match(name))]
+    if len(found) != 1:
+        return None
+    name, match = found[0]
+    return Weights(
+        path=folder / name,
+        is_index=match["single"] is None,
+        stem=match["stem"],
+        warnings=(
+            f"Only the variant {name} is here; a merged model has the usual name instead, without "
+            "a variant.",
+        ),
+    )
 
 
 def find_pickled_weights(folder: Path) -> Weights | None:
@@ -77,11 +110,11 @@ def find_pickled_weights(folder: Path) -> Weights | None:
     names = _names(folder)
     if ADAPTER_CONFIG in names and PICKLED_ADAPTER in names:
         return Weights(path=folder / PICKLED_ADAPTER, is_index=False)
-    for stem in _PICKLE_STEMS:
-        if (single := f"{stem}.bin") in names:
-            return Weights(path=folder / single, is_index=False)
-        if (index := f"{stem}.bin.index.json") in names:
-            return Weights(path=folder / index, is_index=True)
+    for pickled, stem in _PICKLE_STEMS.items():
+        if (single := f"{pickled}.bin") in names:
+            return Weights(path=folder / single, is_index=False, stem=stem)
+        if (index := f"{pickled}.bin.index.json") in names:
+            return Weights(path=folder / index, is_index=True, stem=stem)
     pickles = [name for name in names if is_pickle(name) and not _OF_TRAINING.match(name)]
     if len(pickles) == 1 and not _SHARD.search(pickles[0]):
         return Weights(path=folder / pickles[0], is_index=False)
@@ -98,7 +131,7 @@ def is_pickle(name: str) -> bool:
 
 
 def nested_models(folder: Path) -> tuple[Path, ...]:
-    """Subfolders that hold weights: ``text_encoder/``, ``unet/``, ``vision_model/``.
+    """Subfolders that hold weights and that no list of parts names: ``vision_model/``.
 
     Each is a model of its own, to be opened and merged by itself: they are not joined into one.
     Raises CheckpointError if the folder cannot be listed.
@@ -158,7 +191,9 @@ def holds_weights(path: Path) -> bool:
 
 
 def _is_weights(name: str) -> bool:
-    return name.endswith(SUFFIX) or (name.startswith(_PICKLE_STEMS) and name.endswith(".bin"))
+    return name.endswith(SUFFIX) or (
+        name.startswith(tuple(_PICKLE_STEMS)) and name.endswith(".bin")
+    )
 
 
 def consent_needed(path: Path, what: str) -> PickleConsentError:

@@ -4,29 +4,52 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
 
 from ace_gui.checkpoints.dtypes import is_float
 from ace_gui.checkpoints.files import FileStamp, read_json, refusal, status_of
-from ace_gui.checkpoints.folder import SUFFIX, Weights, find_weights, refuse_other_file
+from ace_gui.checkpoints.folder import (
+    STEMS,
+    SUFFIX,
+    Weights,
+    find_weights,
+    holds_weights,
+    refuse_other_file,
+)
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.labels import NAMES_SHOWN, listing, place, plain
+from ace_gui.checkpoints.parts import (
+    MAIN,
+    PIPELINE,
+    ModelPart,
+    full_name,
+    listed_folders,
+    part_of,
+)
 from ace_gui.checkpoints.quantised import refuse_quantised_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
+from ace_gui.errors import PickleConsentError
 
 CONFIG_LIMIT: Final = 10_000_000
 """Largest config.json in bytes."""
+
+_NAMES: Final = {f"{stem}{SUFFIX}" for stem in STEMS}
+
+Converted = Callable[[Path], Path | None]
+"""The folder of the converted weights of a folder of pickles, None if they were not converted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """One model: its tensors in the order of its files, and the files beside them.
 
+    A pipeline of several models has a part for each, by sub-folder, and their tensors are called
+    ``PART/TENSOR``; any other model has one part, ``MAIN``. ``config`` is that of the main part.
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
     side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
     place below the folder. ``code_files``: what may be code in it, never run and never copied.
@@ -38,6 +61,7 @@ class Checkpoint:
     tensors: Mapping[str, TensorInfo]
     files: tuple[FileStamp, ...]
     config: Mapping[str, object] | None = None
+    parts: Mapping[str, ModelPart] = field(default_factory=lambda: {MAIN: ModelPart()})
     side_files: Mapping[str, Path] = field(default_factory=dict)
     code_files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -57,44 +81,81 @@ class Checkpoint:
         return held.most_common(1)[0][0] if held else None
 
     @property
+    def stems(self) -> Mapping[str, str]:
+        """How the file of weights of each part is called, without ``.safetensors``."""
+        return {name: part.stem for name, part in self.parts.items()}
+
+    def tensors_of(self, part: str) -> Mapping[str, TensorInfo]:
+        """The tensors of a part, by their names in its file."""
+        start = len(full_name(part, ""))
+        return {
+            name[start:]: info
+            for name, info in self.tensors.items()
+            if part_of(name, self.parts) == part
+        }
+
+    @property
     def identity(self) -> frozenset[tuple[int, int]]:
         """Device and inode of every file of weights: equal for the same model by another path."""
         return frozenset((file.device, file.inode) for file in self.files)
 
 
-def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+def open_checkpoint(
+    path: str | os.PathLike[str], converted: Converted = lambda _: None
+) -> Checkpoint:
     """Open a Hugging Face folder or a bare ``.safetensors`` file; reads headers only.
 
-    A file that is the weights of the folder it lies in is opened as that folder. Raises
-    CheckpointError with one sentence for everything that is not a model to merge.
+    A file that is the weights of the folder it lies in is opened as that folder. Where weights are
+    pickles, ``converted`` is asked for others to read in their place. Raises CheckpointError with
+    one sentence for everything that is not a model to merge.
     """
     path = Path(path)
     if S_ISDIR(status_of(path).st_mode):
-        return _open_folder(path, path)
-    if path.name == "model.safetensors" and (path.parent / "config.json").is_file():
-        return _open_folder(path, path.parent)
+        return _open_folder(path, path, converted)
+    if path.name in _NAMES and (path.parent / "config.json").is_file():
+        return _open_folder(path, path.parent, converted)
     if not path.name.lower().endswith(SUFFIX):
         refuse_other_file(path)
-    return _assembled(path, None, [read_header(path)], ())
+    return _assembled(path, None, {MAIN: _Read(part=ModelPart(), headers=[read_header(path)])})
 
 
-def _open_folder(path: Path, folder: Path) -> Checkpoint:
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What was read of one part. ``warnings``: a sentence each."""
+
+    part: ModelPart
+    headers: list[Header]
+    warnings: tuple[str, ...] = ()
+
+
+def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
+    inner = [name for name in listed_folders(folder) if holds_weights(folder / name)]
+    is_pipeline = bool(inner) and (folder / PIPELINE).is_file()
+    names = inner if inner and (is_pipeline or not holds_weights(folder)) else [MAIN, *inner]
+    parts = {name: _read_part(folder / name, converted) for name in names}
+    side = find_side_files(folder)
+    warnings = _side_warnings(side, [read.part.config or {} for read in parts.values()])
+    if is_pipeline and holds_weights(folder):
+        warnings += ("Only the parts of the pipeline are read, not the weights beside them.",)
+    return _assembled(path, folder, parts, warnings, side=side)
+
+
+def _read_part(folder: Path, converted: Converted) -> _Read:
     config_file = folder / "config.json"
     config = None
     if os.path.lexists(config_file):
         config = read_json(config_file, limit=CONFIG_LIMIT)
         refuse_quantised_config(folder, config)
-    weights = find_weights(folder)
+    try:
+        weights = find_weights(folder)
+    except PickleConsentError:
+        other = converted(folder)
+        if other is None:
+            raise
+        weights = find_weights(other)
     headers, warnings = _headers(weights)
-    side = find_side_files(folder)
-    return _assembled(
-        path,
-        folder,
-        headers,
-        (*weights.warnings, *warnings, *_side_warnings(side, config or {})),
-        config=config,
-        side=side,
-    )
+    part = ModelPart(stem=weights.stem, config=config)
+    return _Read(part=part, headers=headers, warnings=(*weights.warnings, *warnings))
 
 
 def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
@@ -119,12 +180,12 @@ def _by_name(headers: Iterable[Header]) -> dict[str, TensorInfo]:
     return tensors
 
 
-def _side_warnings(side: SideFiles, config: Mapping[str, object]) -> tuple[str, ...]:
+def _side_warnings(side: SideFiles, configs: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
     warnings = []
     if side.code:
         names = listing([file.name for file in side.code])
         warnings.append(f"Code of the model is neither run nor copied: {names}.")
-    if "auto_map" in config:
+    if any("auto_map" in config for config in configs):
         warnings.append(
             "config.json points to code (`auto_map`), which is neither run nor copied. A copy of "
             "this config still does: put that code beside it if you need and trust it."
@@ -152,25 +213,33 @@ def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) 
 def _assembled(
     path: Path,
     folder: Path | None,
-    headers: list[Header],
-    warnings: tuple[str, ...],
+    parts: Mapping[str, _Read],
+    warnings: tuple[str, ...] = (),
     *,
-    config: Mapping[str, object] | None = None,
     side: SideFiles | None = None,
 ) -> Checkpoint:
-    """The checkpoint of these headers, unless its tensors cannot be merged."""
-    tensors = _by_name(headers)
+    """The checkpoint of these parts, unless their tensors cannot be merged."""
+    tensors: dict[str, TensorInfo] = {}
+    for name, read in parts.items():
+        own = _by_name(read.headers)
+        warnings += (*read.warnings, *_tie_warnings(read.headers, own))
+        for tensor, info in own.items():
+            full = full_name(name, tensor)
+            if part_of(full, parts) != name:
+                sentence = f"Tensor `{plain(full)}` could be of several parts."
+                raise refusal(path, sentence, tensor=full)
+            tensors[full] = replace(info, name=full)
     if not tensors:
         raise refusal(path, "Holds no tensors. Download it again.")
     refuse_unmergeable(path, tensors)
-    warnings = (*warnings, *_tie_warnings(headers, tensors))
     side = side or SideFiles()
     return Checkpoint(
         path=path,
         folder=folder,
         tensors=tensors,
-        files=tuple(header.stamp for header in headers),
-        config=config,
+        files=tuple(header.stamp for read in parts.values() for header in read.headers),
+        config=parts[MAIN].part.config if MAIN in parts else None,
+        parts={name: read.part for name, read in parts.items()},
         side_files=side.files,
         code_files=side.code,
         warnings=tuple(f"{place(path)}: {warning}" for warning in warnings),

@@ -6,11 +6,12 @@ somebody else wrote: its names are joined to the folder only after they are know
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ace_gui.checkpoints.files import read_json, read_json_value, refusal
+from ace_gui.checkpoints.files import read_json, read_json_value, refusal, unreadable
 
 PIPELINE: Final = "model_index.json"
 """Of diffusers: part → library and class, both null for a part that is left out."""
@@ -21,8 +22,34 @@ MODULES: Final = "modules.json"
 ROUTER: Final = "router_config.json"
 """Of sentence-transformers, for a choice of several modules: ``types`` by sub-folder."""
 
+MAIN: Final = ""
+"""The name of the part that lies in the main folder: an ordinary model has only this one."""
+
 _LIMIT: Final = 1_000_000
 _DEEPEST: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPart:
+    """One of the models in a checkpoint.
+
+    ``stem``: what its file of weights is called without ``.safetensors``. ``config``: its
+    config.json as plain JSON, None without one.
+    """
+
+    stem: str = "model"
+    config: Mapping[str, object] | None = None
+
+
+def full_name(part: str, tensor: str) -> str:
+    """What a tensor of a part is called in the checkpoint: ``unet/conv_in.weight``."""
+    return f"{part}/{tensor}" if part else tensor
+
+
+def part_of(name: str, parts: Collection[str]) -> str:
+    """Which of ``parts`` a tensor of the checkpoint belongs to, by its name."""
+    found = [part for part in parts if part and name.startswith(f"{part}/")]
+    return max(found, key=len, default=MAIN)
 
 
 def listed_folders(folder: Path) -> tuple[str, ...]:
@@ -31,11 +58,13 @@ def listed_folders(folder: Path) -> tuple[str, ...]:
     Those only that are there. Raises CheckpointError for a list that cannot be read, or a name that
     leads out of the folder.
     """
-    listed = (*_pipeline_parts(folder), *_modules(folder))
     found: dict[str, None] = {}
-    for name in listed:
-        if (folder / name).is_dir():
-            found |= dict.fromkeys(_with_inner(folder, name))
+    try:
+        for name in (*_pipeline_parts(folder), *_modules(folder)):
+            if (folder / name).is_dir():
+                found |= dict.fromkeys(_with_inner(folder, name))
+    except OSError as error:
+        raise unreadable(folder, error) from None
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import LENGTH_BYTES, METADATA_KEY
 from ace_gui.checkpoints.labels import plain
+from ace_gui.checkpoints.parts import MAIN, full_name, part_of
 from ace_gui.errors import OutputError
 
 _NUMBER: Final = re.compile(r"-\d+-of-\d+\.safetensors$")
@@ -38,10 +39,13 @@ class Shard:
 
     ``tensors`` in the order of their bytes: widest elements first, as safetensors has it, so that
     each one begins at a multiple of its element's size. ``metadata`` is text for the header.
+    ``part``: that of the model it belongs to, whose folder is in ``file_name`` and whose name is
+    not in the header.
     """
 
     file_name: str
     tensors: tuple[OutputTensor, ...]
+    part: str = MAIN
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -51,7 +55,7 @@ class Shard:
         begin = 0
         for tensor in self.tensors:
             end = begin + tensor.nbytes
-            entries[tensor.name] = {
+            entries[self.stored_name(tensor.name)] = {
                 "dtype": tensor.dtype,
                 "shape": list(tensor.shape),
                 "data_offsets": [begin, end],
@@ -60,6 +64,10 @@ class Shard:
         text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         return len(text).to_bytes(LENGTH_BYTES, "little") + text
+
+    def stored_name(self, tensor: str) -> str:
+        """What the file calls a tensor of the model."""
+        return tensor.removeprefix(full_name(self.part, ""))
 
     @cached_property
     def starts(self) -> Mapping[str, int]:
@@ -77,7 +85,7 @@ class Shard:
 
 
 def plan_shards(
-    tensors: Sequence[OutputTensor], shard_bytes: int, *, stem: str = "model"
+    tensors: Sequence[OutputTensor], shard_bytes: int, *, stem: str = "model", part: str = MAIN
 ) -> tuple[Shard, ...]:
     """Divide ``tensors``, in their order, among files of at most ``shard_bytes`` of tensors each.
 
@@ -90,22 +98,53 @@ def plan_shards(
         twice = next(name for name in names if names.count(name) > 1)
         raise OutputError(f"`{plain(twice)}` would be written twice.", tensor=twice)
     groups = list(_groups(tensors, shard_bytes))
+    path = full_name(part, stem)
     if len(groups) == 1:
-        return (_shard(f"{stem}.safetensors", groups[0]),)
+        return (_shard(f"{path}.safetensors", groups[0], part),)
     return tuple(
-        _shard(f"{stem}-{number:05d}-of-{len(groups):05d}.safetensors", group)
+        _shard(f"{path}-{number:05d}-of-{len(groups):05d}.safetensors", group, part)
         for number, group in enumerate(groups, start=1)
     )
 
 
-def index_name(shards: Sequence[Shard]) -> str:
-    """The file name of the index of several shards."""
-    return _NUMBER.sub(".safetensors.index.json", shards[0].file_name)
+def plan_parts(
+    tensors: Sequence[OutputTensor], shard_bytes: int, stems: Mapping[str, str]
+) -> tuple[Shard, ...]:
+    """As ``plan_shards``, for each part of a model by itself; ``stems``: by part its file's name.
+
+    An ordinary model has one part, so that all is as there.
+    """
+    owned: dict[str, list[OutputTensor]] = {part: [] for part in stems}
+    for tensor in tensors:
+        owned.setdefault(part_of(tensor.name, stems), []).append(tensor)
+    return tuple(
+        shard
+        for part, own in owned.items()
+        if own or len(owned) == 1
+        for shard in plan_shards(own, shard_bytes, stem=stems.get(part, "model"), part=part)
+    )
+
+
+def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
+    """The shards that need an index, by its file name: those of one part, where there are several.
+
+    They are the shards of a whole output, in their order.
+    """
+    groups: dict[str, list[Shard]] = {}
+    for shard in shards:
+        name = _NUMBER.sub(".safetensors.index.json", shard.file_name)
+        if name != shard.file_name:
+            groups.setdefault(name, []).append(shard)
+    return groups
 
 
 def index_json(shards: Sequence[Shard]) -> str:
     """The text of ``model.safetensors.index.json`` for several shards."""
-    places = {tensor.name: shard.file_name for shard in shards for tensor in shard.tensors}
+    places = {
+        shard.stored_name(tensor.name): shard.file_name.rpartition("/")[2]
+        for shard in shards
+        for tensor in shard.tensors
+    }
     total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
     index = {"metadata": {"total_size": total}, "weight_map": places}
     return json.dumps(index, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -123,6 +162,6 @@ def _groups(tensors: Sequence[OutputTensor], shard_bytes: int) -> Iterator[list[
     yield group
 
 
-def _shard(file_name: str, group: Sequence[OutputTensor]) -> Shard:
+def _shard(file_name: str, group: Sequence[OutputTensor], part: str) -> Shard:
     widest_first = sorted(group, key=lambda tensor: -FORMATS[tensor.dtype].bits)
-    return Shard(file_name=file_name, tensors=tuple(widest_first))
+    return Shard(file_name=file_name, tensors=tuple(widest_first), part=part)

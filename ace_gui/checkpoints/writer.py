@@ -19,7 +19,7 @@ from ace_gui.checkpoints.dtypes import torch_dtype
 from ace_gui.checkpoints.files import open_regular, read_at
 from ace_gui.checkpoints.labels import listing, place, plain
 from ace_gui.checkpoints.output import output_error, sync
-from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, index_name
+from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, indexed
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 
 _WRITE_FLAGS: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -103,13 +103,12 @@ class ShardedWriter:
         dtype = torch_dtype(planned.dtype)
         if part.dtype != dtype or start + part.numel() > math.prod(planned.shape):
             raise _not_planned(planned, part)
-        path = self._folder / shard.file_name
         flat = part.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
         offset = shard.starts[name] + start * dtype.itemsize
         try:
-            _write_at(self._descriptor(path), flat.numpy().data, offset)
+            _write_at(self._descriptor(shard.file_name), flat.numpy().data, offset)
         except OSError as error:
-            raise output_error(path, error) from None
+            raise output_error(self._folder / shard.file_name, error) from None
 
     def mark_written(self, name: str) -> None:
         """Every part of the tensor is written; a file whose last one it is, is closed."""
@@ -153,9 +152,9 @@ class ShardedWriter:
         files = [self._folder / shard.file_name for shard in self._shards]
         path = self._folder
         try:
-            if len(files) > 1:
-                index = self._folder / index_name(self._shards)
-                index.write_text(index_json(self._shards), encoding="utf-8", newline="\n")
+            for name, several in indexed(self._shards).items():
+                index = self._folder / name
+                index.write_text(index_json(several), encoding="utf-8", newline="\n")
                 files.append(index)
             for path in files:
                 sync(path)
@@ -173,11 +172,11 @@ class ShardedWriter:
         except OSError as error:
             raise output_error(self._folder, error) from None
 
-    def _descriptor(self, path: Path) -> int:
+    def _descriptor(self, file_name: str) -> int:
         with self._lock:
-            if path.name not in self._open:
-                self._open[path.name] = os.open(path, _WRITE_FLAGS)
-            return self._open[path.name]
+            if file_name not in self._open:
+                self._open[file_name] = os.open(self._folder / file_name, _WRITE_FLAGS)
+            return self._open[file_name]
 
     def _close_one(self, file_name: str) -> None:
         with self._lock:
@@ -191,6 +190,8 @@ class ShardedWriter:
 
 def _create(path: Path, shard: Shard) -> None:
     try:
+        if shard.part:
+            path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, _WRITE_FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             _reserve(descriptor, shard.size)

@@ -12,7 +12,7 @@ from ace_gui.checkpoints import (
     ShardedWriter,
     copy_side_files,
     open_checkpoint,
-    plan_shards,
+    plan_parts,
     reader_of,
 )
 from ace_gui.checkpoints.files import changed
@@ -52,7 +52,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         _require_unchanged(expert, manifest)
         folder = stage / HEADS / expert.name
         folder.mkdir(parents=True)
-        for count in _write(folder, sources, shard_bytes):
+        for count in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
             done += count
             yield ExportProgress(done=done, total=total)
         copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
@@ -80,13 +80,15 @@ def _sources(
     return sources
 
 
-def _write(folder: Path, sources: _Sources, shard_bytes: int) -> Iterator[int]:
+def _write(
+    folder: Path, sources: _Sources, shard_bytes: int, stems: Mapping[str, str]
+) -> Iterator[int]:
     """Write and read back; the bytes of each tensor as it is written."""
     infos = {name: found.tensors[own] for name, (found, own) in sources.items()}
     outputs = [
         OutputTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in infos.items()
     ]
-    shards = plan_shards(outputs, shard_bytes)
+    shards = plan_parts(outputs, shard_bytes, stems)
     checksums: dict[str, int] = {}
     with ShardedWriter(folder, shards) as writer:
         for name, (found, own) in sources.items():

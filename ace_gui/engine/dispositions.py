@@ -8,7 +8,7 @@ from math import prod
 
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import is_float, listing, plain
+from ace_gui.checkpoints import is_float, listing, part_of, plain
 from ace_gui.engine.heads import HeadChoice, is_new
 from ace_gui.engine.matrix_parts import split_row
 from ace_gui.engine.opening import OpenedModel
@@ -227,7 +227,10 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
         missing = [
             name
             for name, traits in base.architecture.traits.items()
-            if traits.block is not None and traits.role != Role.BUFFER and not expert.has(name)
+            if traits.block is not None
+            and traits.role != Role.BUFFER
+            and not expert.has(name)
+            and part_of(name, base.checkpoint.parts) not in expert.lacks
         ]
         if missing:
             raise MismatchError(

@@ -14,12 +14,13 @@ from ace_gui.checkpoints import (
     TensorReader,
     check_output_folder,
     open_checkpoint,
-    plan_shards,
+    plan_parts,
     promote,
     staged,
     torch_dtype,
 )
 from ace_gui.checkpoints.output import writing
+from ace_gui.checkpoints.shards import indexed
 from ace_gui.engine import store as stores
 from ace_gui.engine.card import model_card
 from ace_gui.engine.complete import complete_models
@@ -37,7 +38,6 @@ from ace_gui.recipe.files import dump_recipe
 
 CARD = "README.md"
 RECIPE = "merge_recipe.yaml"
-_WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
 def export(
@@ -60,10 +60,10 @@ def export(
     dtypes = {row.tensor: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
     with staged(folder) as stage:
         checkpoint = open_checkpoint(store / MODEL)
-        shards = plan_shards(_outputs(checkpoint, dtypes), shard_bytes)
+        shards = plan_parts(_outputs(checkpoint, dtypes), shard_bytes, manifest.stems)
         checksums: dict[str, int] = {}
         yield from _convert(checkpoint, stage, shards, dtypes, checksums)
-        _copy_companions(store / MODEL, stage)
+        _copy_companions(store / MODEL, stage, planned_shards(manifest))
         _verify_modules(store / MODEL, stage)
         hashes = verify_shards(stage, shards, checksums)
         if complete_heads:
@@ -153,15 +153,15 @@ def _outputs(checkpoint: Checkpoint, dtypes: Mapping[str, str]) -> list[OutputTe
     ]
 
 
-def _copy_companions(model: Path, stage: Path) -> None:
+def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
     """Heads and side files, byte for byte."""
+    weights = {*(shard.file_name for shard in stored), *indexed(stored)}
     for path in sorted(model.rglob("*")):
-        target = stage / path.relative_to(model)
-        weights = path.name.startswith("model") and path.name.endswith(_WEIGHTS)
+        name = path.relative_to(model).as_posix()
         if path.is_dir():
-            target.mkdir()
-        elif path.parent != model or not weights:
-            shutil.copyfile(path, target)
+            (stage / name).mkdir(exist_ok=True)
+        elif name not in weights:
+            shutil.copyfile(path, stage / name)
 
 
 def _verify_modules(model: Path, stage: Path) -> None:

@@ -125,6 +125,7 @@ def make_manifest(
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
         dtypes=dtypes,
+        stems=prepared.base.checkpoint.stems,
         shard_bytes=SHARD_BYTES,
         device=str(device),
         threads=torch.get_num_threads(),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.remembered import remembered
-from ace_gui.architecture.traits import Architecture
+from ace_gui.architecture.traits import Architecture, joined
 from ace_gui.checkpoints import (
     Checkpoint,
     expand,
@@ -22,6 +22,7 @@ from ace_gui.checkpoints import (
     open_adapter,
     open_checkpoint,
 )
+from ace_gui.engine.part_matching import answered, lacking_parts
 from ace_gui.engine.plan import ExpertSummary, PlanRow
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.recipe import Recipe
@@ -35,7 +36,7 @@ class OpenedModel:
     ``own_names``: the base's name of a tensor → its name in this model's files. ``extra``: names
     in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
     of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
-    negative where there is none.
+    negative where there is none. ``lacks``: parts of the base that this model has not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class OpenedModel:
     own_names: Mapping[str, str]
     extra: tuple[str, ...] = ()
     token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    lacks: frozenset[str] = frozenset()
 
     def has(self, base_name: str) -> bool:
         """Whether this model has the tensor that the base calls ``base_name``."""
@@ -97,7 +99,7 @@ def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
     if is_adapter(path):
         return _open_adapter(name, path, base)
     checkpoint = _open(path)
-    answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
+    checkpoint, answers = answered(name, checkpoint, base.checkpoint)
     if not answers:
         raise MismatchError(
             f"{name} has no tensor in common with the base: its first is "
@@ -106,7 +108,7 @@ def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
             "base.",
             path=path,
         )
-    return _matched(name, checkpoint, answers)
+    return _matched(name, checkpoint, answers, base)
 
 
 def _open_adapter(name: str, path: Path, base: OpenedModel) -> OpenedModel:
@@ -114,15 +116,18 @@ def _open_adapter(name: str, path: Path, base: OpenedModel) -> OpenedModel:
     answers = match_names(base.checkpoint.tensors, adapter.names)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     checkpoint = expand(adapter, base.checkpoint, answers, turned)
-    return _matched(name, checkpoint, match_names(base.checkpoint.tensors, checkpoint.tensors))
+    return _matched(
+        name, checkpoint, match_names(base.checkpoint.tensors, checkpoint.tensors), base
+    )
 
 
 def _open(path: Path) -> Checkpoint:
     """Open a model; a pickle only if the person has had it converted before."""
+    folder = conversions_folder()
     try:
-        return open_checkpoint(path)
+        return open_checkpoint(path, lambda part: find_converted(part, folder))
     except PickleConsentError:
-        converted = find_converted(path, conversions_folder())
+        converted = find_converted(path, folder)
         if converted is None:
             raise
         return open_checkpoint(converted)
@@ -133,13 +138,16 @@ def conversions_folder() -> Path:
     return platformdirs.user_cache_path("ace-workbench") / "converted"
 
 
-def _matched(name: str, checkpoint: Checkpoint, answers: Mapping[str, str]) -> OpenedModel:
+def _matched(
+    name: str, checkpoint: Checkpoint, answers: Mapping[str, str], base: OpenedModel
+) -> OpenedModel:
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,
         architecture=_describe(checkpoint),
         own_names={theirs: own for own, theirs in answers.items()},
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
+        lacks=lacking_parts(answers.values(), base.checkpoint),
     )
 
 
@@ -161,9 +169,12 @@ def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
 
 
 def _describe(checkpoint: Checkpoint) -> Architecture:
-    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     folder = platformdirs.user_cache_path("ace-workbench") / "architectures"
-    return remembered(checkpoint.config, shapes, folder)
+    found = {}
+    for name, part in checkpoint.parts.items():
+        shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
+        found[name] = remembered(part.config, shapes, folder)
+    return joined(found)
 
 
 def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:

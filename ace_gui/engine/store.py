@@ -38,7 +38,7 @@ from ace_gui.checkpoints import (
     ShardedWriter,
     TensorReader,
     open_checkpoint,
-    plan_shards,
+    plan_parts,
 )
 from ace_gui.checkpoints.output import output_error, sync
 from ace_gui.engine.findings import LayerReport
@@ -76,10 +76,11 @@ class Manifest:
     """Everything that a merge's result depends on, and what its export needs to know.
 
     ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
-    expert in transformers, where it is known. ``dtypes``: dtype tag in the store
-    of every tensor of the model, in file order. ``side_by_side``: how many matrices are merged at a
-    time, and so how many threads each has, on which its rounding may depend; on a GPU, how many
-    batches, whose composition follows from ``rows``.
+    expert in transformers, where it is known. ``dtypes``: dtype tag in the store of every tensor of
+    the model, in file order. ``stems``: how the file of weights of each part of the model is
+    called. ``side_by_side``: how many matrices are merged at a time, and so how many threads each
+    has, on which its rounding may depend; on a GPU, how many batches, whose composition follows
+    from ``rows``.
     """
 
     recipe: Recipe
@@ -89,6 +90,7 @@ class Manifest:
     expert_classes: tuple[str | None, ...]
     rows: tuple[PlanRow, ...]
     dtypes: Mapping[str, str]
+    stems: Mapping[str, str]
     shard_bytes: int
     device: str
     threads: int
@@ -278,16 +280,17 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
         OutputTensor(name=name, dtype=dtype, shape=shapes[name])
         for name, dtype in manifest.dtypes.items()
     ]
-    return plan_shards(tensors, manifest.shard_bytes)
+    return plan_parts(tensors, manifest.shard_bytes, manifest.stems)
 
 
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
     """Remove what stands beside the tensors: an earlier run may have died while writing it."""
-    files = {shard.file_name for shard in shards}
-    for item in model.iterdir():
-        if item.is_dir():
-            shutil.rmtree(item)
-        elif item.name not in files:
+    files = {model / shard.file_name for shard in shards}
+    for item in sorted(model.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if item.is_dir() and not item.is_symlink():
+            if not any(item.iterdir()):
+                item.rmdir()
+        elif item not in files:
             item.unlink()
 
 
@@ -330,7 +333,7 @@ def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
         reader = TensorReader(open_checkpoint(folder / MODEL / shard.file_name))
         for tensor in shard.tensors:
             entry = journalled.get(tensor.name)
-            if entry is not None and _checksum_on_disk(reader, tensor) == entry[1]:
+            if entry is not None and _checksum_on_disk(reader, shard, tensor) == entry[1]:
                 verified[tensor.name] = entry
     return verified
 
@@ -348,8 +351,8 @@ def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
     return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
 
 
-def _checksum_on_disk(reader: TensorReader, tensor: OutputTensor) -> int:
-    running = 0
+def _checksum_on_disk(reader: TensorReader, shard: Shard, tensor: OutputTensor) -> int:
+    running, name = 0, shard.stored_name(tensor.name)
     for start, stop in parts_of(prod(tensor.shape)):
-        running = checksum(reader.read_part(tensor.name, start, stop), running)
+        running = checksum(reader.read_part(name, start, stop), running)
     return running

@@ -35,7 +35,7 @@ from ace_gui.checkpoints import (
     open_checkpoint,
     place,
     plain,
-    plan_shards,
+    plan_parts,
     promote,
     read_header,
 )
@@ -86,7 +86,7 @@ def write_task_model(
     target = check_output_folder(Path(out), [Path(folder), task.base_folder])
     stage = new_stage(target)
     try:
-        shards = plan_shards(list(task.outputs()), SHARD_BYTES)
+        shards = plan_parts(list(task.outputs()), SHARD_BYTES, task.merged.stems)
         checksums = {}
         with ShardedWriter(stage, shards) as writer:
             for name, tensor in task.tensors():

@@ -47,10 +47,10 @@ def _verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
 
 def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> None:
     with safe_open(path, framework="pt", backend="pread") as file:
-        if set(file.keys()) != {tensor.name for tensor in shard.tensors}:
+        if set(file.keys()) != {shard.stored_name(tensor.name) for tensor in shard.tensors}:
             raise _wrong(path, "the names of its tensors differ")
         for planned in shard.tensors:
-            tensor = file.get_tensor(planned.name)
+            tensor = file.get_tensor(shard.stored_name(planned.name))
             if tuple(tensor.shape) != planned.shape or tag_of(tensor.dtype) != planned.dtype:
                 raise _wrong(path, f"`{planned.name}` has another shape or number format")
             if checksum(tensor) != checksums[planned.name]:

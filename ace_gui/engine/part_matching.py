@@ -1,0 +1,86 @@
+"""Which part of an expert answers to which part of the base, and which tensor to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ace_gui.architecture.names import match_names
+from ace_gui.checkpoints import Checkpoint, full_name, listing, part_of, place
+from ace_gui.errors import MismatchError
+
+
+def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoint, dict[str, str]]:
+    """The expert without the parts that the base has not, and the base's name of its tensors.
+
+    An expert may lack parts of the base, or be a single one of them. Raises MismatchError where
+    two parts of the base suit a part of the expert equally well.
+    """
+    pairs = _pairs(name, expert, base)
+    answers = {}
+    for theirs, ours in pairs.items():
+        matched = match_names(base.tensors_of(ours), expert.tensors_of(theirs))
+        for own, answer in matched.items():
+            answers[full_name(theirs, own)] = full_name(ours, answer)
+    return _without(expert, [part for part in expert.parts if part not in pairs]), answers
+
+
+def lacking_parts(answers: Iterable[str], base: Checkpoint) -> frozenset[str]:
+    """The parts of the base of which ``answers``, the base's names, has no tensor."""
+    return frozenset(base.parts) - {part_of(name, base.parts) for name in answers}
+
+
+def _pairs(name: str, expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
+    """By part of the expert, that of the base: of the same name, else the one that suits it."""
+    if len(base.parts) == len(expert.parts) == 1:
+        return dict(zip(expert.parts, base.parts, strict=True))
+    pairs = {part: part for part in expert.parts if part in base.parts}
+    for part in expert.parts:
+        if part not in pairs:
+            free = [ours for ours in base.parts if ours not in pairs.values()]
+            if (ours := _suiting(name, expert, part, base, free)) is not None:
+                pairs[part] = ours
+    return pairs
+
+
+def _suiting(
+    name: str, expert: Checkpoint, part: str, base: Checkpoint, free: list[str]
+) -> str | None:
+    """The part of the base called as the expert's folder, else that with most equal tensors."""
+    if expert.path.name in free:
+        return expert.path.name
+    own = {tensor: info.shape for tensor, info in expert.tensors_of(part).items()}
+    counts = {}
+    for ours in free:
+        there = base.tensors_of(ours)
+        matched = match_names(there, own)
+        counts[ours] = sum(there[answer].shape == own[mine] for mine, answer in matched.items())
+    most = max(counts.values(), default=0)
+    best = [ours for ours, count in counts.items() if count == most]
+    if 2 * most < len(own):
+        return None
+    if len(best) > 1:
+        raise MismatchError(
+            f"{name} could be any of {listing(best)} of the base. Put it into a folder with the "
+            "name of the one that it is.",
+            path=expert.path,
+        )
+    return best[0]
+
+
+def _without(expert: Checkpoint, parts: list[str]) -> Checkpoint:
+    """The expert without these parts; what is left out is said."""
+    if not parts:
+        return expert
+    tensors = {
+        tensor: info
+        for tensor, info in expert.tensors.items()
+        if part_of(tensor, expert.parts) not in parts
+    }
+    sentence = f"The base has no {listing(parts)}, so that it is left out."
+    return replace(
+        expert,
+        tensors=tensors,
+        parts={part: kept for part, kept in expert.parts.items() if part not in parts},
+        warnings=(*expert.warnings, f"{place(expert.path)}: {sentence}"),
+    )
