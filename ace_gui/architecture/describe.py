@@ -29,6 +29,9 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         return Architecture(family=None, model_class=None, traits=by_name, note=note)
     family = config.get("model_type")
     family = family if isinstance(family, str) else None
+    if family is None and not config.get("architectures"):
+        note = "The config is of another library; tensors are described by their names."
+        return Architecture(family=None, model_class=None, traits=by_name, note=note)
     try:
         model = blueprint.build(config)
     except ArchitectureError as error:

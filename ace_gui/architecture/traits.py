@@ -96,5 +96,9 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
         for name, trait in architecture.traits.items():
             tied_to = trait.tied_to and start + trait.tied_to
             traits[start + name] = replace(trait, tied_to=tied_to)
-    notes = [f"{part or 'The model'}: {found.note}" for part, found in parts.items() if found.note]
-    return replace(first, traits=traits, note=" ".join(notes))
+    notes: dict[str, list[str]] = {}
+    for part, architecture in parts.items():
+        if architecture.note:
+            notes.setdefault(architecture.note, []).append(part or "the main model")
+    note = " ".join(f"{', '.join(said)}: {what}" for what, said in notes.items())
+    return replace(first, traits=traits, note=note)

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import ExpandedCheckpoint, is_float, listing, plain
+from ace_gui.checkpoints import (
+    PIPELINE,
+    ExpandedCheckpoint,
+    is_float,
+    listing,
+    part_of,
+    plain,
+)
 from ace_gui.engine import likeness, vocabularies
 from ace_gui.engine.budget import free_bytes
 from ace_gui.engine.checks import (
@@ -128,7 +135,7 @@ def _of_base(base: OpenedModel) -> list[Check]:
     checkpoint, name = base.checkpoint, plain(base.name)
     verdict, sentence = Verdict.OK, "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
-    if checkpoint.config is None:
+    if not any(file.endswith(("config.json", PIPELINE)) for file in checkpoint.side_files):
         verdict = Verdict.NOTE
         sentence = (
             "No config.json: roles are read off the tensors' names, and the output will have no "
@@ -150,13 +157,23 @@ def _of_base(base: OpenedModel) -> list[Check]:
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
     """What the base has and the expert lacks, heads and buffers aside, or has by other names."""
     traits = base.architecture.traits
-    missing = [n for n in traits if not expert.has(n) and traits[n].role not in _HEADS]
+    missing = [
+        name
+        for name in traits
+        if not expert.has(name)
+        and traits[name].role not in _HEADS
+        and part_of(name, base.checkpoint.parts) not in expert.lacks
+    ]
     extra = [name for name in expert.extra if expert.architecture.traits[name].role not in _HEADS]
     if missing:
         vital = any(traits[name].role in _VITAL for name in missing)
         verdict = Verdict.WARNING if vital else Verdict.NOTE
         sentence = f"Lacks {listing(missing)}, outside of the blocks: combined without this expert."
         return verdict, sentence, missing
+    if expert.lacks:
+        parts = sorted(expert.lacks)
+        sentence = f"Has no part {listing(parts)} of the base: combined without this expert."
+        return Verdict.NOTE, sentence, parts
     if extra:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
         return Verdict.NOTE, sentence, extra
