@@ -99,6 +99,9 @@ Convert = Annotated[
         help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
     ),
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Also replace a file that this program did not make.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -251,6 +254,7 @@ def inspect(
         Path | None,
         typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
     ] = None,
+    overwrite: Overwrite = False,
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
@@ -259,7 +263,7 @@ def inspect(
         with starting(), heavy_imports():
             from ace_gui.console import inspect_recipe
 
-        inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert)
+        inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert, overwrite=overwrite)
 
 
 @app.command("report")
@@ -267,10 +271,11 @@ def report(
     recipe: RecipeFile,
     out: Annotated[
         Path,
-        typer.Option(parser=path_given, metavar="FILE.html", help="The report; replaced if there."),
+        typer.Option(parser=path_given, metavar="FILE.html", help="The report."),
     ],
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
     threads: Threads = None,
+    overwrite: Overwrite = False,
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
@@ -279,7 +284,9 @@ def report(
         with starting(), heavy_imports():
             from ace_gui.console import report_recipe
 
-        report_recipe(recipe, out, device=device, threads=threads, convert=convert)
+        report_recipe(
+            recipe, out, device=device, threads=threads, convert=convert, overwrite=overwrite
+        )
 
 
 @app.command("compare")
@@ -301,6 +308,7 @@ def compare(
         typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
     ] = None,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
     """Merge by several methods, or with several values, and print one table; keep nothing."""
@@ -310,15 +318,21 @@ def compare(
         with starting(), heavy_imports():
             from ace_gui.comparing import compare_methods
 
-        compare_methods(recipe, methods=methods, parameter=parameter, json_file=json, device=device)
+        compare_methods(
+            recipe,
+            methods=methods,
+            parameter=parameter,
+            json_file=json,
+            device=device,
+            overwrite=overwrite,
+        )
 
 
 @app.command("mergekit")
 def mergekit(
     recipe: RecipeFile,
-    out: Annotated[
-        Path, typer.Option(parser=path_given, metavar="FILE", help="The file; replaced if there.")
-    ],
+    out: Annotated[Path, typer.Option(parser=path_given, metavar="FILE", help="The file.")],
+    overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
     """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
@@ -326,7 +340,7 @@ def mergekit(
         with starting(), heavy_imports():
             from ace_gui.comparing import write_mergekit
 
-        write_mergekit(recipe, out)
+        write_mergekit(recipe, out, overwrite=overwrite)
 
 
 @app.command("methods")

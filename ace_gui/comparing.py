@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import yaml
 from rich.console import Console
@@ -15,13 +16,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.console import wide_console, write_text
+from ace_gui.checkpoints import discard
+from ace_gui.console import Outputs, wide_console
 from ace_gui.engine.comparison import by_method, by_value, compare, compared_record
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import CompareProgress, MethodCompared
 from ace_gui.engine.jobs import CompareJob, Variant
+from ace_gui.engine.merging import models_of
 from ace_gui.engine.sample import sample_recipe
-from ace_gui.engine.store import discard
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method
 from ace_gui.recipe import Recipe
@@ -29,12 +31,22 @@ from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.mergekit_export import dump_mergekit
 from ace_gui.recipe.values import ParameterValue
 
+# As ``ace_gui.console`` has them.
+JSON_MARK: Final = b'{\n "methods": ['
+MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
+
 ALL = "all"
 SAMPLE = Path("sample")
 
 
 def compare_methods(
-    recipe_file: Path, *, methods: str, parameter: str, json_file: Path | None, device: str
+    recipe_file: Path,
+    *,
+    methods: str,
+    parameter: str,
+    json_file: Path | None,
+    device: str,
+    overwrite: bool = False,
 ) -> None:
     """``ace-gui compare``: merge by each method or with each value, and print one table.
 
@@ -42,11 +54,15 @@ def compare_methods(
     be empty. Raises RecipeError for an unknown one.
     """
     use_threads(None)
-    recipes = variants(_recipe(recipe_file), methods, parameter)
+    recipe = _recipe(recipe_file)
+    recipes = variants(recipe, methods, parameter)
+    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
+    outputs.check({json_file: JSON_MARK})
     rows = run(recipes, device)
     if json_file is not None:
         content = {"methods": [compared_record(row) for row in rows]}
-        write_text(json_file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        outputs.write(json_file, text + "\n", JSON_MARK)
     console = wide_console()
     console.print(comparison_table(rows))
     for row in rows:
@@ -141,12 +157,13 @@ def _cells(row: MethodCompared) -> list[str]:
     ]
 
 
-def write_mergekit(recipe_file: Path, out: Path) -> None:
+def write_mergekit(recipe_file: Path, out: Path, *, overwrite: bool = False) -> None:
     """``ace-gui mergekit``: a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
     recipe = load_recipe(recipe_file)
+    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
     parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
     text = dump_mergekit(recipe, dataclasses.asdict(parameters), out.resolve().parent)
-    write_text(out, text)
+    outputs.write(out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
     for line in text.splitlines():
         if line.startswith("# "):
             Console(stderr=True).print(Text(f"Note: {line[2:]}", style="yellow"))

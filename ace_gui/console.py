@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -35,16 +37,41 @@ from ace_gui.engine.exporting import publish
 from ace_gui.engine.findings import LayerStatistics, Regime
 from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.inspection_cache import InspectionCache, cache_folder
-from ace_gui.engine.merging import input_folders, merge
+from ace_gui.engine.merging import input_folders, input_paths, merge
 from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.preflight import output_checks
-from ace_gui.errors import Cancelled, OutputError, PickleConsentError, ResourceError
+from ace_gui.errors import Cancelled, PickleConsentError, ResourceError
 from ace_gui.methods import FAMILIES, get_method
+from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.rules import describe
+
+# How the files begin that the commands write: one that begins so may be written again.
+JSON_MARK: Final = b'{\n "layers": ['
+CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
+PAGE_MARK: Final = b'<meta name="generator" content="ACE workbench">'
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """The files that a command writes beside its ``inputs``; ``overwrite`` is the person's word."""
+
+    inputs: tuple[Path, ...]
+    overwrite: bool
+
+    def check(self, marks: Mapping[Path | None, bytes]) -> None:
+        """Raise OutputError, before any work is done, where a file cannot be written."""
+        for path, mark in marks.items():
+            if path is not None:
+                check_file(path, self.inputs, mark=mark, overwrite=self.overwrite)
+
+    def write(self, path: Path, text: str, mark: bytes) -> None:
+        """Write a text file, whole or not at all. Raises OutputError or ResourceError."""
+        data = text.encode("utf-8", "backslashreplace")
+        write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
 
 
 def merge_to_folder(
@@ -99,11 +126,18 @@ def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
 
 
 def inspect_recipe(
-    recipe_file: Path, *, json_file: Path | None, csv_file: Path | None, convert: bool
+    recipe_file: Path,
+    *,
+    json_file: Path | None,
+    csv_file: Path | None,
+    convert: bool,
+    overwrite: bool = False,
 ) -> None:
     """``ace-gui inspect``: the plan and the statistics of every tensor."""
     use_threads(None)
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
+    outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
+    outputs.check({json_file: JSON_MARK, csv_file: CSV_MARK})
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
     records = inspect_records(prepared, statistics)
     recipe = prepared.plan.recipe
@@ -113,15 +147,21 @@ def inspect_recipe(
     if json_file is not None:
         content = {"layers": records, "checks": [dataclasses.asdict(check) for check in checks]}
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(json_file, text + "\n")
+        outputs.write(json_file, text + "\n", JSON_MARK)
     if csv_file is not None:
-        _write_csv(csv_file, records, prepared.plan)
+        outputs.write(csv_file, _csv(records, prepared.plan), CSV_MARK)
     print_layers(prepared.plan, records)
     print_checks(checks, wide_console(), notes=True)
 
 
 def report_recipe(
-    recipe_file: Path, out: Path, *, device: str, threads: int | None, convert: bool
+    recipe_file: Path,
+    out: Path,
+    *,
+    device: str,
+    threads: int | None,
+    convert: bool,
+    overwrite: bool = False,
 ) -> None:
     """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
     from ace_gui.engine.report.gather import report
@@ -129,6 +169,8 @@ def report_recipe(
     use_threads(threads)
     where = resolve_device(device)
     prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
+    outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
+    outputs.check({out: PAGE_MARK})
     cache, console = InspectionCache(cache_folder()), Console(stderr=True)
     with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
@@ -317,9 +359,9 @@ def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = Fal
             console.print(Text(line, style=styles[check.verdict]), soft_wrap=True)
 
 
-def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None:
+def _csv(records: list[dict[str, object]], plan: Plan) -> str:
     experts = [expert.name for expert in plan.experts]
-    fixed = ["name", "role", "shape", "disposition", "reason", "gamma", "regime"]
+    fixed = CSV_MARK.decode().split(",")
     lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts)]]
     for record in records:
         shape, energies = record["shape"], record["energies"]
@@ -327,20 +369,6 @@ def _write_csv(path: Path, records: list[dict[str, object]], plan: Plan) -> None
         assert isinstance(energies, dict)
         line = {**record, "shape": "x".join(map(str, shape))}
         lines.append([line[key] for key in fixed] + [energies.get(name) for name in experts])
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(lines)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file. Raises OutputError."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path} cannot be written: {error.strerror}.", path=path)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(lines)
+    return text.getvalue()

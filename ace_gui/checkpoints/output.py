@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-from ace_gui.checkpoints.labels import place
-from ace_gui.errors import OutputError, ResourceError, WorkbenchError
-
-_FULL: Final = "The disk is full. Make room on it, or choose another disk."
-_LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
-_FORBIDDEN: Final = "No permission to write here. Choose another folder."
-_OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
-_IN_USE: Final = "This folder is in use. Choose a folder inside it."
-
-_KNOWN: Final[Mapping[int, tuple[type[WorkbenchError], str]]] = {
-    errno.ENOSPC: (ResourceError, _FULL),
-    errno.EDQUOT: (ResourceError, _FULL),
-    errno.EFBIG: (ResourceError, _LARGE),
-    errno.EACCES: (OutputError, _FORBIDDEN),
-    errno.EPERM: (OutputError, _FORBIDDEN),
-    errno.EROFS: (OutputError, _FORBIDDEN),
-    errno.EEXIST: (OutputError, _OCCUPIED),
-    errno.ENOTEMPTY: (OutputError, _OCCUPIED),
-    errno.EBUSY: (OutputError, _IN_USE),
-}
-
-
-def output_error(path: Path, error: OSError) -> WorkbenchError:
-    """A sentence for a failed write: ResourceError if room is missing, else OutputError."""
-    unknown = f"Cannot be written ({error.strerror}). Check the disk, or choose another."
-    kind, sentence = _KNOWN.get(error.errno or 0, (OutputError, unknown))
-    return kind(f"{place(path)}: {sentence}", path=path, details=str(error))
+from ace_gui.output_files import output_error as output_error
 
 
 @contextmanager

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.labels import place
-from ace_gui.checkpoints.output import output_error, sync, writing
+from ace_gui.checkpoints.output import sync, writing
 from ace_gui.errors import OutputError
+from ace_gui.output_files import output_error, refused, require_apart, there
 
 _STAGE_SUFFIX: Final = ".partial"
+
+MARK: Final = ".made-by-ace-workbench"
+"""Name of the file in a staging folder that says whose it is: only such a folder is removed."""
 
 
 def staging_folder(target: Path) -> Path:
@@ -23,11 +26,15 @@ def staging_folder(target: Path) -> Path:
 
 
 def new_stage(target: Path) -> Path:
-    """An empty staging folder for ``target``; an earlier one is removed. Raises OutputError."""
+    """A staging folder for ``target`` with nothing but its mark; an earlier one is removed.
+
+    Raises OutputError, also where a folder is in the way that is not this program's.
+    """
     stage = staging_folder(target)
+    discard(stage)
     try:
-        discard(stage)
         stage.mkdir(parents=True)
+        mark(stage)
     except OSError as error:
         raise output_error(stage, error) from None
     return stage
@@ -47,15 +54,34 @@ def staged(target: Path) -> Iterator[Path]:
         discard(stage)
 
 
+def mark(stage: Path) -> None:
+    """Say that a folder is this program's, to be removed when it is not needed. Raises OSError."""
+    (stage / MARK).touch()
+
+
 def discard(stage: Path) -> None:
-    """Remove a staging folder, if it is there. Raises OutputError."""
+    """Remove a staging folder, if it is there. Raises OutputError where it is someone else's."""
     try:
-        if stage.is_symlink():
-            stage.unlink()
-        elif stage.exists():
+        if there(stage):
+            require_ours(stage)
             shutil.rmtree(stage)
     except OSError as error:
         raise output_error(stage, error) from None
+
+
+def require_ours(stage: Path) -> None:
+    """Raise OutputError unless this is a folder with the mark, or an empty one. Raises OSError."""
+    folder = stage.is_dir() and not stage.is_symlink()
+    if not folder or not ((stage / MARK).is_file() or not any(stage.iterdir())):
+        raise _foreign(stage)
+
+
+def _foreign(stage: Path) -> OutputError:
+    return refused(
+        stage,
+        "This is in the way and was not made by this program. Move it away, or choose another "
+        "output.",
+    )
 
 
 def promote(stage: Path, target: Path) -> None:
@@ -64,7 +90,7 @@ def promote(stage: Path, target: Path) -> None:
     Everything in it is made durable first. The renaming completes the output: before it there is
     nothing at ``target``, after it everything. Raises OutputError and leaves ``stage`` as it is.
     """
-    target = _real(target)
+    target, ours = _real(target), (stage / MARK).is_file()
     try:
         for folder, _, files in os.walk(stage, topdown=False):
             for name in files:
@@ -72,9 +98,15 @@ def promote(stage: Path, target: Path) -> None:
             sync(Path(folder))
         if os.name == "nt" and target.is_dir():  # renaming onto an empty folder is POSIX's
             target.rmdir()
+        if ours:
+            (stage / MARK).unlink()
+            sync(stage)
         stage.rename(target)
         sync(target.parent)
     except OSError as error:
+        if ours and stage.is_dir():
+            with suppress(OSError):
+                mark(stage)
         raise output_error(target, error) from None
 
 
@@ -86,12 +118,14 @@ def check_output_folder(path: Path, inputs: Sequence[Path]) -> Path:
     """
     try:
         target = _real(path)
-        if os.path.lexists(path):
+        if there(path):
             _require_empty_folder(path)
-        _require_apart(target, inputs)
+        if there(staging_folder(target)):
+            require_ours(staging_folder(target))
+        require_apart(path, inputs)
         _require_writable(target.parent)
     except ValueError:
-        raise _refused(path, "This is not a valid path.") from None
+        raise refused(path, "This is not a valid path.") from None
     except OSError as error:
         raise output_error(path, error) from None
     return target
@@ -99,20 +133,12 @@ def check_output_folder(path: Path, inputs: Sequence[Path]) -> Path:
 
 def _require_empty_folder(path: Path) -> None:
     if not path.is_dir():
-        raise _refused(path, "This is not a folder. Choose a new or empty folder.")
+        raise refused(path, "This is not a folder. Choose a new or empty folder.")
     if os.path.ismount(path):
-        raise _refused(path, "This is where a disk is mounted. Choose a new folder inside it.")
+        raise refused(path, "This is where a disk is mounted. Choose a new folder inside it.")
     with os.scandir(path) as entries:
         if any(entries):
-            raise _refused(path, "The folder is not empty. Choose a new or empty folder.")
-
-
-def _require_apart(target: Path, inputs: Sequence[Path]) -> None:
-    folders = {_key(folder): folder for folder in inputs if folder.exists()}
-    for folder in (target, *target.parents):
-        if folder.exists() and (owner := folders.get(_key(folder))):
-            sentence = f"This is inside the model {place(owner)}. Choose a folder outside it."
-            raise _refused(target, sentence)
+            raise refused(path, "The folder is not empty. Choose a new or empty folder.")
 
 
 def _require_writable(parent: Path) -> None:
@@ -120,20 +146,11 @@ def _require_writable(parent: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir():
-        raise _refused(parent, "This is not a folder. Choose another place.")
+        raise refused(parent, "This is not a folder. Choose another place.")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise _refused(parent, "No permission to write here. Choose another folder.")
+        raise refused(parent, "No permission to write here. Choose another folder.")
 
 
 def _real(path: Path) -> Path:
     """Absolute, without links; unlike ``Path.resolve`` it does not fail on a loop of links."""
     return Path(os.path.realpath(path))
-
-
-def _key(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def _refused(path: Path, sentence: str) -> OutputError:
-    return OutputError(f"{place(path)}: {sentence}", path=path)

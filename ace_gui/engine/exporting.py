@@ -13,6 +13,7 @@ from ace_gui.checkpoints import (
     ShardedWriter,
     TensorReader,
     check_output_folder,
+    discard,
     open_checkpoint,
     plan_parts,
     promote,
@@ -87,7 +88,7 @@ def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Expor
                 pass
         _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
         promote(store / MODEL, folder)
-        stores.discard(store)
+        discard(store)
     return exported(folder)
 
 

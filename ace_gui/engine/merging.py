@@ -37,6 +37,7 @@ from ace_gui.engine.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import Piece, TensorMerge, rounded
+from ace_gui.recipe import Recipe
 
 SHARD_BYTES = 5_000_000_000
 GPU_AHEAD = 4
@@ -137,6 +138,16 @@ def input_folders(prepared: Prepared) -> tuple[Path, ...]:
     """The folders of the models; a bare file has none."""
     models = (prepared.base, *prepared.experts)
     return tuple(model.checkpoint.folder for model in models if model.checkpoint.folder is not None)
+
+
+def input_paths(prepared: Prepared) -> tuple[Path, ...]:
+    """What no output may be or lie in: the models as the recipe names them, and their folders."""
+    return (*models_of(prepared.plan.recipe), *input_folders(prepared))
+
+
+def models_of(recipe: Recipe) -> tuple[Path, ...]:
+    """The models as the recipe names them."""
+    return (recipe.base_model, *(entry.model for entry in recipe.models))
 
 
 Begun = Sequence[tuple[PlanRow, TensorMerge]]

@@ -8,6 +8,7 @@
       survey.json       what methods that ask for it know of the whole model
       model/            the merged model as it will be exported, heads and side files included
       complete          written last: every tensor is here
+      .made-by-…        the mark of a folder that may be removed
 
 A store whose process died is reopened with ``resume`` and goes on after the last journalled
 tensor. What the journal calls finished is read back and compared with its checksum first, so that
@@ -37,10 +38,12 @@ from ace_gui.checkpoints import (
     Shard,
     ShardedWriter,
     TensorReader,
+    discard,
     open_checkpoint,
     plan_parts,
 )
 from ace_gui.checkpoints.output import output_error, sync
+from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.findings import LayerReport
 from ace_gui.engine.jobs import STORE_COMPLETE
 from ace_gui.engine.matrix_parts import Assembly
@@ -154,7 +157,9 @@ class MergeStore:
         discard(folder)
         model = folder / MODEL
         try:
-            model.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            mark(folder)
+            model.mkdir()
             writer = ShardedWriter(model, planned_shards(manifest))
             (folder / JOURNAL).touch()
             # Last and in one step: with a manifest there is a store that can be resumed.
@@ -181,6 +186,7 @@ class MergeStore:
                 path=folder,
             )
         shards = planned_shards(manifest)
+        mark(folder)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
@@ -252,25 +258,6 @@ def reports(folder: Path) -> dict[str, LayerReport]:
 def checksums(folder: Path) -> dict[str, int]:
     """CRC-32 of every finished tensor's bytes as they were when written."""
     return {name: crc for name, (_, crc) in _journal(folder).items()}
-
-
-def discard(folder: Path) -> None:
-    """Remove a store; anything else that is there is left alone.
-
-    Raises OutputError where the folder holds something else.
-    """
-    if not folder.exists():
-        return
-    files = {name for file in (MANIFEST, JOURNAL, SURVEY) for name in (file, f"{file}.new")}
-    known = {*files, MODEL, STORE_COMPLETE}
-    foreign = [item.name for item in folder.iterdir() if item.name not in known]
-    if foreign or folder.is_symlink():
-        raise OutputError(
-            f"{folder} holds files of someone else ({', '.join(foreign[:3])}); remove the folder "
-            "or choose another output.",
-            path=folder,
-        )
-    shutil.rmtree(folder)
 
 
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:

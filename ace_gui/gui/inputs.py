@@ -73,6 +73,12 @@ class Inputs:
         """A distinct name for every expert."""
         return self.recipe().expert_names if self.base is not None else ()
 
+    @property
+    def models(self) -> tuple[Path, ...]:
+        """The folders and files of all models."""
+        base = () if self.base is None else (self.base,)
+        return (*base, *(expert.path for expert in self.experts))
+
     def recipe(self) -> Recipe:
         """The recipe. Only with a base."""
         if self.base is None:

@@ -26,6 +26,7 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.progress import ProgressBar
 from ace_gui.gui.panels.welcome import WelcomePanel
 from ace_gui.gui.questions import Questions
+from ace_gui.gui.saving import protect
 from ace_gui.gui.session import Session
 from ace_gui.gui.settings import Settings
 from ace_gui.gui.state import MergeRun, State
@@ -88,6 +89,7 @@ class MainWindow(QMainWindow):
         self._connect_session()
         self._connect_actions()
         self._restore()
+        protect(lambda: self.session.inputs.models)
 
     @property
     def workspace(self) -> Workspace:

@@ -10,9 +10,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from ace_gui.errors import OutputError, RecipeError
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.conductor import Conductor
 from ace_gui.gui.drops import RECIPES, classify, expand
+from ace_gui.gui.saving import save
 from ace_gui.gui.session import Session
 from ace_gui.gui.state import State
 from ace_gui.recipe.values import model_name
@@ -121,16 +122,13 @@ class Opener(QObject):
             self.base_unclear.emit(dropped.models)
 
     def _write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
+        chosen = path
         path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
         try:
             text = self._recipe_text(path.parent, mergekit=mergekit)
-            path.write_text(text, encoding="utf-8")
-        except RecipeError as error:
+            save(path, text.encode("utf-8", "backslashreplace"), chosen)
+        except WorkbenchError as error:
             self._session.fail(error)
-            return
-        except OSError as error:
-            sentence = f"{path} cannot be written: {error.strerror}. Choose another place."
-            self._session.fail(OutputError(sentence, path=path))
             return
         notes = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
         self._session.advice.emit(" ".join([f"The recipe is in {path}.", *notes]))

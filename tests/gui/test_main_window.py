@@ -213,18 +213,18 @@ def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Pa
     loaded.opener._write_recipe(tmp_path / "mine")
     assert load_recipe(tmp_path / "mine.yaml") == loaded.session.inputs.recipe()
     loaded.opener._write_recipe(tmp_path / "no such folder" / "mine.yaml")
-    assert "cannot be written" in loaded.notice.sentence.text()
+    assert "There is no such folder" in loaded.notice.sentence.text()
 
 
 def test_the_recipe_can_be_saved_for_mergekit(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
-    loaded.opener._write_recipe(tmp_path / "theirs", mergekit=True)
+    loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
     loaded.conductor.choose_method("linear")
     planned = plan(loaded.session.inputs.recipe(), parameters={})
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    loaded.opener._write_recipe(tmp_path / "theirs", mergekit=True)
+    loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert (tmp_path / "theirs.yaml").read_text().startswith("merge_method: linear\nmodels:")
 
 

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures import FigureColumn, FiguresModel, cell_text, write_csv
 from ace_gui.gui.plots.energies import EnergiesPlot
+from ace_gui.gui.saving import protect
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from ace_gui.gui.widgets.table_export import copy_table
 from tests.helpers.windows import in_view
@@ -74,7 +75,7 @@ def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
     assert title == ["name", "value", "count"]
     assert [row[0] for row in rows] == list(NAMES)
     assert [float(row[1] or "nan") for row in rows] == pytest.approx(VALUES, rel=0, nan_ok=True)
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(OutputError, match="no such folder"):
         write_csv(COLUMNS, tmp_path / "no such folder" / "table.csv")
 
 
@@ -162,3 +163,26 @@ def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy() -> None:
     (chosen,) = model.columns_of([1])
     copy_table([chosen])
     assert QGuiApplication.clipboard().text() == "x\n-1.0"
+
+
+def test_nothing_is_saved_over_an_open_model(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "vocab.csv").write_text("kept")
+    protect(lambda: [model])
+    try:
+        for name in ("model/vocab.csv", "model/new.csv", "model/new"):
+            with pytest.raises(OutputError, match="inside the model"):
+                write_csv(COLUMNS, tmp_path / name)
+    finally:
+        protect(lambda: [])
+    assert [path.name for path in model.iterdir()] == ["vocab.csv"]
+    assert (model / "vocab.csv").read_text() == "kept"
+
+
+def test_an_ending_that_is_added_replaces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("kept")
+    with pytest.raises(OutputError, match="was not made by this program"):
+        write_csv(COLUMNS, tmp_path / "table")  # the dialog asked about this name
+    assert (tmp_path / "table.csv").read_text() == "kept"
+    write_csv(COLUMNS, tmp_path / "table.csv")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from typing import Final
 import torch
 
 import ace_gui
-from ace_gui.checkpoints.output import output_error
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
 from ace_gui.engine.checks import WORST_FIRST, worst_first
@@ -29,6 +27,7 @@ from ace_gui.engine.fit import equally_weighted, fit_checks
 from ace_gui.engine.health import layer_health
 from ace_gui.engine.inspection import spectrum
 from ace_gui.engine.inspection_cache import InspectionCache
+from ace_gui.engine.merging import input_paths
 from ace_gui.engine.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.report.content import Content
@@ -38,6 +37,7 @@ from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import TensorMerge
 from ace_gui.errors import FileChangedError
+from ace_gui.output_files import write_file
 from ace_gui.recipe.files import dump_recipe
 
 SPECTRA: Final = 4
@@ -51,7 +51,7 @@ def report(
     cache: InspectionCache,
     store: Path | None = None,
 ) -> Iterator[ReportProgress | Reported | None]:
-    """Write the report of a merge to ``file``, which is replaced if it is there.
+    """Write the report of a merge to ``file``, which is replaced if it is there and no input.
 
     ``store``: of that merge; None: each tensor is merged now, and the result forgotten. Raises
     OutputError where the file cannot be written, and whatever reading and merging raise.
@@ -74,7 +74,9 @@ def report(
         yield ReportProgress(done=total - SPECTRA + len(spectra), total=total)
     content = content_of(prepared, statistics, told, spectra)
     yield ReportProgress(done=total, total=total)
-    yield Reported(file=file, bytes=write_page(file, page(content)))
+    data = page(content).encode("utf-8", "backslashreplace")
+    write_file(file, data, input_paths(prepared), overwrite=True)
+    yield Reported(file=file, bytes=len(data))
 
 
 def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
@@ -161,20 +163,6 @@ def content_of(
         created=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         checks=worst_first(checks),
     )
-
-
-def write_page(file: Path, text: str) -> int:
-    """Write a file whole or not at all; its size in bytes. Raises OutputError or ResourceError."""
-    data = text.encode("utf-8", "backslashreplace")
-    partial_file = file.with_name(f".{file.name}.partial")
-    try:
-        partial_file.write_bytes(data)
-        partial_file.replace(file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial_file.unlink(missing_ok=True)
-        raise output_error(file, error) from None
-    return len(data)
 
 
 def _whole(

@@ -24,10 +24,11 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.events import FieldInfo, MethodCompared
-from ace_gui.errors import OutputError
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.method_comparison import MethodComparison
 from ace_gui.gui.method_families import by_family
 from ace_gui.gui.models.compared import ComparedModel
+from ace_gui.gui.saving import save
 from ace_gui.gui.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.check_box import CheckBox
@@ -286,10 +287,9 @@ class CompareMethodsDialog(QDialog):
     def write_csv(self, path: Path) -> None:
         """Write the table; a failure is told in the window."""
         try:
-            path.write_text(self.model.as_csv(), encoding="utf-8", newline="")
-        except OSError as error:
-            sentence = f"{path} cannot be written: {error.strerror}. Choose another place."
-            self._session.fail(OutputError(sentence, path=path))
+            save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
+        except WorkbenchError as error:
+            self._session.fail(error)
 
 
 def _button(text: str, tip: str, parent: QWidget) -> QPushButton:

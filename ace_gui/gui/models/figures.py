@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from ace_gui.errors import OutputError
+from ace_gui.gui.saving import save
 from ace_gui.gui.text import plain, tooltip
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -160,17 +161,14 @@ def rows_of(columns: Sequence[FigureColumn]) -> list[tuple[object, ...]]:
 
 
 def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
-    """Write the columns with every digit, empty where nothing is known. Raises OutputError."""
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerows(rows_of(columns))
-    except OSError as error:
-        raise OutputError(
-            f"The table “{path}” cannot be written; choose a folder you may write to.",
-            path=path,
-            details=str(error),
-        ) from error
+    """Write the columns with every digit, empty where nothing is known.
+
+    ``path`` as chosen; without an ending it gets one. Raises OutputError or ResourceError.
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows_of(columns))
+    data = text.getvalue().encode("utf-8", "backslashreplace")
+    save(path if path.suffix else path.with_suffix(".csv"), data, path)
 
 
 def _alignment(column: FigureColumn) -> Qt.AlignmentFlag:

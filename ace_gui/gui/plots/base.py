@@ -30,7 +30,7 @@ from PySide6.QtWidgets import (
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.errors import OutputError
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.axes import QuantityAxis
 from ace_gui.gui.plots.controls import CheckControl, PictureButton
 from ace_gui.gui.plots.export_image import (
@@ -242,12 +242,9 @@ class Plot(QWidget):
         chosen, kind = QFileDialog.getSaveFileName(self, "Save picture", suggested, FILTERS)
         if not chosen:
             return
-        path = Path(chosen)
-        if not path.suffix:
-            path = path.with_suffix(kind.rpartition("*")[2].rstrip(")"))
         try:
-            grab_plot(self, path)
-        except OutputError as error:
+            grab_plot(self, Path(chosen), suffix=kind.rpartition("*")[2].rstrip(")"))
+        except WorkbenchError as error:
             QMessageBox.warning(self, "Save picture", error.sentence)
 
     def _lay_out(self) -> None:

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView
 import pyqtgraph as pg
 
 from ace_gui.errors import OutputError
+from ace_gui.gui.saving import save
 from ace_gui.gui.settings import Settings
 from ace_gui.gui.theme import LIGHT
 
@@ -43,26 +44,21 @@ def set_pictures_on_white(on: bool) -> None:
     Settings().pictures_on_white = on
 
 
-def grab_plot(plot_widget: Plot, path: Path) -> None:
+def grab_plot(plot_widget: Plot, path: Path, suffix: str = "") -> None:
     """Write the picture of ``plot_widget`` to ``path``, as its ending says: .png, .svg or .pdf.
 
-    Raises ``OutputError`` for another ending or where the file cannot be written.
+    ``suffix``: the ending of a path without one. Raises ``OutputError`` for another ending or
+    where the file cannot be written.
     """
     kinds = {".png": _png, ".svg": svg_of, ".pdf": _pdf}
+    chosen, path = path, path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
             f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.",
             path=path,
         )
-    try:
-        path.write_bytes(draw(plot_widget))
-    except OSError as error:
-        raise OutputError(
-            f"The picture “{path}” cannot be written; choose a folder you may write to.",
-            path=path,
-            details=str(error),
-        ) from error
+    save(path, draw(plot_widget), chosen)
 
 
 def copy_plot(plot_widget: Plot) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
-from ace_gui.errors import OutputError
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures import FigureColumn, rows_of, write_csv
 
 
@@ -17,10 +17,9 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
     chosen, _ = QFileDialog.getSaveFileName(parent, "Save table", f"{name}.csv", "Table (*.csv)")
     if not chosen:
         return
-    path = Path(chosen)
     try:
-        write_csv(columns, path if path.suffix else path.with_suffix(".csv"))
-    except OutputError as error:
+        write_csv(columns, Path(chosen))
+    except WorkbenchError as error:
         QMessageBox.warning(parent, "Save table", error.sentence)
 
 

@@ -12,6 +12,7 @@ from ace_gui.checkpoints import (
     promote,
     staging_folder,
 )
+from ace_gui.checkpoints.staging import MARK
 from ace_gui.errors import OutputError
 
 
@@ -54,7 +55,7 @@ def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path: Path):
     with pytest.raises(OutputError, match="Choose a new or empty folder"):
         promote(stage, target)
     assert contents(target) == {"mine.txt": "mine"}
-    assert contents(stage) == FILLED
+    assert contents(stage) == {**FILLED, MARK: ""}
 
 
 def test_everything_is_synced_before_the_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -84,19 +85,50 @@ def test_a_failing_disk_completes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert not target.exists()
 
 
-def test_a_new_stage_is_empty_and_discarding_follows_no_link(tmp_path: Path):
+def test_a_new_stage_replaces_an_earlier_one(tmp_path: Path):
     target = tmp_path / "merged"
     filled_stage(target)
     stage = new_stage(target)
-    assert contents(stage) == {}
+    assert contents(stage) == {MARK: ""}
     discard(stage)
     discard(stage)
-    precious = tmp_path / "precious"
+    assert not stage.exists()
+    stage.mkdir()  # of a run that died before it could mark it
+    assert contents(new_stage(target)) == {MARK: ""}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling"])
+def test_what_is_not_ours_is_never_removed(tmp_path: Path, kind: str):
+    target = tmp_path / "merged"
+    stage, precious = staging_folder(target), tmp_path / "precious"
     precious.mkdir()
-    (precious / "file").write_text("kept")
-    stage.symlink_to(precious)
-    assert contents(new_stage(target)) == {}
-    assert contents(precious) == {"file": "kept"}
+    (precious / "model").mkdir()
+    (precious / "model/weights").write_text("kept")
+    if kind == "folder":
+        precious.rename(stage)
+    elif kind == "file":
+        stage.write_text("kept")
+    else:
+        stage.symlink_to(precious if kind == "link" else tmp_path / "nowhere")
+    before = contents(tmp_path)
+    for remove in (new_stage, lambda _: discard(stage)):
+        with pytest.raises(OutputError, match="was not made by this program"):
+            remove(target)
+    assert contents(tmp_path) == before
+    assert os.path.lexists(stage)
+
+
+def test_a_stage_that_could_not_be_promoted_is_still_ours(tmp_path: Path):
+    target = tmp_path / "merged"
+    stage = new_stage(target)
+    (stage / "weights").write_text("x")
+    target.mkdir()
+    (target / "theirs").write_text("kept")
+    with pytest.raises(OutputError, match="Something is already there"):
+        promote(stage, target)
+    discard(stage)
+    assert not stage.exists()
+    assert contents(target) == {"theirs": "kept"}
 
 
 def test_a_target_reached_through_a_link(tmp_path: Path):
@@ -132,7 +164,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     refused(tmp_path / "loop", "This is not a folder.")
     refused(tmp_path / "full", "The folder is not empty. Choose a new or empty folder.")
     refused(Path("a\0b"), "This is not a valid path.")
-    refused(tmp_path / ("x" * 300), "Cannot be written")
+    refused(tmp_path / ("x" * 300), "The name is too long")
     monkeypatch.setattr(os, "access", lambda *_arguments: False)
     refused(tmp_path / "new", "No permission to write here.")
 

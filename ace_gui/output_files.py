@@ -1,0 +1,181 @@
+"""Where outputs may go: over no input, over nothing of someone else's, and never half-written.
+
+Every file and folder that a person names for writing is checked here, on the command line and in
+the window. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ace_gui.errors import OutputError, ResourceError, WorkbenchError
+from ace_gui.formatting import place
+
+MARK_BYTES: Final = 512
+"""How much of a file's beginning tells whether this program made it."""
+
+_FULL: Final = "The disk is full. Make room on it, or choose another disk."
+_LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
+_FORBIDDEN: Final = "No permission to write here. Choose another folder."
+_OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
+_IN_USE: Final = "This folder is in use. Choose a folder inside it."
+_NOWHERE: Final = "There is no such folder. Make it first, or choose another."
+_LONG: Final = "The name is too long for this disk. Choose a shorter one."
+_LOOP: Final = "This link points to itself. Choose another name."
+
+_KNOWN: Final[Mapping[int, tuple[type[WorkbenchError], str]]] = {
+    errno.ENOSPC: (ResourceError, _FULL),
+    errno.EDQUOT: (ResourceError, _FULL),
+    errno.EFBIG: (ResourceError, _LARGE),
+    errno.EACCES: (OutputError, _FORBIDDEN),
+    errno.EPERM: (OutputError, _FORBIDDEN),
+    errno.EROFS: (OutputError, _FORBIDDEN),
+    errno.EEXIST: (OutputError, _OCCUPIED),
+    errno.ENOTEMPTY: (OutputError, _OCCUPIED),
+    errno.EBUSY: (OutputError, _IN_USE),
+    errno.ENOENT: (OutputError, _NOWHERE),
+    errno.ENOTDIR: (OutputError, _NOWHERE),
+    errno.ENAMETOOLONG: (OutputError, _LONG),
+    errno.ELOOP: (OutputError, _LOOP),
+}
+
+
+def output_error(path: Path, error: OSError) -> WorkbenchError:
+    """A sentence for a failed write: ResourceError if room is missing, else OutputError."""
+    unknown = f"Cannot be written ({error.strerror}). Check the disk, or choose another."
+    kind, sentence = _KNOWN.get(error.errno or 0, (OutputError, unknown))
+    return kind(f"{place(path)}: {sentence}", path=path, details=str(error))
+
+
+def refused(path: Path, sentence: str) -> OutputError:
+    """The error that says ``sentence`` of an output that cannot go to ``path``."""
+    return OutputError(f"{place(path)}: {sentence}", path=path)
+
+
+def write_file(
+    path: Path,
+    data: bytes,
+    inputs: Iterable[Path],
+    *,
+    mark: bytes = b"",
+    overwrite: bool = False,
+) -> None:
+    """Write a file whole or not at all, where ``check_file`` lets it be written.
+
+    Raises OutputError or ResourceError, and leaves what was there as it was.
+    """
+    target = check_file(path, inputs, mark=mark, overwrite=overwrite)
+    fresh = target.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        with fresh.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            fresh.chmod(stat.S_IMODE(target.stat().st_mode))
+        fresh.replace(target)
+    except OSError as error:
+        raise output_error(path, error) from None
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def check_file(
+    path: Path, inputs: Iterable[Path], *, mark: bytes = b"", overwrite: bool = False
+) -> Path:
+    """The absolute path of a file that may be written, links followed.
+
+    ``inputs``: files and folders of models and the recipe. The file may be none of them, by inode,
+    and lie in none of the folders. What is there already must be a regular file, and empty, or of
+    this program (``mark`` stands at its beginning), or the person said ``overwrite``. Raises
+    OutputError.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        inputs = tuple(inputs)
+        require_apart(path, inputs)
+        if there(target):
+            _require_replaceable(path, target, inputs, mark, overwrite=overwrite)
+        elif not target.parent.is_dir():
+            raise refused(path, _NOWHERE)
+        elif not os.access(target.parent, os.W_OK | os.X_OK):
+            raise refused(path, _FORBIDDEN)
+    except ValueError:
+        raise refused(path, "This is not a valid path.") from None
+    except OSError as error:
+        raise output_error(path, error) from None
+    return target
+
+
+def there(path: Path) -> bool:
+    """Whether anything has this name, a link to nowhere too. Raises OSError for a bad name."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def require_apart(path: Path, inputs: Iterable[Path]) -> None:
+    """Raise OutputError where ``path``, as named or with links followed, lies in an input's folder.
+
+    By inode, so that links do not deceive.
+    """
+    folders = {key: folder for folder in inputs if _is_folder(folder) for key in _keys(folder)}
+    target = Path(os.path.realpath(path))
+    for above in (target, *target.parents, *path.absolute().parents):
+        owner = next((folders[key] for key in _keys(above) if key in folders), None)
+        if owner is not None:
+            sentence = f"This is inside the model {place(owner)}. Choose a folder outside it."
+            raise refused(path, sentence)
+
+
+def _require_replaceable(
+    path: Path, target: Path, inputs: tuple[Path, ...], mark: bytes, *, overwrite: bool
+) -> None:
+    status = target.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise refused(path, "This is not a regular file. Choose the name of a file.")
+    if (status.st_dev, status.st_ino) in set(_files_of(inputs)):
+        raise refused(path, "This is a file of an input. Choose another name.")
+    if not overwrite and status.st_size and not _is_ours(target, mark):
+        raise refused(
+            path,
+            "This file exists and was not made by this program. Choose another name (on the "
+            "command line, --overwrite replaces it).",
+        )
+
+
+def _is_ours(target: Path, mark: bytes) -> bool:
+    if not mark:
+        return False
+    with target.open("rb") as file:
+        return mark in file.read(MARK_BYTES)
+
+
+def _files_of(inputs: Iterable[Path]) -> Iterator[tuple[int, int]]:
+    """Device and inode of every input, and of every file in its folder."""
+    for path in inputs:
+        yield from _keys(path)
+        for folder, _, names in os.walk(path):
+            for name in names:
+                yield from _keys(Path(folder, name))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir fails where it may not look
+
+
+def _keys(path: Path) -> Iterator[tuple[int, int]]:
+    """Device and inode, links followed; none where there is nothing that can be looked at."""
+    with contextlib.suppress(OSError, ValueError):
+        status = path.stat()
+        yield status.st_dev, status.st_ino
