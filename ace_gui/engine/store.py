@@ -18,7 +18,6 @@ bytes which never reached the disk are merged again.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
