@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_gui.architecture import library, names
+from ace_gui.architecture.heads import head_roles
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
-
-# Task classes whose every tensor outside the base model belongs to the vocabulary head.
-_LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +47,12 @@ def read(model: Any) -> dict[str, ModuleTensor]:
     """Every parameter and buffer of ``model``, tied ones under each of their names."""
     tensors: dict[str, ModuleTensor] = {}
     storage: dict[str, int] = {}
-    heads = _Heads(model)
-    for name, module, parameter in _parameters(model):
+    parameters = list(_parameters(model))
+    heads = head_roles(model, [name for name, _, _ in parameters])
+    for name, module, parameter in parameters:
         tensor = _read_parameter(name, module, tuple(parameter.shape))
-        if head := heads.role(name):
-            tensor = replace(tensor, traits=replace(tensor.traits, role=head))
+        if name in heads:
+            tensor = replace(tensor, traits=replace(tensor.traits, role=heads[name]))
         tensors[name] = tensor
         storage[name] = id(parameter)
     for name, buffer in model.named_buffers(remove_duplicate=False):
@@ -113,42 +112,6 @@ def _role(name: str, module: Any) -> Role:
     if isinstance(module, nn.modules.conv._ConvNd):
         return Role.CONVOLUTION
     return names.embedding_role(name) or Role.OTHER
-
-
-class _Heads:
-    """Which parameters of a model lie in its output head.
-
-    The head of a task class is what it has besides its base model; of a class without one, what is
-    named like a head. The output embeddings, and what is kept with them, are a vocabulary head.
-    """
-
-    def __init__(self, model: Any) -> None:
-        base = getattr(model, model.base_model_prefix, None) if model.base_model_prefix else None
-        self._base = f"{model.base_model_prefix}." if base is not None else None
-        self._language_model = type(model).__name__.endswith(_LANGUAGE_MODELS)
-        self._vocabulary = _vocabulary_head(model)
-
-    def role(self, name: str) -> Role | None:
-        if self._vocabulary and name.startswith(self._vocabulary):
-            return Role.VOCABULARY_HEAD
-        if self._base is None:
-            return names.head_role(name)
-        if name.startswith(self._base):
-            return None
-        return Role.VOCABULARY_HEAD if self._language_model else names.head_role(name) or Role.HEAD
-
-
-def _vocabulary_head(model: Any) -> str | None:
-    """Common start of the names in the vocabulary head: the module round the output embeddings."""
-    try:
-        output = model.get_output_embeddings()
-    except (AttributeError, NotImplementedError):
-        return None
-    found = [name for name, module in model.named_modules() if module is output]
-    if output is None or not found:
-        return None
-    parent = found[0].rpartition(".")[0]
-    return f"{parent or found[0]}."
 
 
 def _with_ties(

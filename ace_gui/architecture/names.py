@@ -66,7 +66,6 @@ _HEADS = frozenset(
         "decode_head",
         "class_labels_classifier",
         "bbox_predictor",
-        "projector",
     )
 )
 _VOCABULARY_HEADS = frozenset(
@@ -79,7 +78,16 @@ _VOCABULARY_HEADS = frozenset(
         "generator_lm_head",
         "generator_predictions",
         "predictions",
+        "lm_heads",
+        "codebooks_head",
+        "codec_head",
     )
+)
+# What a module called `head` has that pools by attention, and maps to no labels.
+_POOLING = frozenset(("attention", "attn", "mlp", "layernorm", "probe", "cls_token"))
+_PRETRAINING_HEAD = re.compile(
+    r"(?:cls\.seq_relationship|sop_classifier|discriminator_predictions|answer_head"
+    r"|obj_predict_head)\."
 )
 _LM_HEAD = re.compile(r"(?:^|\.)(?:lm_head|cls\.predictions)\.")
 
@@ -194,13 +202,25 @@ def block_index(name: str) -> int | None:
 
 
 def head_role(name: str) -> Role | None:
-    """HEAD or VOCABULARY_HEAD where the name is that of an output head, else None."""
-    parts = canonical(name).split(".")
-    if parts[0] in _VOCABULARY_HEADS or _LM_HEAD.search(name):
+    """HEAD or VOCABULARY_HEAD where the name alone is that of an output head, else None."""
+    bare = canonical(name)
+    if is_vocabulary_head(bare) or _LM_HEAD.search(name):
         return Role.VOCABULARY_HEAD
-    if parts[0] in _HEADS or parts[:2] == ["cls", "seq_relationship"]:
+    first, *rest = bare.split(".")
+    pooling = first == "head" and rest and rest[0] in _POOLING
+    if (first in _HEADS and not pooling) or is_pretraining_head(bare):
         return Role.HEAD
     return None
+
+
+def is_vocabulary_head(name: str) -> bool:
+    """Whether the name, without the prefix of its model, is of what maps to a vocabulary."""
+    return name.partition(".")[0] in _VOCABULARY_HEADS
+
+
+def is_pretraining_head(name: str) -> bool:
+    """Whether the name, without the prefix of its model, predicts labels of pre-training."""
+    return bool(_PRETRAINING_HEAD.match(name))
 
 
 def module_of(name: str) -> str:

@@ -1,0 +1,172 @@
+"""Which tensors of a model are its output heads.
+
+A head is what maps to the labels of a task, or to a vocabulary; what an expert may have for itself.
+
+- What changes with the number of labels in the config is a head, wherever it lies.
+- In a class that has such tensors, and in those whose labels have a fixed number (the start and end
+  of an answer, the choice among sentences), everything besides the base model is: it stands
+  between the body and the labels. Without a base model, the modules that hold such tensors are.
+- The output embedding is a vocabulary head, and so is what is kept with it in a module of its own
+  (BERT's ``cls.predictions``), and everything besides the base model of a masked or causal language
+  model.
+- Predictions of pre-training that have labels of their own (next sentence, replaced token).
+
+All else is the body, where it may stand: poolers and projections, whatever they are called, and
+decoders that predict pixels, depths or positions, which mean the same in every expert. Every model
+inside of the model is asked in the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ace_gui.architecture import library, names
+from ace_gui.architecture.traits import Role
+
+_LANGUAGE_MODELS: Final = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead")
+_FIXED_LABELS: Final = re.compile(
+    r"For(?:QuestionAnswering|MultipleChoice|NextSentencePrediction)|DoubleHeadsModel$"
+)
+_LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
+
+
+def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
+    """HEAD or VOCABULARY_HEAD for every name of ``tensors`` that lies in a head of ``model``."""
+    labelled = _labelled(model)
+    roles: dict[str, Role] = {}
+    for part in _parts(model, tensors):
+        roles |= dict.fromkeys(part.task_head(labelled), Role.HEAD)
+        roles |= dict.fromkeys(part.vocabulary_head(), Role.VOCABULARY_HEAD)
+    roles |= {name: Role.HEAD for name in labelled if roles.get(name) != Role.VOCABULARY_HEAD}
+    return {name: roles[name] for name in tensors if name in roles}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A model class inside of the model, or the model itself.
+
+    ``prefix`` is before the names of its ``tensors``, ``base`` before those of its base model; None
+    where it has none.
+    """
+
+    model: Any
+    prefix: str
+    base: str | None
+    tensors: tuple[str, ...]
+
+    @property
+    def class_name(self) -> str:
+        return type(self.model).__name__
+
+    @property
+    def outside(self) -> list[str]:
+        """What it has besides its base model."""
+        if self.base is None:
+            return []
+        return [name for name in self.tensors if not name.startswith(self.base)]
+
+    def task_head(self, labelled: frozenset[str]) -> Iterable[str]:
+        if self.base is None:
+            return self._children_with(labelled)
+        if _FIXED_LABELS.search(self.class_name) or not labelled.isdisjoint(self.outside):
+            return self.outside
+        return [
+            name
+            for name in self.outside
+            if names.is_pretraining_head(name.removeprefix(self.prefix))
+        ]
+
+    def _children_with(self, labelled: frozenset[str]) -> list[str]:
+        """The modules with labels, where these are no part of a deeper body."""
+        children = {_child(name, self.prefix) for name in self.tensors if name in labelled}
+        found = [name for name in self.tensors if _child(name, self.prefix) in children]
+        deep = {_child(name, self.prefix) for name in found if names.block_index(name) is not None}
+        return [name for name in found if _child(name, self.prefix) not in deep]
+
+    def vocabulary_head(self) -> Iterable[str]:
+        if self.base is not None and self.class_name.endswith(_LANGUAGE_MODELS):
+            return self.outside
+        start = self._output_embedding()
+        return [
+            name
+            for name in (self.tensors if self.base is None else self.outside)
+            if names.is_vocabulary_head(name.removeprefix(self.prefix))
+        ] + [name for name in self.tensors if start and name.startswith(start)]
+
+    def _output_embedding(self) -> str | None:
+        """Start of the names of the output embedding and of what is kept with it."""
+        from torch import nn
+        from transformers import PreTrainedModel
+
+        try:
+            output = self.model.get_output_embeddings()
+        except (AttributeError, NotImplementedError):
+            return None
+        modules = dict(self.model.named_modules())
+        name = next((name for name, module in modules.items() if module is output), None)
+        if not name or isinstance(output, nn.Embedding):  # no head of its own: the embedding
+            return None
+        parent = name.rpartition(".")[0]
+        start = f"{self.prefix}{parent}."
+        inside = self.base is not None and start.startswith(self.base)
+        whole = parent and not inside and not isinstance(modules[parent], PreTrainedModel)
+        return start if whole else f"{self.prefix}{name}."
+
+
+def _child(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).partition(".")[0]
+
+
+def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
+    """The model and every model in it, outermost first."""
+    from transformers import PreTrainedModel
+
+    for name, module in model.named_modules():
+        if not isinstance(module, PreTrainedModel):
+            continue
+        prefix = f"{name}." if name else ""
+        base = getattr(module, module.base_model_prefix or "", None)
+        yield _Part(
+            model=module,
+            prefix=prefix,
+            base=f"{prefix}{module.base_model_prefix}."
+            if isinstance(base, PreTrainedModel)
+            else None,
+            tensors=tuple(tensor for tensor in tensors if tensor.startswith(prefix)),
+        )
+
+
+def _labelled(model: Any) -> frozenset[str]:
+    """The parameters whose shape changes with a number of labels, and those tied to them."""
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
+    config = copy.deepcopy(model.config)
+    counts = set(_add_labels(config))
+    sizes = {size for shape in shapes.values() for size in shape}
+    if sizes.isdisjoint(count + more for count in counts for more in (0, 1)):
+        return frozenset()
+    import torch
+
+    # A class that insists on its number of labels does so with an error of any type.
+    try:
+        with library.quiet(), torch.device("meta"):
+            other = type(model)(config)
+    except Exception:
+        return frozenset()
+    changed = {name: tuple(p.shape) for name, p in other.named_parameters(remove_duplicate=False)}
+    return frozenset(name for name, shape in shapes.items() if changed.get(name) != shape)
+
+
+def _add_labels(config: Any) -> Iterator[int]:
+    """Make every number of labels in the config another one; their values before."""
+    inner = [value for value in vars(config).values() if hasattr(value, "num_labels")]
+    for each in (config, *inner):
+        yield each.num_labels
+        each.num_labels += 7
+        for key, value in list(vars(each).items()):
+            if key != "num_labels" and _LABEL_COUNT.match(key) and isinstance(value, int):
+                yield value
+                setattr(each, key, value + 7)

@@ -1,0 +1,101 @@
+"""Every model class of transformers, built on the meta device from a small config.
+
+A default config is made smaller (four layers), and completed where a class needs what its default
+leaves out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ace_gui.architecture import library
+
+_LAYERS: Final = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layer",
+    "n_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "depth",
+)
+_FEW: Final = 4
+
+# What a default leaves out or has wrong; `timm` backbones become transformers' own.
+_RESNET: Final = {"use_timm_backbone": False, "backbone_config": {"model_type": "resnet"}}
+_COMPLETIONS: Final[dict[str, dict[str, Any]]] = {
+    "AutoformerConfig": {"prediction_length": 8},
+    "InformerConfig": {"prediction_length": 8},
+    "TimeSeriesTransformerConfig": {"prediction_length": 8},
+    "EsmConfig": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "ReformerConfig": {"is_decoder": True},
+    "BridgeTowerConfig": {"contrastive_hidden_size": 512},
+    "Wav2Vec2BertConfig": {"vocab_size": 32},
+    "Wav2Vec2ConformerConfig": {"vocab_size": 32},
+    "HieraConfig": {},
+    "ConditionalDetrConfig": _RESNET,
+    "DabDetrConfig": _RESNET,
+    "DeformableDetrConfig": _RESNET,
+    "DetrConfig": _RESNET,
+    "TableTransformerConfig": _RESNET,
+    "NemotronConfig": {"head_dim": 128},
+    "MinistralConfig": {"head_dim": 128},
+    "HunYuanDenseV1Config": {"head_dim": 128},
+    "HunYuanMoEV1Config": {"head_dim": 128},
+    "BeitConfig": {"out_indices": [3, 5, 7, 11]},
+    "ViltConfig": {"num_images": 2, "modality_type_vocab_size": 3},
+    "AyaVisionConfig": {},
+}
+
+
+def model_classes() -> Iterator[type[Any]]:
+    """Those that a config's ``architectures`` may name."""
+    transformers = library.transformers()
+    found = (getattr(transformers, name, None) for name in sorted(dir(transformers)))
+    for each in found:
+        is_model = isinstance(each, type) and issubclass(each, transformers.PreTrainedModel)
+        if is_model and not each.__name__.lower().endswith("pretrainedmodel"):
+            yield each
+
+
+def built(model_class: type[Any]) -> Any:
+    """The model from the first of its configs that it accepts; the last one's error."""
+    import torch
+
+    failure: Exception | None = None
+    for config_of in (_small, _completed, _default):
+        try:
+            with library.quiet(), warnings.catch_warnings(), torch.device("meta"):
+                warnings.simplefilter("ignore")
+                return model_class(config_of(model_class.config_class))
+        except Exception as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _default(config_class: Any) -> Any:
+    return config_class()
+
+
+def _completed(config_class: Any) -> Any:
+    return config_class(**_COMPLETIONS.get(config_class.__name__, {}))
+
+
+def _small(config_class: Any) -> Any:
+    return config_class(**_fewer_layers(_completed(config_class)))
+
+
+def _fewer_layers(config: Any) -> dict[str, Any]:
+    """The arguments that make a config of this kind with few layers, its parts included."""
+    found = dict(_COMPLETIONS.get(type(config).__name__, {}))
+    for key, value in vars(config).items():
+        if key in _LAYERS and isinstance(value, int):
+            found[key] = min(value, _FEW)
+        elif key not in found and hasattr(value, "model_type") and hasattr(value, "to_dict"):
+            found[key] = type(value)(**_fewer_layers(value))
+    return found
