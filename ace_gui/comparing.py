@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ace_gui.checkpoints import discard
-from ace_gui.console import Outputs, wide_console
+from ace_gui.console import Outputs, print_warnings, wide_console
 from ace_gui.engine.comparison import by_method, by_value, compare, compared_record
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import CompareProgress, MethodCompared
@@ -68,6 +68,8 @@ def compare_methods(
     for row in rows:
         if row.error:
             console.print(Text(f"{row.title}: {row.error}", style="yellow"))
+    warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
+    print_warnings(tuple(warnings), Console(stderr=True))
 
 
 def _recipe(file: Path) -> Recipe:

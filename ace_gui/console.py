@@ -42,6 +42,7 @@ from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.preflight import output_checks
+from ace_gui.engine.unrelated import unrelated_checks
 from ace_gui.errors import Cancelled, PickleConsentError, ResourceError
 from ace_gui.methods import FAMILIES, get_method
 from ace_gui.output_files import check_file, write_file
@@ -93,7 +94,8 @@ def merge_to_folder(
     target = check_output_folder(out, input_folders(prepared))
     store = staging_folder(target)
     console = Console(stderr=True)
-    _print_warnings(prepared.plan, console)
+    print_warnings(prepared.plan.warnings, console)
+    print_parameter_notes(prepared.plan, console)
     checks = output_checks(
         prepared.plan,
         target,
@@ -103,6 +105,7 @@ def merge_to_folder(
     )
     print_checks(checks, console)
     refuse_errors(checks)
+    print_checks(unrelated_checks(prepared), console)
     events = merge(
         prepared, store, device=device, resume=resume, as_output=True, memory_bytes=memory_bytes
     )
@@ -172,6 +175,7 @@ def report_recipe(
     outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
     outputs.check({out: PAGE_MARK})
     cache, console = InspectionCache(cache_folder()), Console(stderr=True)
+    print_checks(unrelated_checks(prepared), console)
     with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
         for event in report(prepared, out, where, cache):
@@ -323,12 +327,20 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
             tau = f"{tau}, or the threshold of an override"
         console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}).")
     _print_overrides(plan, console)
-    _print_warnings(plan, console)
+    print_warnings(plan.warnings, console)
 
 
-def _print_warnings(plan: Plan, console: Console) -> None:
-    for warning in plan.warnings:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+def print_warnings(warnings: Sequence[str], console: Console) -> None:
+    """Print warnings about a merge as a whole, a line each."""
+    for warning in warnings:
+        console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def print_parameter_notes(plan: Plan, console: Console) -> None:
+    """Print what was chosen for a parameter that the recipe leaves open, and why."""
+    for name, note in plan.parameter_notes.items():
+        value = plan.parameters.get(name)
+        console.print(Text(f"Note: {name} = {value}, {note}.", style="dim"), soft_wrap=True)
 
 
 def _print_overrides(plan: Plan, console: Console) -> None:

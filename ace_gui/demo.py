@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ace_gui.checkpoints import check_output_folder, staging_folder
-from ace_gui.console import inspect_records, print_layers, wide_console
+from ace_gui.console import inspect_records, print_checks, print_layers, wide_console
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import SampleAccuracy
@@ -21,6 +21,7 @@ from ace_gui.engine.exporting import publish
 from ace_gui.engine.merging import input_folders, merge
 from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.sample import EXPERTS, sample_accuracies, sample_recipe
+from ace_gui.engine.unrelated import unrelated_checks
 from ace_gui.resources_path import resource_path
 
 PICTURE = "window.png"
@@ -37,6 +38,7 @@ def run_headless(out: Path | None) -> None:
     statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
     print_layers(prepared.plan, inspect_records(prepared, statistics))
     console = wide_console()
+    print_checks(unrelated_checks(prepared), console)
     console.print("\nHeld-out accuracy of the sample, each merge with its method's defaults:\n")
     console.print(accuracy_table(list(sample_accuracies())))
     if target is not None:

@@ -6,7 +6,7 @@ T experts, N elements of a tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ace_gui.engine.events import LayerAnalysed
 from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.non_finite import settle
-from ace_gui.engine.parts import parts_of
+from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.similarity import cosines_of
@@ -77,15 +77,17 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
     )
 
 
-def gram(row: PlanRow, readers: Readers) -> tuple[NDArray[np.float64], float]:
+def gram(
+    row: PlanRow, readers: Readers, parts: Iterable[Part] | None = None
+) -> tuple[NDArray[np.float64], float]:
     """⟨ΔW_a, ΔW_b⟩ for all pairs of the row's experts (T × T), and ‖W₀‖²_F, in float64.
 
-    Part by part: no more than one part of every expert is in memory.
+    Part by part: no more than one part of every expert is in memory. ``parts``: only of these.
     """
     count, base_energy = len(row.experts), 0.0
     gram_TT = torch.zeros(count, count, dtype=torch.float64)
     block_TN = torch.empty(count, BLOCK, dtype=torch.float64)
-    for part in parts_of(math.prod(row.shape)):
+    for part in parts or parts_of(math.prod(row.shape)):
         deltas = TaskVectors(row, readers, CPU, part)
         base_energy += energy(deltas.base)
         part_TN = torch.stack([deltas[t] for t in range(count)])

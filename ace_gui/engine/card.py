@@ -36,6 +36,7 @@ def model_card(
         _about_lines(title, manifest, dtype),
         _method_lines(manifest),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
+        _warning_lines(manifest),
         _head_lines(heads, manifest, complete_heads),
         _task_lines(manifest),
         _file_lines(hashes),
@@ -136,6 +137,13 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
     return lines + _non_finite_lines(manifest, reports)
+
+
+def _warning_lines(manifest: Manifest) -> list[str]:
+    """What was said before the merge."""
+    if not manifest.warnings:
+        return []
+    return ["## Warnings", "", *(f"- {_plain(line)}" for line in manifest.warnings)]
 
 
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:

@@ -23,6 +23,7 @@ from ace_gui.engine.checks import DISK, Verdict, memory_check, replaced
 from ace_gui.engine.events import (
     CompareProgress,
     Event,
+    MergeFinished,
     MethodCompared,
     PassProgress,
     TensorFinished,
@@ -98,6 +99,7 @@ def _compared(
     started = time.monotonic()
     prepared = prepare(variant.recipe)
     _require_room(prepared.plan, job.memory_bytes, begun=variant.store.exists())
+    warnings: tuple[str, ...] = ()
     events = merge(
         prepared,
         variant.store,
@@ -107,6 +109,8 @@ def _compared(
     )
     for event in events:
         match event:
+            case MergeFinished(warnings=found_before):
+                warnings = found_before
             case TensorFinished(done=done, total=total) | PassProgress(done=done, total=total):
                 yield replace(progress, done=done, total=total)
     seconds, peak = time.monotonic() - started, peak_bytes()
@@ -130,6 +134,7 @@ def _compared(
         **measured,
         **_health(found),
         reports=tuple(found.values()),
+        warnings=warnings,
     )
 
 

@@ -227,6 +227,7 @@ class MethodCompared:
     is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
     and ``noted``: tensors with a warning or a departure from the published procedure; ``refined``:
     heterogeneous ones. ``accuracies``: by task, only of the sample. ``reports``: a tensor each.
+    ``warnings``: of the merge as a whole.
     """
 
     title: str
@@ -245,6 +246,7 @@ class MethodCompared:
     refined: int = 0
     accuracies: Mapping[str, float] = field(default_factory=dict)
     reports: tuple[LayerReport, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def relative_norm(self) -> float:

@@ -26,6 +26,7 @@ from ace_gui.engine.planning import Prepared
 from ace_gui.engine.store import MODEL, InputFile, read_finished, reports
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg.spectra import singular_values
+from ace_gui.versions import library_versions
 
 CLEAR: Final = 8.0
 """Singular values from so many N on are right to 3 %, a pixel of a logarithmic plot."""
@@ -67,6 +68,7 @@ def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None
         manifest.recipe == prepared.plan.recipe
         and manifest.inputs == tuple(map(InputFile.of, prepared.files))
         and manifest.program == ace_gui.__version__
+        and manifest.libraries == library_versions()
         and row in manifest.rows
     )
     return reports(store).get(row.name) if same else None

@@ -78,6 +78,14 @@ def fit_checks(
     )
 
 
+def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    """A warning for each expert that is too far from the base; ``changes`` may be estimates."""
+    moved = {name: change for name, change in changes.items() if change > 0}
+    middle = statistics.median(moved.values()) if moved else 0.0
+    found = [_worry(name, change, middle) for name, change in moved.items()]
+    return tuple(check for check in found if check is not None)
+
+
 def _worry(name: str, change: float, middle: float) -> Check | None:
     if change == 0:
         sentence = "Equal to the base in every tensor that is merged; remove it from the list."

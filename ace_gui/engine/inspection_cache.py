@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import numpy as np
 import platformdirs
-import torch
 from numpy.typing import NDArray
 
 import ace_gui
 from ace_gui.checkpoints import FileStamp
 from ace_gui.engine.plan import PlanRow
 from ace_gui.methods.base import Merged
+from ace_gui.versions import library_versions
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -56,7 +56,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
     """
     files = [(str(stamp.path), stamp.size, stamp.mtime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
-    versions = (FORMAT, ace_gui.__version__, str(torch.__version__))
+    versions = (FORMAT, ace_gui.__version__, *library_versions().values())
     text = json.dumps([kind, *map(str, (tensor, versions, *others)), files])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from math import prod
@@ -37,6 +38,7 @@ from ace_gui.engine.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.surveying import surveyed
 from ace_gui.engine.task_vectors import Readers
 from ace_gui.engine.tensor_merge import Piece, TensorMerge, rounded
+from ace_gui.engine.unrelated import unrelated_checks
 from ace_gui.recipe import Recipe
 
 SHARD_BYTES = 5_000_000_000
@@ -66,7 +68,11 @@ def merge(
     require_memory(prepared.plan.rows, prepared.method, memory_bytes)
     started = time.monotonic()
     where = resolve_device(device)
-    manifest = make_manifest(prepared, where, memory_bytes, as_output=as_output)
+    far = tuple(check.line for check in unrelated_checks(prepared))
+    manifest = replace(
+        make_manifest(prepared, where, memory_bytes, as_output=as_output),
+        warnings=prepared.plan.warnings + far,
+    )
     readers = Readers(prepared)
     require_finite_heads(prepared, readers)
     opened = MergeStore.resume if resume else MergeStore.create
@@ -76,7 +82,7 @@ def merge(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=measured_peak_bytes(),
-        warnings=prepared.plan.warnings,
+        warnings=manifest.warnings,
     )
 
 

@@ -26,7 +26,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
@@ -51,6 +50,7 @@ from ace_gui.engine.plan import PlanRow
 from ace_gui.errors import OutputError, ResumeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
+from ace_gui.versions import library_versions
 
 MANIFEST = "manifest.json"
 NEW_MANIFEST = f"{MANIFEST}.new"
@@ -82,7 +82,8 @@ class Manifest:
     the model, in file order. ``stems``: how the file of weights of each part of the model is
     called. ``side_by_side``: how many matrices are merged at a time, and so how many threads each
     has, on which its rounding may depend; on a GPU, how many batches, whose composition follows
-    from ``rows``.
+    from ``rows``. ``libraries``: versions, by name. ``warnings``: what was said
+    before the merge; no part of what it results in.
     """
 
     recipe: Recipe
@@ -98,7 +99,8 @@ class Manifest:
     threads: int
     side_by_side: int
     program: str = ace_gui.__version__
-    torch: str = field(default_factory=lambda: str(torch.__version__))
+    libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
+    warnings: tuple[str, ...] = ()
 
     def differences(self, other: Manifest) -> list[str]:
         """What differs, in words, for people who want to resume."""
@@ -107,8 +109,14 @@ class Manifest:
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
             if mine != theirs
         ]
-        names = [item.name for item in fields(self) if item.name != "inputs"]
+        apart = {"inputs", "libraries", "warnings"}
+        names = [item.name for item in fields(self) if item.name not in apart]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
+        changed += [
+            f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
+            for name, now in other.libraries.items()
+            if self.libraries.get(name) != now
+        ]
         if len(self.inputs) != len(other.inputs):
             changed.append("the number of input files")
         return changed

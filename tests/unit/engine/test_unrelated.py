@@ -1,0 +1,111 @@
+"""An expert that was tuned from another base is said before the merge, and in the card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from typer.testing import CliRunner
+
+from ace_gui.checkpoints import staging_folder
+from ace_gui.cli import app
+from ace_gui.engine import store
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import prepare
+from ace_gui.engine.unrelated import unrelated_checks
+from ace_gui.errors import ResumeError
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.files import dump_recipe
+
+SHAPES = {f"layers.{n}.fc.weight": (24, 16) for n in range(40)}
+
+
+def random(seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+
+
+def recipe(folder: Path, **experts: dict[str, Tensor]) -> Recipe:
+    for name, tensors in {"base": random(0), **experts}.items():
+        save_file(tensors, folder / f"{name}.safetensors")
+    entries = tuple(ModelEntry(model=folder / f"{name}.safetensors") for name in experts)
+    return Recipe(base_model=folder / "base.safetensors", models=entries)
+
+
+def tuned(seed: int, size: float = 0.02) -> dict[str, Tensor]:
+    return {name: base + size * random(seed)[name] for name, base in random(0).items()}
+
+
+def test_fine_tunes_are_no_news(tmp_path: Path) -> None:
+    assert unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), b=tuned(2, 0.06)))) == ()
+    same = {name: tensor.clone() for name, tensor in random(0).items()}
+    one = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
+    assert unrelated_checks(prepare(recipe(tmp_path, a=same, b=one, c=tuned(4)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (lambda: random(9), "1.4 times the base's norm"),
+        (lambda: {name: 0.01 * tensor for name, tensor in random(9).items()}, "another base"),
+        (lambda: tuned(9, 0.2), "the median expert's"),
+    ],
+)
+def test_a_stranger_is_named(
+    tmp_path: Path, other: Callable[[], dict[str, Tensor]], sentence: str
+) -> None:
+    experts = {"a": tuned(1), "b": tuned(2), "other": other()}
+    [found] = unrelated_checks(prepare(recipe(tmp_path, **experts)))
+    assert found.subject == "other"
+    assert sentence in found.sentence
+
+
+def test_a_nan_is_left_to_the_merge(tmp_path: Path) -> None:
+    other = random(9)
+    other["layers.0.fc.weight"][:] = torch.nan
+    [found] = unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), other=other)))
+    assert found.subject == "other"
+
+
+def test_every_command_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), other=random(9)), tmp_path))
+    said = "Distance from the base, other: Its task vector has 1.4 times the base's norm"
+    for command, *options in (
+        ("merge", "--out", str(tmp_path / "out")),
+        ("report", "--out", str(tmp_path / "report.html")),
+        ("compare", "--methods", "linear,ace"),
+    ):
+        done = CliRunner().invoke(app, [command, str(file), *options])
+        assert done.exit_code == 0, done.stderr
+        assert done.stderr.count(said) == 1, command
+    assert "1.4 times the base's norm" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_merge_says_which_epsilon_it_chose(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), b=tuned(2)), tmp_path))
+    done = CliRunner().invoke(app, ["merge", str(file), "--out", str(tmp_path / "out")])
+    assert "Note: epsilon = 1e-05, " in done.stderr
+
+
+def test_another_library_means_another_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2)))
+    folder = staging_folder(tmp_path / "out")
+    next(events := merge(prepared, folder, device="cpu"))
+    events.close()
+    for name in ("torch", "numpy", "safetensors", "transformers"):
+        other = {**store.library_versions(), name: "0.0.1"}
+        monkeypatch.setattr(store, "library_versions", lambda other=other: other)
+        with pytest.raises(ResumeError, match=rf"{name} 0\.0\.1 \(was "):
+            list(merge(prepared, folder, device="cpu", resume=True))
+        monkeypatch.undo()
+    assert list(merge(prepared, folder, device="cpu", resume=True))
+    assert len(load_file(folder / "model" / "model.safetensors")) == len(SHAPES)
