@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ace_gui.architecture import blueprint, names
 from ace_gui.architecture.blueprint import ModuleTensor
-from ace_gui.architecture.disk_names import Destination, DiskNames
+from ace_gui.architecture.disk_names import Destination, DiskNames, module_rows
 from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits
 from ace_gui.errors import ArchitectureError
@@ -38,7 +38,8 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         note = f"{error.sentence} Tensors are described by their names."
         return Architecture(family=family, model_class=None, traits=by_name, note=note)
     tensors = blueprint.read(model)
-    destinations = _destinations(DiskNames(model, tensors), tensors, shapes)
+    finder = DiskNames(model, tensors)
+    destinations = _destinations(finder, tensors, shapes)
     traits = {
         name: _traits(by_name[name], tensors[destinations[name].name], destinations[name], shape)
         if name in destinations
@@ -55,6 +56,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         model_class=model_class,
         traits=_with_ties(traits, tensors, may_tie, shapes),
         note=_note(config, model_class, by_name, tensors, destinations, shapes),
+        modules=module_rows(finder, destinations, shapes),
     )
 
 

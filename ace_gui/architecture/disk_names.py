@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 from ace_gui.architecture import names
+from ace_gui.architecture.traits import ModuleRows
+
+_ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate"})
+"""Conversions that put whole rows of the files' tensors together, or take them apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,12 +20,14 @@ class Destination:
     """Where a tensor of a file goes.
 
     ``converted``: the model's tensor is made from it by stacking, joining or splitting.
-    ``flipped``: its matrices are transposed on the way.
+    ``flipped``: its matrices are transposed on the way. ``pattern``: the library's
+    for the names that are converted so.
     """
 
     name: str
     converted: bool = False
     flipped: bool = False
+    pattern: str = ""
 
 
 class DiskNames:
@@ -39,16 +46,17 @@ class DiskNames:
         transforms = get_model_conversion_mapping(model)
         self._converters = [t for t in transforms if isinstance(t, WeightConverter)]
         self._renamings = [t for t in transforms if not isinstance(t, WeightConverter)]
+        self.model = model
         self._base_prefix = model.base_model_prefix
-        self._known = dict.fromkeys(module_names, True)
+        self.known = dict.fromkeys(module_names, True)
         self._canonical: dict[str, list[str]] = defaultdict(list)
-        for name in self._known:
+        for name in self.known:
             self._canonical[names.canonical(name)].append(name)
 
     def find(self, name: str) -> Destination | None:
         """Where the file's tensor ``name`` goes; None where the model has no place for it."""
         for candidate in dict.fromkeys((name, names.modern_norm(names.unwrapped(name)))):
-            if candidate in self._known:
+            if candidate in self.known:
                 return Destination(name=candidate)
             if found := self._renamed(candidate):
                 return found
@@ -59,12 +67,103 @@ class DiskNames:
         from transformers.core_model_loading import rename_source_key
 
         renamed, pattern = rename_source_key(
-            name, self._renamings, self._converters, self._base_prefix, self._known
+            name, self._renamings, self._converters, self._base_prefix, self.known
         )
-        if renamed not in self._known:
+        if renamed not in self.known:
             return None
         if pattern is None:
             return Destination(name=renamed)
-        converter = next(c for c in self._converters if pattern in c.source_patterns)
+        converter = self.converter(pattern)
         turns = sum(type(operation).__name__ == "Transpose" for operation in converter.operations)
-        return Destination(name=renamed, converted=True, flipped=turns % 2 == 1)
+        flipped = turns % 2 == 1
+        return Destination(name=renamed, converted=True, flipped=flipped, pattern=pattern)
+
+    def converter(self, pattern: str) -> Any:
+        """The library's conversion of the names that match ``pattern``."""
+        return next(c for c in self._converters if pattern in c.source_patterns)
+
+
+def module_rows(
+    finder: DiskNames, places: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[ModuleRows, ...]]:
+    """What makes up each tensor of the files that the model has otherwise, as far as it is rows."""
+    found: dict[str, tuple[ModuleRows, ...]] = {}
+    together: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+    for name, place in places.items():
+        if place.converted:
+            key = place.name, id(finder.converter(place.pattern))
+            together[key][place.pattern] = name
+        elif place.name != name:
+            rows = shapes[name][0] if shapes[name] else 1
+            found[name] = (ModuleRows(module=place.name, start=0, rows=rows),)
+    for (target, _), files in together.items():
+        found |= _converted_rows(finder, target, files, shapes)
+    return found
+
+
+def _converted_rows(
+    finder: DiskNames,
+    target: str,
+    files: Mapping[str, str],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, tuple[ModuleRows, ...]]:
+    """By name in the files; nothing where the conversion does more than move rows.
+
+    The library's own conversion is run on a column that holds the number of each row.
+    """
+    import torch
+
+    converter = finder.converter(next(iter(files)))
+    if not all(map(_moves_rows, converter.operations)):
+        return {}
+    columns: dict[str, Any] = {}
+    owners: list[tuple[str, int]] = []
+    for pattern in (pattern for pattern in converter.source_patterns if pattern in files):
+        rows = shapes[files[pattern]][0]
+        columns[pattern] = [torch.arange(len(owners), len(owners) + rows)[:, None]]
+        owners += [(files[pattern], row) for row in range(rows)]
+    origin = _converted(finder, converter, target, columns)
+    by_file: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for code, (file, _) in enumerate(owners):
+        by_file[file].append(origin.get(code, ("", code)))
+    return {file: _runs(rows) for file, rows in by_file.items()} if origin else {}
+
+
+def _converted(
+    finder: DiskNames, converter: Any, target: str, columns: Mapping[str, Any]
+) -> dict[int, tuple[str, int]]:
+    """Where the library's conversion puts each number: module, and row there; {} if it fails."""
+    # Each operation fails in its own way where the files have not all that it takes.
+    try:
+        for operation in converter.operations:
+            columns = operation.convert(
+                columns,
+                source_patterns=converter.source_patterns,
+                target_patterns=converter.target_patterns,
+                full_layer_name=target,
+                model=finder.model,
+                config=finder.model.config,
+            )
+    except Exception:
+        return {}
+    origin: dict[int, tuple[str, int]] = {}
+    for pattern, made in columns.items():
+        column = made[0] if isinstance(made, list) else made
+        module = target.replace(converter.target_patterns[0], pattern)
+        if module not in finder.known:
+            return {}
+        origin |= {int(code): (module, row) for row, code in enumerate(column[:, 0])}
+    return origin
+
+
+def _moves_rows(operation: Any) -> bool:
+    return type(operation).__name__ in _ALONG_ROWS and operation.dim == 0
+
+
+def _runs(rows: list[tuple[str, int]]) -> tuple[ModuleRows, ...]:
+    """Rows that follow one another in a module, together."""
+    runs = []
+    for _, group in groupby(enumerate(rows), key=lambda each: (each[1][0], each[1][1] - each[0])):
+        (_, (module, start)), *more = group
+        runs.append(ModuleRows(module=module, start=start, rows=1 + len(more)))
+    return tuple(runs)

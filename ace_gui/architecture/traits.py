@@ -68,18 +68,29 @@ class TensorTraits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModuleRows:
+    """Rows ``start`` to ``start + rows`` of a tensor of the model, called ``module`` there."""
+
+    module: str
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
     """The traits of every tensor of one checkpoint, by the name used in its files.
 
     ``family``: the config's ``model_type`` ("gpt2", "roberta"), None without a config.
     ``model_class``: the transformers class the traits were read off, None if from names alone.
-    ``note``: one sentence where something had to be guessed, else empty.
+    ``note``: one sentence where something had to be guessed, else empty. ``modules``: of a tensor
+    that the model has under another name, or in pieces, the rows of the model that make it up.
     """
 
     family: str | None
     model_class: str | None
     traits: Mapping[str, TensorTraits] = field(default_factory=dict)
     note: str = ""
+    modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:

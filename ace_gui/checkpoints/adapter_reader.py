@@ -80,14 +80,27 @@ class ExpandedReader(TensorReader):
         """The change of these elements, float32, flat, without the rounding of a sum and a
         difference; None where the adapter has no low-rank change of the tensor.
         """
-        low_rank = self._deltas.get(name)
-        return None if low_rank is None else self._products.product(low_rank, start, stop)
+        placed = self._deltas.get(name)
+        if placed is None:
+            return None
+        width = math.prod(self._tensors[name].shape[1:])
+        change = torch.zeros(stop - start)
+        for each in placed:
+            # Of the module's elements, those that lie between start and stop here.
+            shift = (each.at - each.start) * width
+            first = max(start, each.at * width)
+            last = min(stop, (each.at + each.rows) * width)
+            if first < last:
+                product = self._products.product(each.change, first - shift, last - shift)
+                change[first - start : last - start] = product
+        return change
 
     def will_read(self, name: str) -> None:
         """Have the system fetch a tensor from the disk already."""
         if name in self._deltas:
             self._base.will_read(name)
-            self._products.will_read(self._deltas[name])
+            for placed in self._deltas[name]:
+                self._products.will_read(placed.change)
         else:
             super().will_read(name)
 

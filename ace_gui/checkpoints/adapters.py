@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from ace_gui.checkpoints.adapter_config import (
     MERGE_FIRST,
@@ -68,6 +68,16 @@ class LowRank:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Rows of a change in a stored tensor: those from ``start`` on, at ``at``, ``rows`` of them."""
+
+    change: LowRank
+    at: int
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Adapter:
     """An adapter as its headers describe it, under the names of its base model.
 
@@ -104,13 +114,14 @@ class Adapter:
 class ExpandedCheckpoint(Checkpoint):
     """A base model with an adapter on it, which looks like a whole model under the base's names.
 
-    ``deltas`` by the base's names. Their tensors are float32 (float64 on a float64 base), and are
-    in no file: ``reader_of`` makes them one at a time.
+    ``deltas`` by the base's names: one change, or several of modules whose rows the base keeps in
+    one tensor. Their tensors are float32 (float64 on a float64 base), and are in no file:
+    ``reader_of`` makes them one at a time.
     """
 
     base: Checkpoint
     adapter: Adapter
-    deltas: Mapping[str, LowRank]
+    deltas: Mapping[str, tuple[Placed, ...]]
 
     @property
     def bytes(self) -> int:
@@ -161,22 +172,24 @@ def expand(
     base: Checkpoint,
     answers: Mapping[str, str],
     transposed: Collection[str],
+    pieces: Mapping[str, Sequence[Piece]] | None = None,
 ) -> ExpandedCheckpoint:
     """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
 
     ``answers``: name in the adapter → the base's name of that tensor. ``transposed``: the base's
     tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and
-    the adapter's ``fan_in_fan_out`` cannot tell. Raises MismatchError where a change has no tensor
-    in the base, or one of another shape.
+    the adapter's ``fan_in_fan_out`` cannot tell. ``pieces``: name in the adapter → where the base
+    keeps the rows of what it has no tensor of its own for. Raises MismatchError where a change has
+    no tensor in the base, or one of another shape.
     """
-    _refuse_unanswered(adapter, answers)
-    deltas = {}
+    pieces = pieces or {}
+    _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
+    deltas: dict[str, tuple[Placed, ...]] = {}
     for own, delta in adapter.deltas.items():
-        name = answers[own]
-        turned = delta.embedding or (len(delta.a.shape) == 2 and name in transposed)
-        deltas[name] = replace(delta, target=name, turned=turned)
-        _refuse_other_shape(adapter, base.tensors[name], deltas[name])
-    made = {name: _described(base.tensors[name], delta) for name, delta in deltas.items()}
+        for piece in pieces.get(own) or [_whole(answers[own], base)]:
+            placed = _placed(adapter, delta, piece, base, transposed)
+            deltas[piece.tensor] = (*deltas.get(piece.tensor, ()), placed)
+    made = {name: _described(base.tensors[name], found) for name, found in deltas.items()}
     full = {answers.get(own, own): info for own, info in adapter.full.items()}
     return ExpandedCheckpoint(
         path=adapter.path,
@@ -184,12 +197,40 @@ def expand(
         tensors={**base.tensors, **made, **full},
         files=(*base.files, *adapter.files),
         config=base.config,
-        parts=base.parts,
         warnings=adapter.warnings,
         base=base,
         adapter=adapter,
         deltas=deltas,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
+
+    tensor: str
+    at: int
+    start: int
+    rows: int
+
+
+def _whole(name: str, base: Checkpoint) -> Piece:
+    shape = base.tensors[name].shape
+    return Piece(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
+
+
+def _placed(
+    adapter: Adapter, delta: LowRank, piece: Piece, base: Checkpoint, transposed: Collection[str]
+) -> Placed:
+    info = base.tensors[piece.tensor]
+    turned = delta.embedding or (len(delta.a.shape) == 2 and piece.tensor in transposed)
+    change = replace(delta, target=piece.tensor, turned=turned)
+    whole = (piece.at, piece.start) == (0, 0) and change.shape == info.shape
+    fits = piece.start + piece.rows <= change.shape[0] and change.shape[1:] == info.shape[1:]
+    of_rows = fits and not turned and piece.rows < max(change.shape[0], info.shape[0])
+    if not (whole or of_rows) or not is_float(info.dtype):
+        _refuse_other_shape(adapter, info, change)
+    return Placed(change=change, at=piece.at, start=piece.start, rows=piece.rows)
 
 
 def _header(folder: Path) -> Header:
@@ -257,21 +298,30 @@ def _low_rank(
     )
 
 
-def _refuse_unanswered(adapter: Adapter, answers: Mapping[str, str]) -> None:
-    missing = [own for own in adapter.deltas if own not in answers]
+def _refuse_unanswered(
+    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[Piece]]
+) -> None:
+    missing = [own for own in adapter.deltas if own not in known]
     if missing:
         raise MismatchError(
             f"{place(adapter.path)}: {len(missing)} of the adapter's targets are not in the base: "
-            f"{listing(missing)}. Choose the base that it was trained on.",
+            f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
+            f"hold them in another layout than the model does. {MERGE_FIRST}",
             path=adapter.path,
             tensor=missing[0],
             details="\n".join(missing),
         )
+    apart = [own for own in adapter.full if own in pieces]
+    if apart:
+        raise MismatchError(
+            f"{place(adapter.path)}: {listing(apart)} of the adapter is part of a larger tensor in "
+            f"the base's files. {MERGE_FIRST}",
+            path=adapter.path,
+            tensor=apart[0],
+        )
 
 
-def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> None:
-    if delta.shape == info.shape and is_float(info.dtype):
-        return
+def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> NoReturn:
     raise MismatchError(
         f"{place(adapter.path)}: B·A of `{plain(info.name)}` is {_times(delta.shape)}, but the "
         f"base's is {_times(info.shape)} in {info.dtype}. Choose the base that it was trained on.",
@@ -281,9 +331,9 @@ def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> N
     )
 
 
-def _described(base: TensorInfo, delta: LowRank) -> TensorInfo:
-    """The tensor that base and change make together; its bytes are in no file."""
-    wide = base.dtype == "F64"
+def _described(base: TensorInfo, deltas: Sequence[Placed]) -> TensorInfo:
+    """The tensor that base and changes make together; its bytes are in no file."""
+    delta, wide = deltas[0].change, base.dtype == "F64"
     return replace(
         base,
         dtype="F64" if wide else "F32",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ace_gui.architecture.remembered import remembered
 from ace_gui.architecture.traits import Architecture, joined
 from ace_gui.checkpoints import (
     Checkpoint,
+    Piece,
     expand,
     find_converted,
     is_adapter,
@@ -113,12 +114,42 @@ def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
 
 def _open_adapter(name: str, path: Path, base: OpenedModel) -> OpenedModel:
     adapter = open_adapter(path)
-    answers = match_names(base.checkpoint.tensors, adapter.names)
+    answers, pieces = _answers(adapter.names, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
-    checkpoint = expand(adapter, base.checkpoint, answers, turned)
+    checkpoint = expand(adapter, base.checkpoint, answers, turned, pieces)
     return _matched(
         name, checkpoint, match_names(base.checkpoint.tensors, checkpoint.tensors), base
     )
+
+
+def _answers(
+    wanted: Sequence[str], base: OpenedModel
+) -> tuple[dict[str, str], dict[str, list[Piece]]]:
+    """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
+
+    An adapter names the modules of the model that it was trained on; where the model has tensors
+    by other names than the base's files, those names answer too, and the files' own do as well,
+    since they are older names of the modules.
+    """
+    parts: dict[str, list[Piece]] = {}
+    for file, rows in base.architecture.modules.items():
+        at = 0
+        for each in rows:
+            piece = Piece(tensor=file, at=at, start=each.start, rows=each.rows)
+            parts.setdefault(each.module, []).append(piece)
+            at += each.rows
+    answers = match_names(base.checkpoint.tensors, wanted)
+    rest = [name for name in wanted if name not in answers]
+    shapes = base.checkpoint.tensors
+    pieces: dict[str, list[Piece]] = {}
+    for own, module in match_names(parts, rest).items():
+        (first, *others) = parts[module]
+        whole = (*shapes[first.tensor].shape, 1)[0]
+        if not others and (first.at, first.start, first.rows) == (0, 0, whole):
+            answers[own] = first.tensor
+        else:
+            pieces[own] = parts[module]
+    return answers, pieces
 
 
 def _open(path: Path) -> Checkpoint:

@@ -1,0 +1,114 @@
+"""Adapters name modules of the model; files may have other names, or several in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import MismatchError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.adapters import PREFIX, factors, save_adapter
+from tests.helpers.merges import merged_tensors
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 40,
+}
+VISION = {**SIZES, "image_size": 16, "patch_size": 8}
+
+
+def llava() -> Any:
+    return transformers.LlavaForConditionalGeneration(
+        transformers.LlavaConfig(
+            text_config=transformers.LlamaConfig(**SIZES),
+            vision_config=transformers.CLIPVisionConfig(**VISION),
+        )
+    )
+
+
+MODELS = {
+    "renamed": lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**VISION)),
+    "towers": llava,
+    # Gate and up are one tensor in the files.
+    "split": lambda: transformers.Dinov2Model(
+        transformers.Dinov2Config(**VISION, use_swiglu_ffn=True)
+    ),
+    "plain": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)),
+}
+
+
+def tensors(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def make(name: str, folder: Path) -> tuple[Any, dict[str, torch.nn.Linear]]:
+    """A saved base, read again, and its linear modules."""
+    torch.manual_seed(0)
+    MODELS[name]().save_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder)
+    model = getattr(transformers, model.config.architectures[0]).from_pretrained(folder)
+    linear = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    return model, linear
+
+
+def merged(base: Path, adapter: Path, store: Path) -> Mapping[str, Tensor]:
+    recipe = Recipe(base_model=base, models=(ModelEntry(model=adapter),), merge_method="linear")
+    return merged_tensors(prepare(recipe), store, device="cpu", as_output=True)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path: Path) -> None:
+    """As if it were added to the loaded model, which transformers then saves."""
+    model, linear = make(name, tmp_path / "base")
+    pairs: dict[str, Tensor] = {}
+    for seed, (module, layer) in enumerate(list(linear.items())[::every]):
+        pair = factors(module, *layer.weight.shape, seed=seed)
+        with torch.no_grad():
+            layer.weight += (
+                4
+                * pair[f"{PREFIX}{module}.lora_B.weight"]
+                @ (pair[f"{PREFIX}{module}.lora_A.weight"])
+            )
+        pairs |= pair
+    model.save_pretrained(tmp_path / "whole")
+    adapter = save_adapter(tmp_path / "adapter", pairs)
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    expected, before = tensors(tmp_path / "whole"), tensors(tmp_path / "base")
+    assert found.keys() == expected.keys()
+    assert sum(not torch.equal(before[n], expected[n]) for n in expected)
+    for tensor in expected:
+        torch.testing.assert_close(found[tensor], expected[tensor])
+
+
+def test_names_of_the_files_are_understood_too(tmp_path: Path) -> None:
+    """As adapters have them that were trained when the modules were called so."""
+    make("renamed", tmp_path / "base")
+    name = "vit.encoder.layer.0.attention.attention.query"
+    adapter = save_adapter(tmp_path / "adapter", factors(name, 16, 16))
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    before = tensors(tmp_path / "base")
+    changed = [n for n in before if not torch.equal(before[n], found[n])]
+    assert changed == [f"{name}.weight"]
+
+
+def test_a_bias_that_lies_within_another_tensor_is_refused(tmp_path: Path) -> None:
+    _, linear = make("split", tmp_path / "base")
+    module = next(name for name in linear if name.endswith("up_proj"))
+    outputs, inputs = linear[module].weight.shape
+    pair = {**factors(module, outputs, inputs), f"{PREFIX}{module}.bias": torch.ones(outputs)}
+    adapter = save_adapter(tmp_path / "adapter", pair, bias="lora_only")
+    with pytest.raises(MismatchError, match="part of a larger tensor"):
+        merged(tmp_path / "base", adapter, tmp_path / "store")
