@@ -20,6 +20,7 @@ from ace_gui import __version__
 from ace_gui.errors import WorkbenchError
 from ace_gui.imports import heavy_imports
 from ace_gui.interrupts import ignore, interruptible, starting
+from ace_gui.offline import go_offline
 from ace_gui.reporting import finished, reported
 from ace_gui.streams import prepare_streams, say
 
@@ -367,6 +368,7 @@ def has_display() -> bool:
 def main() -> None:
     """Do what the command line says, and exit with 0, 1 (reported error), 2 (usage) or 130."""
     prepare_streams()
+    go_offline()
     arguments = sys.argv[1:]
     status: object = 0
     try:

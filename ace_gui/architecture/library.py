@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ace_gui.errors import ArchitectureError
+from ace_gui.offline import go_offline
 
 # Would load code or kernels that do not ship with transformers, or turn modules into quantised
 # ones, which a description has no use for.
@@ -27,6 +27,8 @@ _NEVER_USED = frozenset(
         "name_or_path",
         "_name_or_path",
         "use_pretrained_backbone",
+        "pretrained",
+        "checkpoint_path",
     )
 )
 _COUNT = re.compile(r"layer|depth|block|expert|stage|stack|head|label", re.IGNORECASE)
@@ -36,8 +38,7 @@ _LARGEST_DEPTH = 4096
 
 def transformers() -> ModuleType:
     """The library, with every way to the network shut before it is first imported."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    go_offline()
     return importlib.import_module("transformers")
 
 

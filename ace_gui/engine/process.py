@@ -21,6 +21,7 @@ from ace_gui.engine.events import Event
 from ace_gui.engine.jobs import Job
 from ace_gui.errors import EngineError
 from ace_gui.imports import heavy_imports
+from ace_gui.offline import go_offline
 
 COOPERATIVE_SECONDS: Final = 5.0
 """How long a cancelled job may take to reach its next step before the process is ended."""
@@ -153,8 +154,7 @@ def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to stop
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    go_offline()
     with heavy_imports():
         from ace_gui.engine import runner
 
