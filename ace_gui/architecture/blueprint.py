@@ -36,8 +36,10 @@ def build(config: Mapping[str, object]) -> Any:
         with library.quiet(), torch.device("meta"):
             model = model_class(config_object)
     except Exception as error:
+        name = model_class.__name__
+        sentence = f"{name} cannot be built from the config; check config.json."
         raise ArchitectureError(
-            f"{model_class.__name__} cannot be built from the config; check config.json.",
+            library.failure(error, name, sentence),
             details=f"{type(error).__name__}: {error}",
         ) from error
     return model

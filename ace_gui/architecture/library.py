@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +33,15 @@ _NEVER_USED = frozenset(
     )
 )
 _COUNT = re.compile(r"layer|depth|block|expert|stage|stack|head|label", re.IGNORECASE)
+_NO_COUNT = re.compile(r"vocab|size|dim|length|positions|2id$|2label$", re.IGNORECASE)
 _LARGEST_COUNT = 100_000  # ImageNet-21k has 21 841 labels, the deepest models some hundred layers
 _LARGEST_DEPTH = 4096
+
+# How transformers writes numbers that JSON has not, as the only item of an object.
+_FLOAT_KEY = "__float__"
+_FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+_REQUIRED = re.compile(r"requires the (\S+) library")
 
 
 def transformers() -> ModuleType:
@@ -66,7 +74,7 @@ def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
     """
     try:
         check_counts(config)
-        plain = _without_unused(config)
+        plain = _plain(config)
     except RecursionError as error:
         raise ArchitectureError("The config is nested too deeply; check config.json.") from error
     named = _named_class(config)
@@ -81,7 +89,8 @@ def check_counts(config: object, key: str = "") -> None:
     """Refuse counts of layers, heads or labels that no model has; building one would not end."""
     if isinstance(config, Mapping):
         for name, value in config.items():
-            check_counts(value, str(name))
+            if not _NO_COUNT.search(str(name)):
+                check_counts(value, str(name))
     elif isinstance(config, list):
         for value in config:
             check_counts(value, key)
@@ -96,11 +105,25 @@ def _largest(key: str) -> int:
     return _LARGEST_DEPTH if re.search(r"layers?$|blocks?$|depth", key) else _LARGEST_COUNT
 
 
-def _without_unused(value: Any) -> Any:
-    """A deep copy of plain JSON without the keys that are never used."""
+def _plain(value: Any) -> Any:
+    """A deep copy of plain JSON without the keys that are never used, infinities as numbers."""
     if isinstance(value, Mapping):
-        return {k: _without_unused(v) for k, v in value.items() if k not in _NEVER_USED}
-    return [_without_unused(item) for item in value] if isinstance(value, list) else value
+        tag = value.get(_FLOAT_KEY) if len(value) == 1 else None
+        if isinstance(tag, str) and tag in _FLOATS:
+            return _FLOATS[tag]
+        return {k: _plain(v) for k, v in value.items() if k not in _NEVER_USED}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def failure(error: Exception, class_name: str, otherwise: str) -> str:
+    """The sentence for a class that raised ``error``: what it lacks, or else ``otherwise``."""
+    if not isinstance(error, ImportError):
+        return otherwise
+    found = _REQUIRED.search(str(error))
+    package = found.group(1) if found else error.name
+    if package is None:
+        return otherwise
+    return f"{class_name} needs the Python package {package}, which is not installed here."
 
 
 def _named_class(config: Mapping[str, object]) -> type[Any] | None:
@@ -162,7 +185,8 @@ def _config_object(config_class: type[Any], config: Mapping[str, Any]) -> Any:
         with quiet():
             return config_class.from_dict(dict(config))
     except Exception as error:
+        name = config_class.__name__
         raise ArchitectureError(
-            f"{config_class.__name__} refuses the config; check the values in config.json.",
+            failure(error, name, f"{name} refuses the config; check the values in config.json."),
             details=f"{type(error).__name__}: {error}",
         ) from error

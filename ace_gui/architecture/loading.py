@@ -45,8 +45,10 @@ def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
                 output_loading_info=True,
             )
     except Exception as error:
+        name = model_class.__name__
+        sentence = f"{folder.name} cannot be loaded as {name}; check the folder's files."
         raise CheckpointError(
-            f"{folder.name} cannot be loaded as {model_class.__name__}; check the folder's files.",
+            library.failure(error, name, sentence),
             path=folder,
             details=f"{type(error).__name__}: {error}",
         ) from error
