@@ -7,9 +7,14 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
 
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.findings import LayerReport, Regime
+from ace_gui.engine.libraries import Library, library_of
+from ace_gui.engine.lineage import Lineage, lineage_of
 from ace_gui.engine.plan import Disposition
 from ace_gui.engine.store import Manifest
 from ace_gui.methods import get_method
@@ -19,6 +24,7 @@ from ace_gui.recipe.values import NonFinite, Vocabulary, model_name
 
 def model_card(
     title: str,
+    folder: Path,
     manifest: Manifest,
     reports: Mapping[str, LayerReport],
     heads: Mapping[str, tuple[str, ...]],
@@ -29,30 +35,61 @@ def model_card(
 ) -> str:
     """The text of README.md, with the front matter that model hubs read.
 
-    ``complete_heads``: there is a whole model in ``heads/EXPERT/`` for each of ``heads``.
+    ``folder``: the model as far as it is written. ``complete_heads``: there is a whole model in
+    ``heads/EXPERT/`` for each of ``heads``.
     """
+    library, lineage = library_of(folder), lineage_of(manifest.recipe)
     sections = (
-        _front_lines(manifest.recipe.merge_method),
+        _front_lines(manifest.recipe.merge_method, library, lineage),
         _about_lines(title, manifest, dtype),
         _method_lines(manifest),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
         _warning_lines(manifest),
         _head_lines(heads, manifest, complete_heads),
+        _use_lines(library),
         _task_lines(manifest),
+        _licence_lines(lineage),
         _file_lines(hashes),
         _recipe_lines(manifest),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _front_lines(method: str) -> list[str]:
+def _front_lines(method: str, library: Library, lineage: Lineage) -> list[str]:
+    """What model hubs read; what is not known is left out."""
+    front = {
+        "library_name": library.name,
+        "pipeline_tag": lineage.task or library.task,
+        "license": lineage.licence,
+        **(lineage.licence_details if lineage.licence else {}),
+        "language": list(lineage.languages),
+        "base_model": list(lineage.models),
+        "base_model_relation": "merge" if lineage.models else "",
+        "tags": list(dict.fromkeys(["merge", method])),
+    }
+    known = {key: value for key, value in front.items() if value}
+    text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True)
+    return ["---", text.rstrip(), "---"]
+
+
+def _use_lines(library: Library) -> list[str]:
+    return ["## Use", "", "```python", *library.lines("MERGED_FOLDER"), "```"]
+
+
+def _licence_lines(lineage: Lineage) -> list[str]:
+    """What the models' cards say, where that is not one licence of all."""
+    said = [f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence]
+    if lineage.licence or not said:
+        return []
+    silent = len(lineage.licences) - len(said)
+    more = f" The cards of {silent} others name none." if silent else ""
     return [
-        "---",
-        "library_name: transformers",
-        "tags:",
-        "- merge",
-        f"- {json.dumps(method)}",
-        "---",
+        "## Licence",
+        "",
+        f"No licence is given here, because the models do not all name the same one.{more} Before "
+        "you pass this model on, see what they allow:",
+        "",
+        *(f"- {line}" for line in said),
     ]
 
 

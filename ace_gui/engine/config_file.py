@@ -15,6 +15,8 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
     if dtype is None or not config.exists():
         return
     content = json.loads(config.read_text(encoding="utf-8"))
+    if not ("model_type" in content or "architectures" in content):  # of another library
+        return
     present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
     change_config(config, dict.fromkeys(present, dtype))
 

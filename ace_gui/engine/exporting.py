@@ -104,9 +104,11 @@ def _finish(
     manifest = read_finished(store)
     if (stage / MODULES).exists():
         hashes = {**hashes, MODULES: sha256(stage / MODULES)}
-    set_config_dtype(stage / "config.json", dtype)
+    for part in manifest.stems:
+        set_config_dtype(stage / part / "config.json", dtype)
     card = model_card(
         folder.name,
+        stage,
         manifest,
         reports(store),
         _head_names(stage),

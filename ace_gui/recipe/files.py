@@ -26,6 +26,7 @@ from ace_gui.recipe.values import (
     ParameterValue,
     Recipe,
     Vocabulary,
+    hub_name,
     model_name,
 )
 
@@ -213,9 +214,9 @@ def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
 
 
 def placed(path: Path, folder: Path | None) -> str:
-    """A path as a file in ``folder`` names it; the bare name without one."""
+    """A path as a file in ``folder`` names it; without one the name on the hub, or the bare one."""
     if folder is None:
-        return path.name
+        return hub_name(path) or path.name
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:  # another drive

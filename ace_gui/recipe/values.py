@@ -120,11 +120,16 @@ class Recipe:
 
 
 def model_name(path: Path) -> str:
-    """What a model is called: its folder or file, or what the hub calls a cached one.
+    """What a model is called: its folder or file, or what the hub calls a cached one."""
+    return hub_name(path).rpartition("/")[2] or path.name.removesuffix(".safetensors")
 
-    In the Hugging Face cache, a model is ``models--ORGANISATION--NAME/snapshots/COMMIT``.
+
+def hub_name(path: Path) -> str:
+    """``ORGANISATION/NAME`` of a model in the Hugging Face cache, empty for any other.
+
+    There it is ``models--ORGANISATION--NAME/snapshots/COMMIT``.
     """
     repository = path.parent.parent.name
     if path.parent.name == "snapshots" and repository.startswith("models--"):
-        return repository.rsplit("--", 1)[-1]
-    return path.name.removesuffix(".safetensors")
+        return "/".join(repository.split("--")[1:])
+    return ""

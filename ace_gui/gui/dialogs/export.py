@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.events import Exported
+from ace_gui.engine.libraries import library_of
 from ace_gui.engine.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.conductor import Conductor
@@ -289,7 +290,7 @@ class ExportDialog(QDialog):
 
 def load_snippet(folder: Path) -> str:
     """Two lines of Python that load the exported model."""
-    return f"from transformers import AutoModel\nmodel = AutoModel.from_pretrained({str(folder)!r})"
+    return "\n".join(library_of(folder).lines(repr(str(folder))))
 
 
 def _value_text(value: ParameterValue) -> str:

@@ -1,0 +1,143 @@
+"""Which library a merged folder is for, and the lines of Python that load it. No heavy imports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_LIMIT: Final = 10_000_000
+
+# Of transformers, by how the names of its classes end; what is not here has no single task.
+_TASKS: Final = {
+    "ForCausalLM": "text-generation",
+    "LMHeadModel": "text-generation",
+    "ForMaskedLM": "fill-mask",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+    "ForImageClassification": "image-classification",
+    "ForObjectDetection": "object-detection",
+    "ForSemanticSegmentation": "image-segmentation",
+    "ForDepthEstimation": "depth-estimation",
+    "ForSpeechSeq2Seq": "automatic-speech-recognition",
+    "ForCTC": "automatic-speech-recognition",
+    "ForAudioClassification": "audio-classification",
+    "CLIPModel": "zero-shot-image-classification",
+    "SiglipModel": "zero-shot-image-classification",
+}
+# Of sentence-transformers, by the class its own config names.
+_SENTENCES: Final = {
+    "SentenceTransformer": "sentence-similarity",
+    "SparseEncoder": "feature-extraction",
+    "CrossEncoder": "text-ranking",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """``name`` as model hubs spell it, None where the weights are read by themselves.
+
+    ``imports`` and ``load`` are lines of Python; ``{folder}`` in the second stands for the folder.
+    ``task``: pipeline tag, empty where the model's class does not say it.
+    """
+
+    name: str | None
+    imports: str
+    load: str
+    task: str = ""
+
+    def lines(self, folder: str) -> tuple[str, str]:
+        """What loads the model; ``folder`` is an expression of Python."""
+        return self.imports, self.load.replace("{folder}", folder)
+
+
+def library_of(folder: Path) -> Library:
+    """The library that loads a model folder, by the files that only its models have."""
+    pipeline, config = _json(folder / "model_index.json"), _json(folder / "config.json")
+    if pipeline is not None:
+        return _diffusers("DiffusionPipeline", "pipeline")
+    if (folder / "modules.json").is_file():
+        own = _json(folder / "config_sentence_transformers.json") or {}
+        return _sentence_transformers(own.get("model_type"))
+    if (folder / "open_clip_config.json").is_file() and not (folder / "model.safetensors").exists():
+        return Library(
+            name="open_clip",
+            imports="import open_clip",
+            load='model, _, preprocess = open_clip.create_model_and_transforms("local-dir:" '
+            "+ {folder})",
+            task="zero-shot-image-classification",
+        )
+    if config is None and (folder / "model.safetensors").is_file():
+        return Library(
+            name=None,
+            imports="from safetensors.torch import load_file",
+            load='state = load_file({folder} + "/model.safetensors")',
+        )
+    config = config or {}
+    if (name := config.get("_class_name")) is not None:
+        return _diffusers(_identifier(name) or "AutoModel", "model")
+    if "architecture" in config and "model_type" not in config:
+        return Library(
+            name="timm",
+            imports="import timm",
+            load='model = timm.create_model("local-dir:" + {folder}, pretrained=True)',
+            task="image-classification"
+            if config.get("num_classes")
+            else "image-feature-extraction",
+        )
+    return _transformers(config)
+
+
+def _transformers(config: Mapping[str, object]) -> Library:
+    asked = config.get("architectures")
+    name = _identifier(asked[0]) if isinstance(asked, list) and asked else ""
+    if not name or "auto_map" in config:  # a class of the model's own code, which is not here
+        name = "AutoModel"
+    task = next((task for end, task in _TASKS.items() if name.endswith(end)), "")
+    if not task and re.fullmatch(r"\w+(?<!Auto)Model", name):
+        task = "feature-extraction"
+    return Library(
+        name="transformers",
+        imports=f"from transformers import {name}",
+        load=f"model = {name}.from_pretrained({{folder}})",
+        task=task,
+    )
+
+
+def _diffusers(name: str, variable: str) -> Library:
+    return Library(
+        name="diffusers",
+        imports=f"from diffusers import {name}",
+        load=f"{variable} = {name}.from_pretrained({{folder}})",
+    )
+
+
+def _sentence_transformers(named: object) -> Library:
+    name = named if isinstance(named, str) and named in _SENTENCES else "SentenceTransformer"
+    return Library(
+        name="sentence-transformers",
+        imports=f"from sentence_transformers import {name}",
+        load=f"model = {name}({{folder}})",
+        task=_SENTENCES[name],
+    )
+
+
+def _identifier(name: object) -> str:
+    """A name that can stand in Python; empty for what a config has instead of one."""
+    return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else ""
+
+
+def _json(path: Path) -> dict[str, object] | None:
+    """The object in a file of the output, None where there is none."""
+    try:
+        if path.stat().st_size > _LIMIT:
+            return None
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
