@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.checkpoints import check_output_folder, convert_pickle, staging_folder
+from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.catalogue import method_info
 from ace_gui.engine.checks import Check, Verdict, worst_first
@@ -91,27 +91,27 @@ def merge_to_folder(
     recipe = load_recipe(recipe_file)
     resolve_device(device)
     prepared = prepared_with_consent(recipe, convert=convert)
-    target = check_output_folder(out, input_folders(prepared))
-    store = staging_folder(target)
-    console = Console(stderr=True)
-    print_warnings(prepared.plan.warnings, console)
-    print_parameter_notes(prepared.plan, console)
-    checks = output_checks(
-        prepared.plan,
-        target,
-        memory_bytes=memory_bytes,
-        complete_heads=complete_heads,
-        resumes=resume and store.exists(),
-    )
-    print_checks(checks, console)
-    refuse_errors(checks)
-    print_checks(unrelated_checks(prepared), console)
-    events = merge(
-        prepared, store, device=device, resume=resume, as_output=True, memory_bytes=memory_bytes
-    )
-    finished = _merged(events, store, console)
-    result = publish(store, target, complete_heads=complete_heads)
-    _print_merged(len(prepared.experts), finished.seconds, result)
+    with claimed_output(out, input_folders(prepared)) as target:
+        store = staging_folder(target)
+        console = Console(stderr=True)
+        print_warnings(prepared.plan.warnings, console)
+        print_parameter_notes(prepared.plan, console)
+        checks = output_checks(
+            prepared.plan,
+            target,
+            memory_bytes=memory_bytes,
+            complete_heads=complete_heads,
+            resumes=resume and store.exists(),
+        )
+        print_checks(checks, console)
+        refuse_errors(checks)
+        print_checks(unrelated_checks(prepared), console)
+        events = merge(
+            prepared, store, device=device, resume=resume, as_output=True, memory_bytes=memory_bytes
+        )
+        finished = _merged(events, store, console)
+        result = publish(store, target, complete_heads=complete_heads)
+        _print_merged(len(prepared.experts), finished.seconds, result)
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.checkpoints import check_output_folder, staging_folder
+from ace_gui.checkpoints import check_output_folder, claimed_output, staging_folder
 from ace_gui.console import inspect_records, print_checks, print_layers, wide_console
 from ace_gui.engine.analysis import analyse
 from ace_gui.engine.devices import use_threads
@@ -61,10 +61,11 @@ def accuracy_table(rows: list[SampleAccuracy]) -> Table:
 
 
 def _write(prepared: Prepared, target: Path, console: Console) -> None:
-    store = staging_folder(target)
-    for _ in merge(prepared, store, device="cpu", as_output=True):
-        pass
-    result = publish(store, target)
+    with claimed_output(target, input_folders(prepared)):
+        store = staging_folder(target)
+        for _ in merge(prepared, store, device="cpu", as_output=True):
+            pass
+        result = publish(store, target)
     console.print(f"\nThe merged model is in {target}: {', '.join(result.files)}")
     problem = take_picture(target / PICTURE)
     if problem:

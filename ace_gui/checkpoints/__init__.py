@@ -10,6 +10,7 @@ from ace_gui.checkpoints.adapters import (
     is_adapter,
     open_adapter,
 )
+from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
 from ace_gui.checkpoints.conversion import convert_pickle, converting, find_converted
 from ace_gui.checkpoints.dtypes import (
     FORMATS,
@@ -57,6 +58,7 @@ __all__ = [
     "Adapter",
     "AdapterReader",
     "Checkpoint",
+    "Claim",
     "ExpandedCheckpoint",
     "ExpandedReader",
     "FileStamp",
@@ -75,6 +77,8 @@ __all__ = [
     "TensorInfo",
     "TensorReader",
     "check_output_folder",
+    "claimed",
+    "claimed_output",
     "convert_pickle",
     "converting",
     "copy_side_files",

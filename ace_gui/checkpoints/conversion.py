@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Final
 
 import torch
 
+from ace_gui.checkpoints.claims import Claim
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.files import changed, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.folder import (
@@ -35,6 +37,9 @@ _BLOCK: Final = 1 << 26
 """Bytes of a tensor in memory at a time."""
 
 _ONE_FILE: Final = 2**63
+
+_PAUSE: Final = 0.1
+"""Seconds between two looks at a conversion that another process does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +73,15 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
     """
     source = _source(Path(path))
     target = _target(source, cache_folder)
-    if target.is_dir():
-        return
+    while (claim := Claim.take(target)) is None:  # another process is converting it
+        yield 0, 1
+        time.sleep(_PAUSE)
+    with claim:
+        if not target.is_dir():
+            yield from _converting(source, target)
+
+
+def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
     files = [open_pickle(file) for file in source.files]
     names = unique_names(files)
     if source.index is not None:

@@ -90,7 +90,7 @@ def promote(stage: Path, target: Path) -> None:
     Everything in it is made durable first. The renaming completes the output: before it there is
     nothing at ``target``, after it everything. Raises OutputError and leaves ``stage`` as it is.
     """
-    target, ours = _real(target), (stage / MARK).is_file()
+    target = _real(target)
     try:
         for folder, _, files in os.walk(stage, topdown=False):
             for name in files:
@@ -98,15 +98,11 @@ def promote(stage: Path, target: Path) -> None:
             sync(Path(folder))
         if os.name == "nt" and target.is_dir():  # renaming onto an empty folder is POSIX's
             target.rmdir()
-        if ours:
-            (stage / MARK).unlink()
-            sync(stage)
         stage.rename(target)
+        with suppress(OSError):  # afterwards: a stage that lost it would be someone else's
+            (target / MARK).unlink()
         sync(target.parent)
     except OSError as error:
-        if ours and stage.is_dir():
-            with suppress(OSError):
-                mark(stage)
         raise output_error(target, error) from None
 
 

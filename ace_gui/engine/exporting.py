@@ -12,7 +12,7 @@ from ace_gui.checkpoints import (
     Shard,
     ShardedWriter,
     TensorReader,
-    check_output_folder,
+    claimed_output,
     discard,
     open_checkpoint,
     plan_parts,
@@ -56,10 +56,9 @@ def export(
     Raises OutputError, ResourceError or CheckpointError.
     """
     manifest = read_finished(store)
-    folder = check_output_folder(folder, manifest.input_folders)
     wanted = dtype or manifest.recipe.out_dtype
     dtypes = {row.tensor: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
-    with staged(folder) as stage:
+    with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
         checkpoint = open_checkpoint(store / MODEL)
         shards = plan_parts(_outputs(checkpoint, dtypes), shard_bytes, manifest.stems)
         checksums: dict[str, int] = {}
@@ -69,9 +68,9 @@ def export(
         hashes = verify_shards(stage, shards, checksums)
         if complete_heads:
             yield from complete_models(stage, manifest, shard_bytes)
-        _finish(stage, folder, store, wanted, hashes, complete_heads)
-        promote(stage, folder)
-    yield exported(folder)
+        _finish(stage, target, store, wanted, hashes, complete_heads)
+        promote(stage, target)
+    yield exported(target)
 
 
 def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Exported:

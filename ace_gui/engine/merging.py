@@ -17,6 +17,7 @@ from ace_gui.checkpoints import (
     FORMATS,
     GrownCheckpoint,
     ShardedWriter,
+    claimed,
     copy_side_files,
     plan_shards,
     torch_dtype,
@@ -76,7 +77,11 @@ def merge(
     readers = Readers(prepared)
     require_finite_heads(prepared, readers)
     opened = MergeStore.resume if resume else MergeStore.create
-    with writing(store_folder), opened(store_folder, manifest) as store:
+    with (
+        writing(store_folder),
+        claimed(store_folder),
+        opened(store_folder, manifest) as store,
+    ):
         yield from _fill(store, prepared, readers, where)
     yield MergeFinished(
         store=store_folder,

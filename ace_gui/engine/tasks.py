@@ -27,17 +27,16 @@ from ace_gui.checkpoints import (
     OutputTensor,
     ShardedWriter,
     TensorReader,
-    check_output_folder,
+    claimed_output,
     copy_side_files,
-    discard,
     listing,
-    new_stage,
     open_checkpoint,
     place,
     plain,
     plan_parts,
     promote,
     read_header,
+    staged,
 )
 from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.merging import HEADS, SHARD_BYTES
@@ -83,9 +82,8 @@ def write_task_model(
     ``reconstruct`` does, OutputError and ResourceError.
     """
     task = _open(Path(folder), expert, base)
-    target = check_output_folder(Path(out), [Path(folder), task.base_folder])
-    stage = new_stage(target)
-    try:
+    inputs = [Path(folder), task.base_folder]
+    with claimed_output(Path(out), inputs) as target, staged(target) as stage:
         shards = plan_parts(list(task.outputs()), SHARD_BYTES, task.merged.stems)
         checksums = {}
         with ShardedWriter(stage, shards) as writer:
@@ -97,8 +95,6 @@ def write_task_model(
         copy_side_files(task.side_files(), stage)
         set_config_dtype(stage / "config.json", RECIPE_NAMES.get(task.merged.dtype or ""))
         promote(stage, target)
-    finally:
-        discard(stage)
     return target
 
 

@@ -7,7 +7,9 @@ import os
 os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
 
 import gc
+import multiprocessing
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,16 @@ def bench(
         bench.window.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert not any((tmp_path / "merges").glob("*/*"))
+
+
+@pytest.fixture(scope="session")
+def context() -> Iterator[ForkServerContext]:
+    """Processes that begin with everything imported: importing takes far longer than a merge."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["ace_gui.console", "transformers.models.roberta.modeling_roberta"]
+    )
+    yield context
+    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
+
+    _forkserver._stop()

@@ -1,10 +1,8 @@
 """A merge that is killed at any moment leaves nothing that looks complete, and resumes exactly."""
 
-import multiprocessing
 import random
 import signal
 import time
-from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -18,32 +16,16 @@ from tests.helpers.recipes import recipe_of
 
 def merge_to(recipe: Recipe, out: Path, resume: bool) -> None:
     """What ``ace-gui merge`` does, in a child of a process that has everything imported."""
-    from ace_gui.checkpoints import staging_folder
+    from ace_gui.checkpoints import claimed, staging_folder
     from ace_gui.engine.exporting import publish
     from ace_gui.engine.merging import merge
     from ace_gui.engine.planning import prepare
 
     store = staging_folder(out)
-    for _ in merge(prepare(recipe), store, device="cpu", resume=resume, as_output=True):
-        pass
-    publish(store, out)
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[ForkServerContext]:
-    context = multiprocessing.get_context("forkserver")
-    # What each child would otherwise import anew, for far longer than it merges.
-    context.set_forkserver_preload(
-        [
-            "ace_gui.engine.exporting",
-            "ace_gui.engine.planning",
-            "transformers.models.roberta.modeling_roberta",
-        ]
-    )
-    yield context
-    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
-
-    _forkserver._stop()
+    with claimed(out):
+        for _ in merge(prepare(recipe), store, device="cpu", resume=resume, as_output=True):
+            pass
+        publish(store, out)
 
 
 @pytest.fixture(scope="module")

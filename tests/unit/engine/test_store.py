@@ -177,6 +177,17 @@ def test_export_that_overflows_leaves_nothing(whole: Path, family: Family, tmp_p
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_store_has_one_merge_at_a_time(prepared: Prepared, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = merge(prepared, store)
+    assert isinstance(next(first), MergeStarted)
+    for resume in (False, True):
+        with pytest.raises(OutputError, match="Another merge or export is writing this"):
+            drain(merge(prepared, store, resume=resume))
+    assert isinstance(drain(first)[-1], MergeFinished)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
 def test_publish_moves_the_store(prepared: Prepared, whole: Path, tmp_path: Path) -> None:
     drain(merge(prepared, tmp_path / ".out.partial", as_output=True))
     publish(tmp_path / ".out.partial", tmp_path / "out")

@@ -1,0 +1,124 @@
+"""Processes that do something at a given moment, again and again, and can be killed at any."""
+
+from __future__ import annotations
+
+import io
+import time
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import torch
+
+from ace_gui.errors import WorkbenchError
+
+DONE, KILLED = "done", "killed"
+
+
+@dataclass(frozen=True)
+class Task:
+    """``action`` of ``what`` into ``out``, at a moment of the system's clock."""
+
+    action: str
+    what: Path
+    out: Path
+    resume: bool = False
+    moment: float = 0.0
+
+
+def merging(task: Task) -> None:
+    """``ace-gui merge``."""
+    from ace_gui.console import merge_to_folder
+
+    merge_to_folder(
+        task.what,
+        task.out,
+        device="cpu",
+        threads=1,
+        memory_bytes=None,
+        resume=task.resume,
+        convert=False,
+        complete_heads=False,
+    )
+
+
+def exporting(task: Task) -> None:
+    """What the window does with a finished store."""
+    from ace_gui.engine.exporting import export
+
+    list(export(task.what, task.out, dtype="float64", shard_bytes=30_000))
+
+
+def converting(task: Task) -> None:
+    """A pickle into a cache."""
+    from ace_gui.checkpoints import convert_pickle
+
+    convert_pickle(task.what, task.out)
+
+
+ACTIONS = {action.__name__: action for action in (merging, exporting, converting)}
+
+
+def serve(pipe: Connection) -> None:
+    """Do task after task, each at its moment, and say how it ended."""
+    torch.set_num_threads(1)
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        time.sleep(max(0.0, task.moment - time.monotonic()))
+        pipe.send(outcome(task))
+
+
+def outcome(task: Task) -> str:
+    """``DONE``, the sentence of an error, or a traceback."""
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            ACTIONS[task.action](task)
+    except WorkbenchError as error:
+        return error.sentence
+    except BaseException:
+        return traceback.format_exc()
+    return DONE
+
+
+class Worker:
+    """A process that does tasks, and another one after it was killed."""
+
+    def __init__(self, context: ForkServerContext) -> None:
+        self._context = context
+        self._start()
+
+    def begin(self, task: Task) -> None:
+        """Have it done at its moment; ``end`` waits for it."""
+        self._pipe.send(task)
+
+    def end(self) -> str:
+        """How the task ended."""
+        try:
+            return str(self._pipe.recv())
+        except (EOFError, ConnectionError):
+            self.close()
+            self._start()
+            return KILLED
+
+    def kill(self) -> None:
+        """As the system does when memory is short."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process."""
+        self.kill()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
+
+    def _start(self) -> None:
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
