@@ -92,6 +92,7 @@ class Look:
             row.disposition,
             prepared.method_of(row).name,
             prepared.parameters_of(row),
+            prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
             prepared.plan.recipe.seed,

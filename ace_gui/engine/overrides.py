@@ -39,6 +39,7 @@ class _Choice:
     method: str
     values: dict[str, ParameterValue]
     weights: dict[str, float]
+    own: dict[str, dict[str, ParameterValue]]
     fate: Fate | None = None
     rules: tuple[int, ...] = ()
 
@@ -55,14 +56,16 @@ def check_overrides(recipe: Recipe) -> None:
                 f"{key}: there is no role {rule.role!r}; known: {', '.join(roles)}.{hint}",
                 key=f"{key}.role",
             )
-        strangers = [name for name in rule.weights if name not in recipe.expert_names]
-        if strangers:
-            raise RecipeError(
-                f"{key}: there is no expert {strangers[0]!r}; the experts are "
-                f"{', '.join(recipe.expert_names)}.",
-                key=f"{key}.weights",
-            )
+        for what, names in (("weights", rule.weights), ("experts", rule.experts)):
+            strangers = [name for name in names if name not in recipe.expert_names]
+            if strangers:
+                raise RecipeError(
+                    f"{key}: there is no expert {strangers[0]!r}; the experts are "
+                    f"{', '.join(recipe.expert_names)}.",
+                    key=f"{key}.{what}",
+                )
         _check_method(recipe, rule, key)
+        _check_own(recipe, rule, key)
 
 
 def _check_method(recipe: Recipe, rule: Override, key: str) -> None:
@@ -71,6 +74,23 @@ def _check_method(recipe: Recipe, rule: Override, key: str) -> None:
     except RecipeError as error:
         where = "merge_method" if error.key == "merge_method" else f"parameters.{error.key}"
         raise RecipeError(f"{key}: {error.sentence}", key=f"{key}.{where}") from None
+
+
+def _check_own(recipe: Recipe, rule: Override, key: str) -> None:
+    method = get_method(rule.merge_method or recipe.merge_method)
+    for name, own in rule.experts.items():
+        unknown = [each for each in own if each not in method.for_one_expert]
+        if unknown:
+            known = ", ".join(method.for_one_expert) or "none"
+            raise RecipeError(
+                f"{key}: {method.name} has no parameter {unknown[0]!r} for one expert; of those "
+                f"it has: {known}.",
+                key=f"{key}.experts",
+            )
+        try:
+            checked_parameters(method, own)
+        except RecipeError as error:
+            raise RecipeError(f"{key}: {name}: {error.sentence}", key=f"{key}.experts") from None
 
 
 def overridden(
@@ -118,11 +138,14 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
     if not differences and changed.disposition is row.disposition:
         return row
     values, _ = completed(choice.values, method, base)
+    parameters = checked_parameters(method, values)
+    _refuse_own_in_survey(method, parameters, choice)
     override = RowOverride(
         method=method.name,
-        parameters=dataclasses.asdict(checked_parameters(method, values)),
+        parameters=dataclasses.asdict(parameters),
         weights=tuple(choice.weights[name] for name in recipe.expert_names),
         rules=choice.rules,
+        own=tuple(choice.own.get(name, {}) for name in recipe.expert_names) if choice.own else (),
     )
     merged = changed.disposition is Disposition.MERGED
     what = method.title if merged else changed.disposition.value
@@ -130,11 +153,22 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
     return replace(changed, override=override, reason=reason)
 
 
+def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Choice) -> None:
+    """What is found out of the whole model is found out with one value for all experts."""
+    if choice.own and method.survey and method.survey(parameters, len(choice.weights)) is not None:
+        raise RecipeError(
+            f"{method.title} takes parameters of one expert only where entries are chosen within "
+            "each tensor; set trim to tensor.",
+            key="trim",
+        )
+
+
 def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
     choice = _Choice(
         method=recipe.merge_method,
         values=dict(recipe.parameters),
         weights=dict(zip(recipe.expert_names, recipe.weights, strict=True)),
+        own={},
     )
     for place, rule in enumerate(recipe.overrides):
         if rule.holds_for(row.name, row.role, row.block):
@@ -143,16 +177,18 @@ def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
 
 
 def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choice:
-    method, values = choice.method, choice.values
+    method, values, own = choice.method, choice.values, choice.own
     if rule.merge_method is not None:
-        method = rule.merge_method
+        method, own = rule.merge_method, {}
         values = dict(recipe.parameters) if method == recipe.merge_method else {}
     if rule.merge_method is not None or method == recipe.merge_method:
         values = {**values, **rule.parameters}
+        own = own | {name: {**own.get(name, {}), **new} for name, new in rule.experts.items()}
     return _Choice(
         method=method,
         values=values,
         weights={**choice.weights, **rule.weights},
+        own=own,
         fate=rule.disposition or (None if rule.merge_method else choice.fate),
         rules=(*choice.rules, place),
     )
@@ -172,6 +208,7 @@ def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
         own = recipe.parameters if same else {}
         found = [] if same else [f"not {get_method(recipe.merge_method).title}"]
         found += [f"{n} {v}" for n, v in choice.values.items() if n not in own or own[n] != v]
+        found += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
     if row.disposition is not Disposition.BASE:
         given = dict(zip(recipe.expert_names, recipe.weights, strict=True))
         found += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != given[n]]

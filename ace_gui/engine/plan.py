@@ -32,6 +32,7 @@ class RowOverride:
     """What one tensor does differently from the recipe's method.
 
     ``parameters``: of ``method``, every one resolved. ``weights``: one an expert of the recipe.
+    ``own``: for each of these what it has of parameters of its own; empty where none has any.
     ``rules``: the places in the recipe's list of the rules that led to it.
     """
 
@@ -39,6 +40,7 @@ class RowOverride:
     parameters: Mapping[str, ParameterValue]
     weights: tuple[float, ...]
     rules: tuple[int, ...]
+    own: tuple[Mapping[str, ParameterValue], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,14 @@ class Prepared:
             return self.parameters
         return checked_parameters(self.method_of(row), row.override.parameters)
 
+    def own_of(self, row: PlanRow) -> list[Any] | None:
+        """The parameters of each expert that has the row; None where all have the row's."""
+        if row.override is None or not row.override.own:
+            return None
+        given, own = row.override.parameters, row.override.own
+        method = self.method_of(row)
+        return [checked_parameters(method, {**given, **own[t]}) for t in row.experts]
+
     def weights_of(self, row: PlanRow) -> tuple[float, ...]:
         """One weight for each expert that has the row, in the order of ``row.experts``."""
         weights = row.override.weights if row.override else self.plan.recipe.weights
@@ -220,7 +228,7 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
     """Too few may yet become more; a merge refuses these."""
     if method.most is not None and len(recipe.models) > method.most:
         raise RecipeError(
-            f"{method.title} merges {method.most} experts, but there are {len(recipe.models)}; "
+            f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
             "leave some out, or choose another method, such as karcher.",
             key="models",
         )
@@ -233,6 +241,11 @@ def require_experts(prepared: Prepared) -> None:
         raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
     if found < method.least:
         raise RecipeError(too_few(method, found), key="models")
+
+
+def experts(count: int) -> str:
+    """How many."""
+    return "1 expert" if count == 1 else f"{count} experts"
 
 
 def too_few(method: MergeMethod[Any], found: int) -> str:

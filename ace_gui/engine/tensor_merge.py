@@ -196,6 +196,8 @@ def merge_deltas(
         keep_preliminary=keep_preliminary,
         place=place,
         findings=prepared.findings_of(row),
+        own=prepared.own_of(row),
+        base=deltas.base,
     )
     return merged
 

@@ -32,7 +32,7 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
     kept: list[Override] = []
     for rule in session.inputs.overrides:
         ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
-        if rule.weights or not ruled & set(names):
+        if rule.weights or rule.experts or not ruled & set(names):
             kept.append(rule)
         elif ruled - set(names):
             kept += without([rule], names, tensors) if rule.tensors else [rule]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -35,17 +36,16 @@ from ace_gui.methods.ace_scan import Scan, condition, prior_scale, scan, shares_
 from ace_gui.methods.ace_stacked import few_experts, stacked_terms
 from ace_gui.methods.ace_terms import Share, ridge_masses, terms
 from ace_gui.methods.base import (
+    Context,
     Diagnostics,
     Kind,
     Layer,
     Merged,
     MergeMethod,
-    Place,
     parameter,
     scaling_parameter,
 )
 from ace_gui.methods.experts import WeightedExperts, stacked
-from ace_gui.methods.survey import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +95,7 @@ def ace(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: AceParameters,
-    *,
-    keep_preliminary: bool = False,
-    place: Place | None = None,  # noqa: ARG001 — nothing is random here
-    findings: Findings | None = None,  # noqa: ARG001 — nor of the whole model
+    **context: Unpack[Context],
 ) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 
@@ -110,6 +107,7 @@ def ace(
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
+    keep_preliminary = context.get("keep_preliminary", False)
     return _merged_together([WeightedExperts(deltas, weights)], parameters, keep_preliminary)[0]
 
 

@@ -139,11 +139,21 @@ class Context(TypedDict, total=False):
     ``keep_preliminary``: return the solution before refinement as well, where there is one.
     ``place``: needed by methods that draw random numbers. ``findings``: of the method's survey of
     the whole model, for the experts that have the tensor; needed by methods that asked for one.
+    ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
+    W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
     """
 
     keep_preliminary: bool
     place: Place | None
     findings: Findings | None
+    own: Sequence[Any] | None
+    base: Tensor | None
+
+
+def for_each(parameters: Parameters, context: Context, experts: int) -> Sequence[Parameters]:
+    """The parameters for each expert: its own, or the same for all."""
+    own = context.get("own")
+    return [parameters] * experts if own is None else own
 
 
 class MergeFunction(Protocol[ParametersIn]):
@@ -163,6 +173,8 @@ class MergeFunction(Protocol[ParametersIn]):
         keep_preliminary: bool = False,
         place: Place | None = None,
         findings: Findings | None = None,
+        own: Sequence[Any] | None = None,
+        base: Tensor | None = None,
     ) -> Merged:
         """Merge. Raises MethodError where the method cannot be applied."""
         ...
@@ -192,6 +204,7 @@ class MergeMethod(Generic[Parameters]):
     regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
     ``narrowest``: fewest outputs, and fewest inputs, of a matrix that it can merge; a narrower one
     is averaged.
+    ``for_one_expert``: parameters that an expert may have of its own, where no survey is needed.
     ``survey``: from the parameters and the number of experts to what it must know of the whole
     model first, None where it need not. ``modules``: what it leaves for each expert beside the
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
@@ -211,6 +224,7 @@ class MergeMethod(Generic[Parameters]):
     heterogeneity: bool = False
     least: int = 1
     most: int | None = None
+    for_one_expert: tuple[str, ...] = ()
     narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
     modules: Modules[Parameters] | None = None

@@ -10,20 +10,22 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.base import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    for_each,
+    parameter,
+    scaling_parameter,
+)
+from ace_gui.methods.census import divisor, finished, normalize_parameter, task_vector
 from ace_gui.methods.experts import WeightedExperts
 from ace_gui.methods.trimming import kept_count, smallest
 
 
-@dataclass(frozen=True, kw_only=True)
-class BreadcrumbsParameters:
-    """Parameters of Model Breadcrumbs.
-
-    ``density``: share of entries kept. ``gamma``: share of the largest entries left out; the
-    smallest 1 − density − gamma are left out as well. ``scaling``: factor on the sum.
-    """
-
+def density_parameter() -> float:
+    """The parameter that says what share of the entries is kept."""
     density: float = parameter(
         0.14,
         label="Density",
@@ -35,6 +37,11 @@ class BreadcrumbsParameters:
         high=1.0,
         low_open=True,
     )
+    return density
+
+
+def outliers_parameter() -> float:
+    """The parameter that says what share of the largest entries is left out."""
     gamma: float = parameter(
         0.01,
         label="Outliers",
@@ -45,11 +52,26 @@ class BreadcrumbsParameters:
         low=0.0,
         high=1.0,
     )
+    return gamma
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreadcrumbsParameters:
+    """Parameters of Model Breadcrumbs.
+
+    ``density``: share of entries kept. ``gamma``: share of the largest entries left out; the
+    smallest 1 − density − gamma are left out as well. ``scaling``: factor on the sum.
+    ``normalize``: divide by the sum of the weights.
+    """
+
+    density: float = density_parameter()
+    gamma: float = outliers_parameter()
     scaling: float = scaling_parameter(
         0.3,
         letter="λ",
         help="Factor on the sum of what is kept. The paper's text says average, its formula sum.",
     )
+    normalize: bool = normalize_parameter()
 
 
 def crumbs(delta: Tensor, density: float, gamma: float) -> Tensor:
@@ -75,17 +97,19 @@ def breadcrumbs(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: BreadcrumbsParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """λ Σ_t w_t (mask_t ⊙ ΔW_t), any shape, float32. Reads every expert once.
 
     Raises MethodError where a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
+    each = for_each(parameters, context, len(experts))
     total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
     for t, weight in enumerate(weights):
-        kept = crumbs(task_vector(experts, t), parameters.density, parameters.gamma)
+        kept = crumbs(task_vector(experts, t), each[t].density, each[t].gamma)
         total.add_(kept, alpha=weight)
+    total.div_(divisor(weights, parameters.normalize))
     return finished(total, parameters.scaling)
 
 
@@ -107,4 +131,5 @@ BREADCRUMBS = MergeMethod(
     parameters=BreadcrumbsParameters,
     merge=breadcrumbs,
     kind=Kind.TENSOR,
+    for_one_expert=("density", "gamma"),
 )

@@ -15,10 +15,11 @@ from ace_gui.methods.base import (
     Merged,
     MergeMethod,
     Place,
+    for_each,
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.census import divisor, finished, normalize_parameter, task_vector
 from ace_gui.methods.draws import required, uniform
 from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
@@ -50,7 +51,10 @@ def density_parameter(default: float = 0.5) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class DareLinearParameters:
-    """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ."""
+    """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ.
+
+    ``normalize``: divide by the sum of the weights.
+    """
 
     density: float = density_parameter()
     scaling: float = scaling_parameter(
@@ -58,6 +62,7 @@ class DareLinearParameters:
         letter="λ",
         help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
     )
+    normalize: bool = normalize_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +111,12 @@ def dare_linear(
     """
     experts = WeightedExperts(deltas, weights)
     here = required(context.get("place"), len(experts))
+    each = for_each(parameters, context, len(experts))
     total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
     for t, weight in enumerate(weights):
-        sparse = dropped(task_vector(experts, t), parameters.density, here, t)
+        sparse = dropped(task_vector(experts, t), each[t].density, here, t)
         total.add_(sparse, alpha=weight)
+    total.div_(divisor(weights, parameters.normalize))
     return finished(total, parameters.scaling)
 
 
@@ -125,9 +132,10 @@ def dare_ties(
     """
     experts = WeightedExperts(deltas, weights)
     here = required(context.get("place"), len(experts))
+    each = for_each(parameters, context, len(experts))
     election = Election(experts.delta(0))
     for t, weight in enumerate(weights):
-        sparse = dropped(task_vector(experts, t), parameters.density, here, t)
+        sparse = dropped(task_vector(experts, t), each[t].density, here, t)
         election.add(trimmed(sparse, parameters.trim_density), weight)
     return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
 
@@ -145,6 +153,7 @@ DARE_LINEAR = MergeMethod(
     merge=dare_linear,
     kind=Kind.TENSOR,
     seeded=True,
+    for_one_expert=("density",),
 )
 
 DARE_TIES = MergeMethod(
@@ -164,4 +173,5 @@ DARE_TIES = MergeMethod(
     merge=dare_ties,
     kind=Kind.TENSOR,
     seeded=True,
+    for_one_expert=("density",),
 )

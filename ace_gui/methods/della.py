@@ -16,6 +16,7 @@ from ace_gui.methods.base import (
     Merged,
     MergeMethod,
     Place,
+    for_each,
     parameter,
     scaling_parameter,
 )
@@ -23,6 +24,35 @@ from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.draws import required, uniform
 from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
+
+
+def density_parameter() -> float:
+    """The mean chance of keeping an entry."""
+    density: float = parameter(
+        0.5,
+        label="Density",
+        help="Mean chance 1 − p with which an entry is kept; kept ones are divided by their own.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    )
+    return density
+
+
+def spread_parameter() -> float:
+    """How far the chances lie from their mean."""
+    epsilon: float = parameter(
+        0.15,
+        label="Spread ε",
+        help=(
+            "The chances of a row rise evenly by rank from density − ε for its smallest entry to "
+            "density + ε for its largest, both within 0 and 1. This is half of the paper's ε, and "
+            "mergekit's. 0 gives DARE, and a density of 1 keeps everything."
+        ),
+        low=0.0,
+        high=0.5,
+    )
+    return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,25 +64,8 @@ class DellaParameters:
     ``balanced``: the sign where both weigh the same.
     """
 
-    density: float = parameter(
-        0.5,
-        label="Density",
-        help="Mean chance 1 − p with which an entry is kept; kept ones are divided by their own.",
-        low=0.0,
-        high=1.0,
-        low_open=True,
-    )
-    epsilon: float = parameter(
-        0.15,
-        label="Spread ε",
-        help=(
-            "The chances of a row rise evenly by rank from density − ε for its smallest entry to "
-            "density + ε for its largest, both within 0 and 1. This is half of the paper's ε, and "
-            "mergekit's. 0 gives DARE with TIES."
-        ),
-        low=0.0,
-        high=0.5,
-    )
+    density: float = density_parameter()
+    epsilon: float = spread_parameter()
     scaling: float = scaling_parameter(
         letter="λ",
         help="Factor on the merged task vector.",
@@ -78,10 +91,22 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     return chances.reshape(delta.shape)
 
 
-def dropped(delta: Tensor, parameters: DellaParameters, place: Place, t: int) -> Tensor:
+def dropped(delta: Tensor, density: float, epsilon: float, place: Place, t: int) -> Tensor:
     """The kept entries, each divided by its own chance, the others zero."""
-    chances = keep_chances(delta, parameters.density, parameters.epsilon)
+    if density == 1:
+        return delta
+    chances = keep_chances(delta, density, epsilon)
     return torch.where(uniform(place, t, delta) < chances, delta / chances, 0)
+
+
+def check_chances(density: float, epsilon: float) -> None:
+    """Raises MethodError where a chance would leave (0, 1]."""
+    low, high = density - epsilon, density + epsilon
+    if density < 1 and (low <= 0 or high > 1):
+        raise MethodError(
+            f"Entries would be kept with chances from {low:g} to {high:g}, but these must be above "
+            "0 and at most 1; choose a smaller epsilon, or a density nearer to 0.5."
+        )
 
 
 def della(
@@ -95,17 +120,16 @@ def della(
     Reads every expert once. Raises MethodError without a place, where a chance would leave (0, 1],
     and where a task vector is not finite.
     """
-    low, high = parameters.density - parameters.epsilon, parameters.density + parameters.epsilon
-    if low <= 0 or high > 1:
-        raise MethodError(
-            f"Entries would be kept with chances from {low:g} to {high:g}, but these must be above "
-            "0 and at most 1; choose a smaller epsilon, or a density nearer to 0.5."
-        )
     experts = WeightedExperts(deltas, weights)
+    each = for_each(parameters, context, len(experts))
+    for own in each:
+        check_chances(own.density, own.epsilon)
     here = required(context.get("place"), len(experts))
     election = Election(experts.delta(0))
     for t, weight in enumerate(weights):
-        election.add(dropped(task_vector(experts, t), parameters, here, t), weight)
+        own = each[t]
+        sparse = dropped(task_vector(experts, t), own.density, own.epsilon, here, t)
+        election.add(sparse, weight)
     return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
 
 
@@ -130,4 +154,5 @@ DELLA = MergeMethod(
     merge=della,
     kind=Kind.TENSOR,
     seeded=True,
+    for_one_expert=("density", "epsilon"),
 )

@@ -102,6 +102,22 @@ def stacked(
     return stacked_BOI
 
 
+def require_one(experts: WeightedExperts) -> None:
+    """Raise MethodError where there is more than one expert."""
+    if len(experts) != 1:
+        raise MethodError(
+            f"This method goes from the base to one expert, but there are {len(experts)}; choose "
+            "one."
+        )
+
+
+def require_base(base: Tensor | None) -> Tensor:
+    """The base's weights. Raises MethodError where they were not given."""
+    if base is None:
+        raise MethodError("This method works on whole weights; give it the base's.")
+    return base
+
+
 def require_matrix(shape: torch.Size, t: int = 0) -> None:
     """Raise MethodError where expert t's tensor, of that shape, is no matrix."""
     if len(shape) != 2:

@@ -8,36 +8,56 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
 from ace_gui.methods.census import require_mean
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.experts import WeightedExperts, require_base
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearParameters:
-    """Weight averaging has no parameters beyond the experts' weights."""
+    """Parameters of weight averaging. ``base_weight``: the base's own. ``normalize``: a mean."""
+
+    base_weight: float = parameter(
+        0.0,
+        label="Weight of the base",
+        help="How much the base itself counts beside the experts; 0: not at all.",
+        low=-1000.0,
+        high=1000.0,
+    )
+    normalize: bool = parameter(
+        True,
+        label="Divide by the weights",
+        help="Divide by the sum of all weights; otherwise the base counts as often as that sum.",
+    )
 
 
 def linear(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
-    parameters: LinearParameters,  # noqa: ARG001 — one signature for every method
-    **_: Unpack[Context],
+    parameters: LinearParameters,
+    **context: Unpack[Context],
 ) -> Merged:
-    """Σ_t w_t ΔW_t / Σ_t w_t, elementwise, float32, for tensors of any shape.
+    """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
-    Raises MethodError where the weights sum to zero or a task vector is not finite.
+    Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError where a mean has weights that sum to zero,
+    where something else has no base, and where a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    total = require_mean(weights)
-    return Merged(delta=experts.weighted_sum().div_(total))
+    every = [parameters.base_weight, *weights]
+    if parameters.normalize:
+        return Merged(delta=experts.weighted_sum().div_(require_mean(every)))
+    surplus = sum(every) - 1
+    merged = experts.weighted_sum()
+    if abs(surplus) > 1e-12:
+        merged.add_(require_base(context.get("base")), alpha=surplus)
+    return Merged(delta=merged)
 
 
 LINEAR = MergeMethod(
     name="linear",
     title="Weight averaging",
     summary="Takes the mean of the experts' weights, each counted by its own weight.",
-    formula="W = W₀ + Σₜ wₜ ΔWₜ / Σₜ wₜ,  ΔWₜ = Wₜ − W₀",
+    formula="W = W₀ + Σₜ wₜ ΔWₜ / (w₀ + Σₜ wₜ),  ΔWₜ = Wₜ − W₀",
     citation=(
         "M. Wortsman et al., Model soups: averaging weights of multiple fine-tuned models improves "
         "accuracy without increasing inference time, ICML 2022, arXiv:2203.05482"

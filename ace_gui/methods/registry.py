@@ -12,12 +12,16 @@ from typing import Any, Final, get_type_hints
 
 from ace_gui.errors import RecipeError
 from ace_gui.methods.ace import ACE
+from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.base import MergeMethod
+from ace_gui.methods.base_slerp import BASE_SLERP
 from ace_gui.methods.breadcrumbs import BREADCRUMBS
+from ace_gui.methods.breadcrumbs_ties import BREADCRUMBS_TIES
 from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA
+from ace_gui.methods.della_linear import DELLA_LINEAR
 from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
@@ -28,7 +32,9 @@ from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN
+from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
+from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import NUSLERP, SLERP
 from ace_gui.methods.star import STAR
@@ -41,17 +47,21 @@ from ace_gui.methods.wudi import WUDI
 FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
     {
         "Least interference": (ACE, WUDI),
-        "Means and arcs": (LINEAR, MODEL_STOCK, SLERP, NUSLERP, KARCHER, MULTISLERP),
-        "Sums of task vectors": (TASK_ARITHMETIC, NAN, SCE),
+        "Means and arcs": (LINEAR, MODEL_STOCK, SLERP, NUSLERP, BASE_SLERP, KARCHER, MULTISLERP),
+        "Sums of task vectors": (TASK_ARITHMETIC, NAN, SCE, RAM, RAMPLUS_TL),
         "Sparse task vectors": (
             TIES,
             DARE_LINEAR,
             DARE_TIES,
             DELLA,
+            DELLA_LINEAR,
             BREADCRUMBS,
+            BREADCRUMBS_TIES,
             CONSENSUS_TA,
             LOCALIZE_STITCH,
             PCB,
+            NEARSWAP,
+            ARCEE_FUSION,
         ),
         "Spectra and bases": (
             TSV_M,

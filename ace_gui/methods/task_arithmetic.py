@@ -9,6 +9,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, scaling_parameter
+from ace_gui.methods.census import divisor, normalize_parameter
 from ace_gui.methods.experts import WeightedExperts
 
 
@@ -16,8 +17,8 @@ from ace_gui.methods.experts import WeightedExperts
 class TaskArithmeticParameters:
     """Parameters of task arithmetic.
 
-    ``scaling``: λ. The experts' weights are not normalised: weights (1, 1) and λ = 1/2 give the
-    mean. A negative λ takes abilities away.
+    ``scaling``: λ; a negative one takes abilities away. ``normalize``: divide by the sum of the
+    experts' weights; otherwise weights (1, 1) and λ = 1/2 give the mean.
     """
 
     scaling: float = scaling_parameter(
@@ -26,6 +27,7 @@ class TaskArithmeticParameters:
         help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
         presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
     )
+    normalize: bool = normalize_parameter()
 
 
 def task_arithmetic(
@@ -39,7 +41,8 @@ def task_arithmetic(
     Raises MethodError where a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    return Merged(delta=experts.weighted_sum().mul_(parameters.scaling))
+    factor = parameters.scaling / divisor(weights, parameters.normalize)
+    return Merged(delta=experts.weighted_sum().mul_(factor))
 
 
 TASK_ARITHMETIC = MergeMethod(

@@ -8,7 +8,15 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.base import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    for_each,
+    parameter,
+    scaling_parameter,
+)
 from ace_gui.methods.census import finished, task_vector
 from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.experts import WeightedExperts
@@ -70,10 +78,11 @@ def ties(
     if survey(parameters, len(experts)) is not None:
         thresholds = required_findings(context.get("findings"), len(experts))[THRESHOLD]
     election = Election(experts.delta(0))
+    each = for_each(parameters, context, len(experts))
     for t, weight in enumerate(weights):
         delta = task_vector(experts, t)
         if thresholds is None:
-            election.add(trimmed(delta, parameters.density), weight)
+            election.add(trimmed(delta, each[t].density), weight)
         else:
             election.add(above(delta, thresholds[t]), weight)
     return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
@@ -98,5 +107,6 @@ TIES = MergeMethod(
     parameters=TiesParameters,
     merge=ties,
     kind=Kind.TENSOR,
+    for_one_expert=("density",),
     survey=survey,
 )

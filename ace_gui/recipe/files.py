@@ -64,6 +64,7 @@ class _Override(BaseModel):
     merge_method: str | None = None
     parameters: dict[str, ParameterValue] = {}
     weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    experts: dict[str, dict[str, ParameterValue]] = {}
 
 
 def _known_schema(schema: int) -> int:
@@ -167,7 +168,8 @@ def _override(path: Path, number: int, written: _Override) -> Override:
     if rule.selects and rule.changes:
         return rule
     lacking = (
-        "does not say what is different; add disposition, merge_method, parameters or weights"
+        "does not say what is different; add disposition, merge_method, parameters, weights or "
+        "experts"
         if rule.selects
         else "does not say for which tensors it is; add role, blocks, pattern or tensors"
     )
@@ -230,6 +232,7 @@ def _written(rule: Override) -> dict[str, object]:
         "tensors": list(rule.tensors),
         "parameters": dict(rule.parameters),
         "weights": dict(rule.weights),
+        "experts": {name: dict(own) for name, own in rule.experts.items()},
     }
     return {key: value for key, value in everything.items() if value}
 

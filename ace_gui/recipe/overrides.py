@@ -27,7 +27,7 @@ class Override:
     the tensor. ``merge_method``: by which method, as that method treats such a tensor, starting
     from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
     method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
-    keep theirs.
+    keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
     """
 
     role: str | None = None
@@ -38,6 +38,7 @@ class Override:
     merge_method: str | None = None
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
 
     @property
     def selects(self) -> bool:
@@ -47,7 +48,8 @@ class Override:
     @property
     def changes(self) -> bool:
         """Whether the rule says what is different."""
-        return bool(self.disposition or self.merge_method or self.parameters or self.weights)
+        said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
+        return any(said)
 
     def holds_for(self, name: str, role: str, block: int | None) -> bool:
         """Whether the rule is for a tensor of this name, role and block."""

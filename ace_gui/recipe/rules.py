@@ -41,6 +41,11 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
         parts = [_FATES[rule.disposition]]
     parts += [f"{name} {value}" for name, value in rule.parameters.items()]
     parts += [f"weight of {name} {weight:g}" for name, weight in rule.weights.items()]
+    parts += [
+        f"{parameter} of {name} {value}"
+        for name, own in rule.experts.items()
+        for parameter, value in own.items()
+    ]
     return ", ".join(parts)
 
 
@@ -74,7 +79,11 @@ def without(
 def with_names(rules: Iterable[Override], names: Mapping[str, str]) -> tuple[Override, ...]:
     """The rules with experts under other names; those without a name are no longer there."""
     changed = (
-        replace(rule, weights={names[n]: w for n, w in rule.weights.items() if n in names})
+        replace(
+            rule,
+            weights={names[n]: w for n, w in rule.weights.items() if n in names},
+            experts={names[n]: own for n, own in rule.experts.items() if n in names},
+        )
         for rule in rules
     )
     return tuple(rule for rule in changed if rule.changes)

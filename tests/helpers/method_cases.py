@@ -58,11 +58,19 @@ def place(T: int, seed: int = 0, tensor: str = "layer.weight") -> Place:
     return Place(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
 
 
+def base_of(shape: Sequence[int]) -> Array:
+    """Whole weights of a base, exactly representable in float32."""
+    rng = np.random.default_rng(11)
+    return np.asarray(rng.standard_normal(shape), np.float32).astype(np.float64)
+
+
 def context(
     method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
 ) -> dict[str, Any]:
     """The usual place, and a survey of these task vectors, for methods that need them."""
     found: dict[str, Any] = {"place": place(len(deltas))} if method.seeded else {}
+    if len(deltas):
+        found["base"] = torch.tensor(base_of(deltas[0].shape), dtype=torch.float32)
     given = checked_parameters(method, {}) if parameters is None else parameters
     if len(deltas) and method.survey is not None:
         found["findings"] = surveyed(method.survey(given, len(deltas)), [deltas])

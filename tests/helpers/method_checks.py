@@ -11,7 +11,7 @@ import torch
 
 from ace_gui.methods.draws import uniform
 from tests.helpers import method_oracles as oracle
-from tests.helpers.method_cases import Array, matrix_cases, merged, place, tensor_cases
+from tests.helpers.method_cases import Array, base_of, matrix_cases, merged, place, tensor_cases
 
 LARGEST_ERROR = 1e-5
 CASES = tensor_cases()
@@ -19,6 +19,7 @@ MATRICES = matrix_cases()
 # Where coordinates cancel exactly, rounding elects their sign.
 UNBALANCED = {name: deltas for name, deltas in MATRICES.items() if name != "opposed"}
 PAIRS = {name: deltas[:2] for name, deltas in CASES.items() if len(deltas) > 1}
+SINGLES = {name: deltas[:1] for name, deltas in CASES.items()}
 MEAN_DIRECTION = {name: deltas for name, deltas in CASES.items() if name != "opposed"}
 
 
@@ -59,6 +60,17 @@ def knots_dare_ties(deltas: Array, density: float) -> Array:
     here, like = place(len(deltas)), torch.zeros(blocks.shape[1:])
     uniforms = np.array([uniform(here, t, like).numpy() for t in kept])
     return u @ oracle.elect(oracle.dare(blocks, uniforms, density))
+
+
+def whole(deltas: Array) -> Array:
+    """The base's weights."""
+    return base_of(deltas.shape[1:])
+
+
+def between(deltas: Array, t: float, straight: float) -> Array:
+    """From the base's weights to the expert's."""
+    base = whole(deltas)
+    return oracle.slerp(base, base + deltas[0], t, straight) - base
 
 
 def equal_weights(deltas: Array) -> Array:
@@ -119,6 +131,49 @@ CHECKS = [
         "breadcrumbs",
         lambda d: oracle.breadcrumbs(d, 0.9, 0.4),
         {"density": 0.9, "gamma": 0.4, "scaling": 1.0},
+    ),
+    Check("breadcrumbs_ties", lambda d: oracle.elect(oracle.crumbs(d, 0.14, 0.01))),
+    Check(
+        "breadcrumbs_ties",
+        lambda d: 0.5 * oracle.elect(oracle.crumbs(d, 0.6, 0.2), "sum", balanced="positive"),
+        {"density": 0.6, "gamma": 0.2, "scaling": 0.5, "combine": "sum", "balanced": "positive"},
+    ),
+    Check("della_linear", lambda d: 0.3 * oracle.della(d, draws(d), 0.5, 0.15).sum(axis=0)),
+    Check(
+        "della_linear",
+        lambda d: oracle.della(d, draws(d), 0.4, 0.3).mean(axis=0),
+        {"density": 0.4, "epsilon": 0.3, "scaling": 1.0, "normalize": True},
+    ),
+    Check("nearswap", lambda d: oracle.nearswap(d[0], 1e-4), {}, SINGLES),
+    Check("nearswap", lambda d: oracle.nearswap(d[0], 0.3), {"t": 0.3}, SINGLES),
+    Check("ram", lambda d: oracle.ram(d, 1e-5)),
+    Check("ram", lambda d: oracle.ram(d, 0.3), {"epsilon": 0.3}),
+    Check("ramplus_tl", lambda d: oracle.ramplus_tl(d, 1e-5, 0.1, 0.2)),
+    Check(
+        "ramplus_tl",
+        lambda d: oracle.ramplus_tl(d, 0.05, 0.5, 2.0),
+        {"epsilon": 0.05, "r": 0.5, "alpha": 2.0},
+    ),
+    Check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 1.5), {}, SINGLES),
+    Check(
+        "arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 0.0), {"spread": 0.0}, SINGLES
+    ),
+    Check("base_slerp", lambda d: between(d, 0.5, 0.9995), {}, SINGLES),
+    Check("base_slerp", lambda d: between(d, 0.2, 1.0), {"t": 0.2, "parallel": 1.0}, SINGLES),
+    Check(
+        "linear",
+        lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=True),
+        {"base_weight": 0.5},
+    ),
+    Check(
+        "linear",
+        lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=False),
+        {"base_weight": 0.5, "normalize": False},
+    ),
+    Check(
+        "task_arithmetic",
+        lambda d: 0.7 * d.mean(axis=0),
+        {"scaling": 0.7, "normalize": True},
     ),
     Check("consensus_ta", lambda d: 0.3 * oracle.consensus(d, 2, 0.4)),
     Check(

@@ -93,16 +93,70 @@ def della(deltas: Array, uniforms: Array, density: float, epsilon: float) -> Arr
 
 
 def breadcrumbs(deltas: Array, density: float, gamma: float) -> Array:
-    """Στ without the floor(γ n) largest and then without the smallest beyond density · n."""
-    result = np.zeros_like(deltas[0])
+    return sum(crumbs(deltas, density, gamma))
+
+
+def crumbs(deltas: Array, density: float, gamma: float) -> Array:
+    """τ without the floor(γ n) largest and then without the smallest beyond density · n."""
+    found = []
     for delta in deltas:
         n = delta.size
         ordered = np.sort(np.abs(delta), axis=None)
         kept, top = max(1, math.floor(density * n + 1e-9)), math.floor(gamma * n + 1e-9)
         high = ordered[n - min(top, n - kept) - 1]
         low = ordered[max(0, n - kept - top)]
-        result += np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0)
-    return result
+        found.append(np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0))
+    return np.array(found)
+
+
+def ram(deltas: Array, epsilon: float) -> Array:
+    """One entry at a time: the mean over those that changed it."""
+    flat = deltas.reshape(len(deltas), -1)
+    merged = [np.mean([v for v in column if abs(v) > epsilon] or [0.0]) for column in flat.T]
+    return np.array(merged).reshape(deltas.shape[1:])
+
+
+def ramplus_tl(deltas: Array, epsilon: float, r: float, alpha: float) -> Array:
+    """As RAM, an expert's unique entries by 1 + r · min(α, shared / unique)."""
+    changed_by = np.abs(deltas) > epsilon
+    counts = changed_by.sum(axis=0)
+    merged = ram(deltas, epsilon)
+    for delta, own in zip(deltas, changed_by, strict=True):
+        unique, shared = np.sum(own & (counts == 1)), np.sum(own & (counts > 1))
+        ratio = shared / unique if unique else (alpha if shared else 0.0)
+        merged = merged + np.where(own & (counts == 1), r * min(ratio, alpha) * delta, 0.0)
+    return merged
+
+
+def nearswap(delta: Array, t: float) -> Array:
+    entries = [v * min(1.0, t / max(abs(v), 1e-6)) for v in delta.ravel()]
+    return np.array(entries).reshape(delta.shape)
+
+
+def softmax(row: Array) -> Array:
+    powers = np.exp(row - row.max())
+    return powers / powers.sum() + 1e-8
+
+
+def arcee_fusion(delta: Array, base: Array, spread: float) -> Array:
+    """Row by row; a number alone is a row of one."""
+    rows, old = (each.reshape(-1, each.shape[-1] if each.ndim else 1) for each in (delta, base))
+    importance = np.zeros_like(rows)
+    for i, (row, before) in enumerate(zip(rows, old, strict=True)):
+        p, q = softmax(before + row), softmax(before)
+        importance[i] = np.abs(row) * np.sum(p * np.log(p / q))
+    ordered = np.sort(importance, axis=None)
+    first, median, third = (ordered[int(q * (len(ordered) - 1))] for q in (0.25, 0.5, 0.75))
+    kept = importance >= median + spread * (third - first)
+    return np.where(kept, rows, 0.0).reshape(delta.shape)
+
+
+def linear(deltas: Array, base: Array, weights: Array, base_weight: float, mean: bool) -> Array:
+    """Of whole weights, the base's among them."""
+    whole = [base, *(base + delta for delta in deltas)]
+    every = np.array([base_weight, *weights])
+    total = sum(w * each for w, each in zip(every, whole, strict=True))
+    return total / (every.sum() if mean else 1.0) - base
 
 
 def consensus(deltas: Array, agreeing: int, threshold: float) -> Array:
@@ -246,6 +300,8 @@ def slerp(one: Array, other: Array, t: float, straight: float = 0.9995) -> Array
     """A vector of zeros is at a right angle to any other."""
     zero = not (one.any() and other.any())
     if not zero and abs(cosine(one, other)) > straight:
+        return (1 - t) * one + t * other
+    if not zero and 1 - cosine(one, other) ** 2 < 1e-15:
         return (1 - t) * one + t * other
     angle = math.pi / 2 if zero else math.acos(cosine(one, other))
     return (math.sin((1 - t) * angle) * one + math.sin(t * angle) * other) / math.sin(angle)

@@ -90,6 +90,7 @@ class OverrideDialog(QDialog):
             merge_method=None if method is None else chosen or None,
             parameters=dict(self._values) if method is not None else {},
             weights=self._rule.weights,
+            experts=self._rule.experts,
         )
 
     def accept(self) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,6 +13,7 @@ from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
+from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
@@ -208,3 +210,34 @@ def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path: Pa
     assert torch.equal(tensors[name][:, :third], base[name][:, :third])
     assert torch.equal(tensors[name][:, third:], plain[name][:, third:])
     assert not torch.equal(plain[name][:, :third], base[name][:, :third])
+
+
+def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path: Path) -> None:
+    own = {"task0": {"density": 0.9}, "task1": {"density": 0.1}}
+    rule = Override(pattern="*", experts=own)
+    given = {"density": 0.5, "trim": "tensor"}
+    wanted = recipe(roberta, rule, merge_method="ties", parameters=given)
+    result = merged(tmp_path / "store", wanted)
+    name = "roberta.encoder.layer.0.attention.self.query.weight"
+    base = load_file(roberta.base / "model.safetensors")[name].double()
+    experts = [load_file(path / "model.safetensors")[name] for path in roberta.experts.values()]
+    kept = [
+        oracle.largest((expert.double() - base).numpy(), density)
+        for expert, density in zip(experts, (0.9, 0.1, 0.5), strict=True)
+    ]
+    expected = oracle.elect(np.array(kept))
+    assert oracle.relative_error((result[name].double() - base).numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (Override(pattern="*", experts={"nobody": {"density": 0.1}}), "no expert 'nobody'"),
+        (Override(pattern="*", experts={"task0": {"scaling": 0.1}}), "'scaling' for one expert"),
+        (Override(pattern="*", experts={"task0": {"density": 7.0}}), "at most 1"),
+        (Override(pattern="*", experts={"task0": {"density": 0.1}}), "set trim to tensor"),
+    ],
+)
+def test_what_no_expert_can_have_is_refused(roberta: Family, rule: Override, words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        prepare(recipe(roberta, rule, merge_method="ties"))

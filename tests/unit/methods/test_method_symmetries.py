@@ -9,9 +9,12 @@ from ace_gui.methods import METHODS
 from tests.helpers import method_oracles as oracle
 from tests.helpers.method_cases import assert_close, experts, merged, orthogonal
 
+BY_SIZE = {"nearswap", "arcee_fusion", "base_slerp"}
+"""What these do depends on how large changes are beside a distance, or the base."""
+
 
 @pytest.mark.parametrize("factor", [0.25, 8.0])
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"ace", "wudi"}))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"ace", "wudi"} - BY_SIZE))
 def test_larger_changes_give_a_larger_result_in_proportion(name: str, factor: float) -> None:
     deltas = experts(2)
     assert_close(merged(name, factor * deltas), factor * merged(name, deltas))

@@ -24,7 +24,7 @@ def test_every_method_has_an_oracle() -> None:
 
 
 def test_methods_for_any_tensor_are_tried_on_any_tensor() -> None:
-    needs_two = {"slerp", "nuslerp"}
+    needs_two = {"slerp", "nuslerp"}  # of which some cases have but one
     for check in CHECKS:
         if METHODS[check.method].kind is not Kind.MATRIX and check.method not in needs_two:
             assert {"scalar", "vector", "convolution"} <= set(check.cases)

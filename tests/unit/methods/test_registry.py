@@ -76,7 +76,7 @@ def test_an_unknown_parameter_names_the_closest() -> None:
         checked_parameters(get_method("ace"), {"epsilom": 1.0})
     assert caught.value.key == "epsilom"
     with pytest.raises(RecipeError, match="it has none"):
-        checked_parameters(get_method("linear"), {"scaling": 1.0})
+        checked_parameters(get_method("model_stock"), {"scaling": 1.0})
 
 
 @pytest.mark.parametrize(

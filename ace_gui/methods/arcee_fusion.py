@@ -1,0 +1,86 @@
+"""Arcee Fusion: take one expert's entries that matter most, and leave the others as in the base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.experts import WeightedExperts, require_base, require_one
+from ace_gui.methods.trimming import smallest
+
+TINY: Final = 1e-8
+"""Added to every probability, as in mergekit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArceeFusionParameters:
+    """Parameters of Arcee Fusion. ``spread``: how far the threshold is above the median."""
+
+    spread: float = parameter(
+        1.5,
+        label="Threshold",
+        help=(
+            "An entry is the expert's where its importance is at least the median plus this many "
+            "times the distance between the quartiles."
+        ),
+        low=0.0,
+        high=100.0,
+    )
+
+
+def arcee_fusion(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: ArceeFusionParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """τ = w ΔW where |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)) of its row is large; float32.
+
+    Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
+    MethodError for other than one expert, without a base, and where the expert is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    require_one(experts)
+    base = require_base(context.get("base")).to(torch.float64)
+    value = task_vector(experts, 0).to(torch.float64) * weights[0]
+    if not value.numel():
+        return finished(value)
+    importance = value.abs() * _divergence(base + value, base)
+    first, median, third = (_quantile(importance, q) for q in (0.25, 0.5, 0.75))
+    threshold = median + parameters.spread * (third - first)
+    return finished(torch.where(importance >= threshold, value, 0))
+
+
+def _divergence(new: Tensor, old: Tensor) -> Tensor:
+    """KL divergence of the softmax of each row, 0 for a single number."""
+    if not new.ndim:
+        return torch.zeros_like(new)
+    p, q = (torch.softmax(each, dim=-1) + TINY for each in (new, old))
+    divergence: Tensor = (p * (p / q).log()).sum(dim=-1, keepdim=True)
+    return divergence
+
+
+def _quantile(values: Tensor, share: float) -> Tensor:
+    return smallest(values, int(share * (values.numel() - 1)) + 1)
+
+
+ARCEE_FUSION = MergeMethod(
+    name="arcee_fusion",
+    title="Arcee Fusion",
+    summary="Takes the entries of one expert that matter most, and leaves the rest as in the base.",
+    formula=(
+        "W = W₀ + m ⊙ τ,  τ = w ΔW,  mᵢ = 1 where sᵢ ≥ median(s) + 1.5 · (Q₃(s) − Q₁(s)), else 0\n"
+        "s = |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)),  softmax and KL of each row"
+    ),
+    citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
+    parameters=ArceeFusionParameters,
+    merge=arcee_fusion,
+    kind=Kind.TENSOR,
+    most=1,
+)

@@ -1,0 +1,66 @@
+"""NearSwap: take the expert's weights where they are near the base's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.experts import WeightedExperts, require_one
+
+SMALLEST: Final = 1e-6
+"""Distances below this count as this, as in mergekit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearswapParameters:
+    """Parameters of NearSwap. ``t``: distance up to which the expert's weight is taken whole."""
+
+    t: float = parameter(
+        1e-4,
+        label="Distance t",
+        help=(
+            "An entry that is no further than this from the base's is the expert's; one that is "
+            "further moves towards it by this much."
+        ),
+        low=0.0,
+        high=10.0,
+    )
+
+
+def nearswap(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: NearswapParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """min(1, t / |τ|) · τ, entry by entry, τ = w ΔW of the one expert; any shape, float32.
+
+    Raises MethodError for other than one expert, and where it is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    require_one(experts)
+    value = task_vector(experts, 0).to(torch.float64) * weights[0]
+    share = (parameters.t / value.abs().clamp(min=SMALLEST)).clamp(max=1)
+    return finished(value * share)
+
+
+NEARSWAP = MergeMethod(
+    name="nearswap",
+    title="NearSwap",
+    summary="Takes one expert's weights where they are near the base's; else moves towards them.",
+    formula="W = W₀ + min(1, t / |τ|) · τ,  entry by entry,  τ = w ΔW",
+    citation=(
+        "alchemonaut, QuartetAnemoi-70B-t0.0001, 2024; as in C. Goddard et al., Arcee's MergeKit, "
+        "2024, arXiv:2403.13257"
+    ),
+    parameters=NearswapParameters,
+    merge=nearswap,
+    kind=Kind.ENTRY,
+    most=1,
+)

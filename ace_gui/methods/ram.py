@@ -1,0 +1,145 @@
+"""RAM and RAM+: what one expert changed is kept whole, what several changed is averaged.
+
+τ_t = w_t ΔW_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.census import finished, task_vector
+from ace_gui.methods.experts import WeightedExperts
+
+CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
+
+
+def threshold_parameter() -> float:
+    """The parameter that says what counts as a change."""
+    epsilon: float = parameter(
+        1e-5,
+        label="Changed above",
+        help="An expert takes part in an entry that it changed by more than this.",
+        low=0.0,
+        high=1.0,
+    )
+    return epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class RamParameters:
+    """Parameters of RAM. ``epsilon``: changes up to this count as none."""
+
+    epsilon: float = threshold_parameter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RamPlusParameters:
+    """Parameters of RAM+, tensor by tensor.
+
+    ``epsilon``: changes up to this count as none. An expert's entries that no other changed are
+    scaled by 1 + ``r`` · min(shared / unique, ``alpha``).
+    """
+
+    epsilon: float = threshold_parameter()
+    r: float = parameter(
+        0.1,
+        label="Rescaling r",
+        help="How much entries that only one expert changed grow; 0 gives RAM.",
+        low=0.0,
+        high=10.0,
+    )
+    alpha: float = parameter(
+        0.2,
+        label="Limit α",
+        help="What an expert's ratio of shared to unique entries counts at most.",
+        low=0.0,
+        high=10.0,
+    )
+
+
+def ram(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: RamParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """The mean over the experts that changed an entry, any shape, float32. Reads each once.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total, counts = _gathered(experts, weights, parameters.epsilon)
+    return finished(total.div_(counts.clamp_(min=1)))
+
+
+def ramplus_tl(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: RamPlusParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """As RAM, with each expert's unique entries scaled; any shape, float32. Reads each twice.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    total, counts = _gathered(experts, weights, parameters.epsilon)
+    unique = counts == 1
+    for t, weight in enumerate(weights):
+        value = _changed(experts.delta(t), weight, parameters.epsilon)
+        own = unique & (value != 0)
+        alone = int(torch.count_nonzero(own))
+        shared = int(torch.count_nonzero(value)) - alone
+        ratio = min(shared / max(alone, parameters.epsilon or 1), parameters.alpha)
+        total.add_(torch.where(own, value, 0), alpha=parameters.r * ratio)
+    return finished(total.div_(counts.clamp_(min=1)))
+
+
+def _gathered(
+    experts: WeightedExperts, weights: Sequence[float], epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """The sum of what was changed, float64, and by how many."""
+    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    counts = torch.zeros_like(total, dtype=torch.int32)
+    for t, weight in enumerate(weights):
+        value = _changed(task_vector(experts, t), weight, epsilon)
+        total.add_(value)
+        counts.add_(value != 0)
+    return total, counts
+
+
+def _changed(delta: Tensor, weight: float, epsilon: float) -> Tensor:
+    value = delta.to(torch.float64) * weight
+    return torch.where(value.abs() > epsilon, value, 0)
+
+
+RAM = MergeMethod(
+    name="ram",
+    title="RAM",
+    summary="Keeps what only one expert changed, and averages what several changed.",
+    formula="W = W₀ + Σₜ∈A wₜ ΔWₜ / |A|,  entry by entry,  A = experts with |wₜ ΔWₜ| > ε",
+    citation=CITATION,
+    parameters=RamParameters,
+    merge=ram,
+    kind=Kind.ENTRY,
+)
+
+RAMPLUS_TL = MergeMethod(
+    name="ramplus_tl",
+    title="RAM+ by tensor",
+    summary="As RAM, and scales up what only one expert changed, the more it shares otherwise.",
+    formula=(
+        "W = W₀ + Σₜ∈A aₜ wₜ ΔWₜ / |A|,  entry by entry,  A = experts with |wₜ ΔWₜ| > ε\n"
+        "aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, else 1"
+    ),
+    citation=CITATION,
+    parameters=RamPlusParameters,
+    merge=ramplus_tl,
+    kind=Kind.TENSOR,
+)
