@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,18 +25,21 @@ class ModuleTensor:
     shape: tuple[int, ...]
 
 
-def build(config: Mapping[str, object]) -> Any:
+def build(config: Mapping[str, object], most: int | None = None) -> Any:
     """The model that a plain ``config.json`` describes, on the meta device, weights tied.
 
-    ArchitectureError where transformers has no such model or cannot build it.
+    ArchitectureError where transformers has no such model, cannot build it, or it would have more
+    modules and parameters than ``most``.
     """
     model_class, config_object = library.model_and_config(config)
     import torch
 
     # Each model class fails on a bad config in its own way, with errors of any type.
     try:
-        with library.quiet(), torch.device("meta"):
+        with library.quiet(), torch.device("meta"), _at_most(most):
             model = model_class(config_object)
+    except ArchitectureError:
+        raise
     except Exception as error:
         name = model_class.__name__
         sentence = f"{name} cannot be built from the config; check config.json."
@@ -43,6 +48,31 @@ def build(config: Mapping[str, object]) -> Any:
             details=f"{type(error).__name__}: {error}",
         ) from error
     return model
+
+
+@contextmanager
+def _at_most(most: int | None) -> Iterator[None]:
+    """Refuse a model of more modules and parameters while it is built."""
+    from torch.nn.modules import module
+
+    built = itertools.count(1)
+
+    def count(*_: object) -> None:
+        if most is not None and next(built) > most:
+            raise ArchitectureError(
+                f"The config asks for a model of more than {most} modules and tensors, far more "
+                "than are in the files; check config.json."
+            )
+
+    hooks = (
+        module.register_module_module_registration_hook(count),
+        module.register_module_parameter_registration_hook(count),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def read(model: Any) -> dict[str, ModuleTensor]:

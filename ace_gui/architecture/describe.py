@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from ace_gui.architecture import blueprint, names
 from ace_gui.architecture.blueprint import ModuleTensor
@@ -14,6 +15,12 @@ from ace_gui.errors import ArchitectureError
 
 Shape = tuple[int, ...]
 
+_PARTS: Final = 10_000
+_PARTS_A_TENSOR: Final = 20
+"""Modules and parameters that a model may have for each tensor in the files, and beyond; the
+largest share of a published model is that of a part alone under the config of the whole."""
+_LONGEST_NAME: Final = 100
+
 
 def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
     """What each tensor of a checkpoint is, by its name in the files.
@@ -23,20 +30,15 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
     model has no place for, and checkpoints without a config, are described by their names. Never
     fails on a checkpoint that could be read: ``note`` says what had to be guessed, and why.
     """
-    by_name = with_layouts(names.traits_from_names(shapes), shapes, None)
     if config is None:
-        note = "There is no config.json; tensors are described by their names."
-        return Architecture(family=None, model_class=None, traits=by_name, note=note)
-    family = config.get("model_type")
-    family = family if isinstance(family, str) else None
-    if family is None and not config.get("architectures"):
-        note = "The config is of another library; tensors are described by their names."
-        return Architecture(family=None, model_class=None, traits=by_name, note=note)
+        return by_names(None, shapes, "There is no config.json.")
+    if not names_model(config):
+        return by_names(config, shapes, "The config is of another library.")
     try:
-        model = blueprint.build(config)
+        model = blueprint.build(config, most=_PARTS + _PARTS_A_TENSOR * len(shapes))
     except ArchitectureError as error:
-        note = f"{error.sentence} Tensors are described by their names."
-        return Architecture(family=family, model_class=None, traits=by_name, note=note)
+        return by_names(config, shapes, error.sentence)
+    by_name = _traits_by_name(shapes)
     tensors = blueprint.read(model)
     finder = DiskNames(model, tensors)
     destinations = _destinations(finder, tensors, shapes)
@@ -52,12 +54,40 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
     model_class = type(model).__name__
     may_tie = _may_tie(config, traits, destinations)
     return Architecture(
-        family=family or model.config.model_type,
+        family=_family(config) or model.config.model_type,
         model_class=model_class,
         traits=_with_ties(traits, tensors, may_tie, shapes),
         note=_note(config, model_class, by_name, tensors, destinations, shapes),
         modules=module_rows(finder, destinations, shapes),
     )
+
+
+def names_model(config: Mapping[str, object] | None) -> bool:
+    """Whether the config names a model to build; those of other libraries do not."""
+    if config is None:
+        return False
+    return isinstance(config.get("model_type"), str) or bool(config.get("architectures"))
+
+
+def by_names(
+    config: Mapping[str, object] | None, shapes: Mapping[str, Shape], why: str
+) -> Architecture:
+    """What the tensors' names alone say; ``why``: the sentence that says why nothing else does."""
+    return Architecture(
+        family=_family(config),
+        model_class=None,
+        traits=_traits_by_name(shapes),
+        note=f"{why} Tensors are described by their names.",
+    )
+
+
+def _traits_by_name(shapes: Mapping[str, Shape]) -> dict[str, TensorTraits]:
+    return with_layouts(names.traits_from_names(shapes), shapes, None)
+
+
+def _family(config: Mapping[str, object] | None) -> str | None:
+    family = config.get("model_type") if config is not None else None
+    return family if isinstance(family, str) and len(family) <= _LONGEST_NAME else None
 
 
 def _destinations(

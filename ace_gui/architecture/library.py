@@ -32,6 +32,7 @@ _NEVER_USED = frozenset(
         "checkpoint_path",
     )
 )
+TOO_DEEP = "The config is nested too deeply; check config.json."
 _COUNT = re.compile(r"layer|depth|block|expert|stage|stack|head|label", re.IGNORECASE)
 _NO_COUNT = re.compile(r"vocab|size|dim|length|positions|2id$|2label$", re.IGNORECASE)
 _LARGEST_COUNT = 100_000  # ImageNet-21k has 21 841 labels, the deepest models some hundred layers
@@ -76,7 +77,7 @@ def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
         check_counts(config)
         plain = _plain(config)
     except RecursionError as error:
-        raise ArchitectureError("The config is nested too deeply; check config.json.") from error
+        raise ArchitectureError(TOO_DEEP) from error
     named = _named_class(config)
     if named is not None and (part := _part_for(named, plain)) is not None:
         return named, _config_object(named.config_class, part)

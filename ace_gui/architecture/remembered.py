@@ -12,42 +12,57 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 import ace_gui
-from ace_gui.architecture.describe import Shape, describe
+from ace_gui.architecture.builder import ARCHITECTURE
+from ace_gui.architecture.describe import Shape
 from ace_gui.architecture.traits import Architecture
+from ace_gui.steps import Steps
 
 LARGEST_NUMBER: Final = 64
 """Of files in the folder; the one that was made first makes way."""
 
-_ARCHITECTURE: Final = TypeAdapter(Architecture)
+Describe = Callable[[Mapping[str, object] | None, Mapping[str, Shape]], Steps[Architecture]]
+
+_by_names: dict[str, Architecture] = {}
 
 
 def remembered(
-    config: Mapping[str, object] | None, shapes: Mapping[str, Shape], folder: Path
-) -> Architecture:
+    config: Mapping[str, object] | None,
+    shapes: Mapping[str, Shape],
+    folder: Path,
+    describe: Describe,
+) -> Steps[Architecture]:
     """As ``describe``, but read from ``folder`` where the same was described before.
 
-    What had to be described by names alone is not kept, nor does it matter whether ``folder`` can
-    be written.
+    What had to be described by names alone is kept for this process only: it may have been for
+    lack of time, or of a package. It does not matter whether ``folder`` can be written.
     """
     key = None if config is None else _key(config, shapes)
     if key is None:
-        return describe(config, shapes)
+        return (yield from describe(config, shapes))
     path = folder / f"{key}.json"
-    found = _read(path, shapes)
+    found = _by_names.get(key) or _read(path, shapes)
     if found is None:
-        found = describe(config, shapes)
+        found = yield from describe(config, shapes)
         if found.model_class is not None:
             with contextlib.suppress(OSError):
                 _write(path, found)
+        else:
+            _keep(key, found)
     return found
+
+
+def _keep(key: str, found: Architecture) -> None:
+    _by_names[key] = found
+    while len(_by_names) > LARGEST_NUMBER:
+        del _by_names[next(iter(_by_names))]
 
 
 def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | None:
@@ -67,7 +82,7 @@ def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | Non
 
 def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
     try:
-        found = _ARCHITECTURE.validate_json(path.read_bytes())
+        found = ARCHITECTURE.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
     return found if found.traits.keys() == shapes.keys() else None
@@ -77,7 +92,7 @@ def _write(path: Path, architecture: Architecture) -> None:
     """In one step, so that another process never reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(_ARCHITECTURE.dump_json(architecture))
+        file.write(ARCHITECTURE.dump_json(architecture))
     os.replace(file.name, path)  # noqa: PTH105
     kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
     for old in kept[:-LARGEST_NUMBER]:

@@ -35,7 +35,7 @@ from ace_gui.engine.merging import merge
 from ace_gui.engine.parts import Part, parts_of
 from ace_gui.engine.peak import peak_bytes, reset_peak
 from ace_gui.engine.plan import COMBINED, Plan
-from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.planning import Prepared, preparing
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.store import MODEL, reports
 from ace_gui.engine.task_vectors import Readers, TaskVectors
@@ -97,7 +97,7 @@ def _compared(
 ) -> Iterator[Event | None]:
     reset_peak()
     started = time.monotonic()
-    prepared = prepare(variant.recipe)
+    prepared = yield from preparing(variant.recipe)
     _require_room(prepared.plan, job.memory_bytes, begun=variant.store.exists())
     warnings: tuple[str, ...] = ()
     events = merge(

@@ -26,6 +26,7 @@ from ace_gui.engine.store import InputFile, Manifest
 from ace_gui.engine.verification import verify_shards
 from ace_gui.engine.vocabulary_rows import differs, vocabulary_tensors
 from ace_gui.recipe.values import Vocabulary
+from ace_gui.steps import result_of
 
 _Sources = Mapping[str, tuple[Checkpoint, str]]
 """Tensor of a complete model → the checkpoint it is read from, and its name there."""
@@ -40,7 +41,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
     CheckpointError, OutputError or ResourceError.
     """
     merged = open_checkpoint(stage)
-    base, experts = open_models(manifest.recipe)
+    base, experts = result_of(open_models(manifest.recipe))
     owners = {
         t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }

@@ -10,6 +10,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
+from ace_gui.architecture.apart import Describer
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.remembered import remembered
 from ace_gui.architecture.traits import Architecture, joined
@@ -28,6 +29,7 @@ from ace_gui.engine.plan import ExpertSummary, PlanRow
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
+from ace_gui.steps import Steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +82,30 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
     return row.tied_to
 
 
-def open_base(path: Path) -> OpenedModel:
+def _open_base(path: Path, describer: Describer) -> Steps[OpenedModel]:
     """Open the base model: every tensor answers to its own name."""
-    checkpoint = _open(path)
+    checkpoint = open_files(path)
     return OpenedModel(
         name=model_name(path),
         checkpoint=checkpoint,
-        architecture=_describe(checkpoint),
+        architecture=(yield from _describe(checkpoint, describer)),
         own_names={name: name for name in checkpoint.tensors},
     )
 
 
-def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
+def _open_expert(
+    name: str, path: Path, base: OpenedModel, describer: Describer
+) -> Steps[OpenedModel]:
     """Open an expert and match its tensors to the base's by name, prefixes aside.
 
     An adapter becomes a whole model in name only: what it does to the base is computed tensor by
     tensor. Raises MismatchError where no tensor of it answers to one of the base.
     """
     if is_adapter(path):
-        return _open_adapter(name, path, base)
-    checkpoint = _open(path)
-    checkpoint, answers = answered(name, checkpoint, base.checkpoint)
+        checkpoint = _adapted(path, base)
+        answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
+    else:
+        checkpoint, answers = answered(name, open_files(path), base.checkpoint)
     if not answers:
         raise MismatchError(
             f"{name} has no tensor in common with the base: its first is "
@@ -109,17 +114,21 @@ def open_expert(name: str, path: Path, base: OpenedModel) -> OpenedModel:
             "base.",
             path=path,
         )
-    return _matched(name, checkpoint, answers, base)
+    return OpenedModel(
+        name=name,
+        checkpoint=checkpoint,
+        architecture=(yield from _describe(checkpoint, describer)),
+        own_names={theirs: own for own, theirs in answers.items()},
+        extra=tuple(own for own in checkpoint.tensors if own not in answers),
+        lacks=lacking_parts(answers.values(), base.checkpoint),
+    )
 
 
-def _open_adapter(name: str, path: Path, base: OpenedModel) -> OpenedModel:
+def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = open_adapter(path)
     answers, pieces = _answers(adapter.names, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
-    checkpoint = expand(adapter, base.checkpoint, answers, turned, pieces)
-    return _matched(
-        name, checkpoint, match_names(base.checkpoint.tensors, checkpoint.tensors), base
-    )
+    return expand(adapter, base.checkpoint, answers, turned, pieces)
 
 
 def _answers(
@@ -152,7 +161,7 @@ def _answers(
     return answers, pieces
 
 
-def _open(path: Path) -> Checkpoint:
+def open_files(path: Path) -> Checkpoint:
     """Open a model; a pickle only if the person has had it converted before."""
     folder = conversions_folder()
     try:
@@ -169,20 +178,7 @@ def conversions_folder() -> Path:
     return platformdirs.user_cache_path("ace-workbench") / "converted"
 
 
-def _matched(
-    name: str, checkpoint: Checkpoint, answers: Mapping[str, str], base: OpenedModel
-) -> OpenedModel:
-    return OpenedModel(
-        name=name,
-        checkpoint=checkpoint,
-        architecture=_describe(checkpoint),
-        own_names={theirs: own for own, theirs in answers.items()},
-        extra=tuple(own for own in checkpoint.tensors if own not in answers),
-        lacks=lacking_parts(answers.values(), base.checkpoint),
-    )
-
-
-def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
+def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """Open the base and every expert of a recipe.
 
     Raises CheckpointError, MismatchError, and RecipeError where one model stands twice.
@@ -190,21 +186,21 @@ def open_models(recipe: Recipe) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
     for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
         if path in recipe.unfound and not path.exists():
             raise RecipeError(recipe.unfound[path], path=path, key="model")
-    base = open_base(recipe.base_model)
-    experts = tuple(
-        open_expert(name, entry.model, base)
-        for name, entry in zip(recipe.expert_names, recipe.models, strict=True)
-    )
-    _refuse_repeats(base, experts)
-    return base, experts
+    with Describer() as describer:
+        base = yield from _open_base(recipe.base_model, describer)
+        experts = []
+        for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
+            experts.append((yield from _open_expert(name, entry.model, base, describer)))
+    _refuse_repeats(base, tuple(experts))
+    return base, tuple(experts)
 
 
-def _describe(checkpoint: Checkpoint) -> Architecture:
+def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
     folder = platformdirs.user_cache_path("ace-workbench") / "architectures"
     found = {}
     for name, part in checkpoint.parts.items():
         shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
-        found[name] = remembered(part.config, shapes, folder)
+        found[name] = yield from remembered(part.config, shapes, folder, describer.describe)
     return joined(found)
 
 

@@ -27,6 +27,7 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import Kind, MergeMethod
 from ace_gui.methods.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
+from ace_gui.steps import Steps, result_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +102,13 @@ def prepare(recipe: Recipe) -> Prepared:
 
     Raises RecipeError, CheckpointError, ArchitectureError or MismatchError.
     """
+    return result_of(preparing(recipe))
+
+
+def preparing(recipe: Recipe) -> Steps[Prepared]:
+    """As ``prepare``, step by step: a model may take long to describe."""
     method = _checked_method(recipe)
-    base, experts = open_models(recipe)
+    base, experts = yield from open_models(recipe)
     # Before they are read: what changes later is no longer what was read.
     tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
     experts = matched_by_token(base, experts, recipe.vocabulary)

@@ -51,7 +51,7 @@ from ace_gui.engine.jobs import (
 from ace_gui.engine.merging import merge
 from ace_gui.engine.opening import conversions_folder
 from ace_gui.engine.plan import Plan, PlanRow
-from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.planning import Prepared, preparing
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.sample import sample_accuracies
 from ace_gui.engine.store import read_finished
@@ -60,6 +60,7 @@ from ace_gui.engine.turns import Turns
 from ace_gui.errors import EngineError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.files import load_recipe
+from ace_gui.steps import Steps
 
 PLANS_KEPT: Final = 2
 """The recipe that is loaded, and one that is tried out beside it."""
@@ -73,74 +74,80 @@ class Runner:
         self._cache = InspectionCache(cache_folder())
 
     def run(self, job: Job) -> Iterator[Event | None]:
-        """The steps of a job; None: a step without news. Raises WorkbenchError, here or in them."""
+        """The steps of a job; None: a step without news. Raises WorkbenchError in them."""
         match job:
             case PlanJob(recipe=recipe):
-                return self._plan(recipe)
+                yield from self._plan(recipe)
             case LoadRecipeJob(paths=paths):
-                return self._plan(recipe_of(paths))
+                yield from self._plan(recipe_of(paths))
             case CachedModelsJob():
-                return iter([cached_models_found()])
+                yield cached_models_found()
             case ConvertJob(path=path):
-                return _convert(path)
+                yield from _convert(path)
             case AnalyseJob(recipe=recipe):
-                return analyse(self._prepared(recipe))
+                yield from analyse((yield from self._prepared(recipe)))
             case MergeJob():
-                return self._merge(job)
+                yield from self._merge(job)
             case SpectrumJob():
-                return spectrum(*self._matrix(job), self._cache, job.store)
+                matrix = yield from self._matrix(job)
+                yield from spectrum(*matrix, self._cache, job.store)
             case SubspacesJob():
-                return subspaces(*self._matrix(job), self._cache)
+                yield from subspaces(*(yield from self._matrix(job)), self._cache)
             case DistributionJob():
-                return distribution(self._prepared(job.recipe), job.row, self._cache)
+                prepared = yield from self._prepared(job.recipe)
+                yield from distribution(prepared, job.row, self._cache)
             case DifferenceJob():
-                return difference(job.first, job.second, job.row)
+                yield from difference(job.first, job.second, job.row)
             case ReportJob():
-                return self._report(job)
+                yield from self._report(job)
             case ExportJob():
-                return _export(job)
+                yield from _export(job)
             case CompareJob():
-                return compare(job)
+                yield from compare(job)
             case SampleAccuracyJob():
-                return sample_accuracies()
+                yield from sample_accuracies()
 
-    def _plan(self, recipe: Recipe) -> Iterator[PlanReady]:
+    def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""
-        yield PlanReady(plan=self._prepare(recipe).plan)
+        prepared = yield from self._prepare(recipe)
+        yield PlanReady(plan=prepared.plan)
 
-    def _merge(self, job: MergeJob) -> Iterator[Event]:
+    def _merge(self, job: MergeJob) -> Iterator[Event | None]:
         if job.threads is not None:
-            use_threads(job.threads)
-        return merge(
-            self._prepared(job.recipe),
+            torch.set_num_threads(job.threads)
+        yield from merge(
+            (yield from self._prepared(job.recipe)),
             job.store,
             device=job.device,
             resume=job.resume,
             memory_bytes=job.memory_bytes,
         )
 
-    def _matrix(self, job: SpectrumJob | SubspacesJob) -> tuple[Prepared, PlanRow, torch.device]:
+    def _matrix(
+        self, job: SpectrumJob | SubspacesJob
+    ) -> Steps[tuple[Prepared, PlanRow, torch.device]]:
         """What a close look needs; the row afresh: under another scope it may lie otherwise."""
-        prepared, device = self._prepared(job.recipe), resolve_device(job.device)
+        prepared, device = (yield from self._prepared(job.recipe)), resolve_device(job.device)
         return prepared, row_of(prepared.plan, job.row.name), device
 
     def _report(self, job: ReportJob) -> Iterator[Event | None]:
         manifest = read_finished(job.store)
-        prepared = self._prepared(manifest.recipe)
+        prepared = yield from self._prepared(manifest.recipe)
         require_inputs(prepared, manifest)
         device = resolve_device(job.device)
-        return report(prepared, job.file, device, self._cache, job.store)
+        yield from report(prepared, job.file, device, self._cache, job.store)
 
-    def _prepared(self, recipe: Recipe) -> Prepared:
+    def _prepared(self, recipe: Recipe) -> Steps[Prepared]:
         for known in self._recent:
             if known.plan.recipe == recipe and known.is_current():
                 return known
-        return self._prepare(recipe)
+        return (yield from self._prepare(recipe))
 
-    def _prepare(self, recipe: Recipe) -> Prepared:
+    def _prepare(self, recipe: Recipe) -> Steps[Prepared]:
+        prepared = yield from preparing(recipe)
         others = [known for known in self._recent if known.plan.recipe != recipe]
-        self._recent = [prepare(recipe), *others][:PLANS_KEPT]
-        return self._recent[0]
+        self._recent = [prepared, *others][:PLANS_KEPT]
+        return prepared
 
 
 def _convert(path: Path) -> Iterator[ConversionProgress]:

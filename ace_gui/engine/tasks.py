@@ -41,7 +41,7 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.merging import HEADS, SHARD_BYTES
 from ace_gui.engine.modules import LAYOUT, MODULES
-from ace_gui.engine.opening import open_base
+from ace_gui.engine.opening import open_files
 from ace_gui.engine.parts import checksum
 from ace_gui.engine.plan import MatrixPart
 from ace_gui.engine.tensor_merge import rounded
@@ -202,7 +202,7 @@ def _open(folder: Path, expert: str, base: str | os.PathLike[str] | None) -> _Ta
         base_folder=base_folder,
         expert=expert,
         merged=merged,
-        base=open_base(base_folder).checkpoint,
+        base=open_files(base_folder),
         modules=modules,
         head=open_checkpoint(head) if head.is_file() else None,
         rows=_rows(folder, expert, modules),

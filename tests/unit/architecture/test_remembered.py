@@ -7,7 +7,9 @@ import pytest
 
 from ace_gui.architecture import remembered as module
 from ace_gui.architecture.describe import describe
-from ace_gui.architecture.remembered import LARGEST_NUMBER, remembered
+from ace_gui.architecture.remembered import LARGEST_NUMBER
+from ace_gui.architecture.traits import Architecture
+from ace_gui.steps import Steps, result_of
 
 CONFIG = {
     "architectures": ["GPT2LMHeadModel"],
@@ -26,17 +28,24 @@ SHAPES = {
 }
 
 
+made: list[object] = []
+"""One entry for every description made."""
+
+
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """One entry for every description made."""
-    made: list[object] = []
-
-    def counted(config, shapes):
-        made.append(config)
-        return describe(config, shapes)
-
-    monkeypatch.setattr(module, "describe", counted)
+def calls() -> list[object]:
+    made.clear()
     return made
+
+
+def remembered(config, shapes, folder: Path) -> Architecture:
+    return result_of(module.remembered(config, shapes, folder, counted))
+
+
+def counted(config, shapes) -> Steps[Architecture]:
+    made.append(config)
+    yield
+    return describe(config, shapes)
 
 
 def test_the_second_time_it_is_read(tmp_path: Path, calls: list[object]) -> None:
@@ -87,6 +96,14 @@ def test_what_was_guessed_from_names_is_not_kept(tmp_path: Path) -> None:
     for config in (None, {"model_type": "unheard-of"}, deep):
         assert remembered(config, SHAPES, tmp_path) == describe(config, SHAPES)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_guessed_from_names_is_not_guessed_twice_in_one_process(
+    tmp_path: Path, calls: list[object]
+) -> None:
+    for _ in range(3):
+        remembered({"model_type": "never seen"}, SHAPES, tmp_path)
+    assert len(calls) == 1
 
 
 def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:

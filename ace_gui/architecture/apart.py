@@ -1,0 +1,211 @@
+"""Describes checkpoints in a process of its own, which is ended when a config asks for too much.
+
+A few wrong numbers in a config can make building its model take hours or all memory: a count of
+layers, a product of counts, a list of lists. No check of single numbers finds them all, so the
+model is built where time and memory can be limited. The process that merges is spared the import
+of transformers as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+import ace_gui
+from ace_gui.architecture import library
+from ace_gui.architecture.builder import ARCHITECTURE
+from ace_gui.architecture.describe import Shape, by_names, describe, names_model
+from ace_gui.architecture.traits import Architecture
+from ace_gui.errors import ArchitectureError
+from ace_gui.steps import Steps
+
+_LOOK: Final = 0.05  # seconds between two looks at the process
+_WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
+_SPARE: Final = 2.0  # for the process to end by itself, where nobody ends it
+_CODE: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from ace_gui.architecture.builder import serve; serve()"
+)
+_BUILDING: Final = "Building the model of config.json"
+_CHECK: Final = "check the numbers in it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one description may take: processor time, of which every tensor brings some, and memory.
+
+    The largest published model with a module for every expert, 123 000 tensors, takes 27 s and
+    0.8 GB; all others less than a second.
+    """
+
+    seconds: float = 8.0
+    seconds_a_tensor: float = 1e-3
+    memory_bytes: int = 2 << 30
+
+    def for_tensors(self, number: int) -> Limits:
+        """With the time that so many tensors in the files bring."""
+        return replace(self, seconds=self.seconds + self.seconds_a_tensor * number)
+
+
+_START: Final = Limits(seconds=60.0)
+"""For importing torch and transformers from a slow disk."""
+
+
+class _BeyondLimitsError(Exception):
+    """The process took too much, or is gone; the text is a sentence."""
+
+
+class Describer:
+    """Describes one checkpoint after the other. Its process is started when it is first needed.
+
+    As a context manager: whatever is under way ends with the block.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._talk = ThreadPoolExecutor(1, thread_name_prefix="describer")
+
+    def __enter__(self) -> Describer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._talk.shutdown()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, None while there is none."""
+        return self._process.pid if self._process is not None else None
+
+    def describe(
+        self, config: Mapping[str, object] | None, shapes: Mapping[str, Shape]
+    ) -> Steps[Architecture]:
+        """As ``describe.describe``; where the model cannot be built within limits, by names.
+
+        ArchitectureError where the process cannot be started.
+        """
+        if not names_model(config):
+            return describe(config, shapes)
+        limits = self._limits.for_tensors(len(shapes))
+        own = [_SPARE * _WAITING * limits.seconds, int(_SPARE * limits.memory_bytes)]
+        asked = [config, list(shapes.items()), *own]
+        try:
+            request = json.dumps(asked).encode() + b"\n"
+        except RecursionError:
+            return by_names(config, shapes, library.TOO_DEEP)
+        if self._process is None:
+            yield from self._start()
+        try:
+            answer = yield from self._exchange(request, limits)
+            return ARCHITECTURE.validate_python(answer["architecture"])
+        except _BeyondLimitsError as error:
+            self._end()
+            return by_names(config, shapes, str(error))
+        except (KeyError, ValueError):
+            return by_names(config, shapes, f"{_BUILDING} failed; check config.json.")
+
+    def _start(self) -> Steps[None]:
+        root = str(Path(ace_gui.__file__).parent.parent)
+        path = [entry for entry in sys.path if entry]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CODE, *path, root],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # a description needs no GPU
+            )
+            ready = yield from self._exchange(b"", _START)
+        except (OSError, _BeyondLimitsError) as error:
+            self._end()
+            raise _no_process(str(error)) from error
+        if "error" in ready:
+            self._end()
+            raise _no_process(ready["error"])
+
+    def _exchange(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
+        """The answer to a request; to an empty one, what the process says by itself."""
+        process = self._process
+        assert process is not None
+        watch = _Watch(process.pid, limits)
+        answer = self._talk.submit(_talk, process, request)
+        try:
+            while not wait([answer], _LOOK).done:
+                watch.look()
+                yield
+        except psutil.Error:
+            pass  # it has ended; so has the exchange
+        except GeneratorExit:
+            self._end()
+            raise
+        try:
+            found: dict[str, Any] = json.loads(answer.result())
+        except (OSError, ValueError) as error:
+            sentence = f"{_BUILDING} failed, since its process was ended; {_CHECK}"
+            raise _BeyondLimitsError(sentence) from error
+        return found
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+                if pipe is not None:
+                    pipe.close()
+
+
+def _talk(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(request)
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+class _Watch:
+    """What a process takes from now on."""
+
+    def __init__(self, pid: int, limits: Limits) -> None:
+        self._process = psutil.Process(pid)
+        self._limits = limits
+        self._started, self._computed = time.monotonic(), self._seconds()
+        self._held = self._process.memory_info().rss
+
+    def look(self) -> None:
+        """Raise _BeyondLimitsError where it is too much, psutil.Error where it has ended."""
+        limits = self._limits
+        late = time.monotonic() - self._started > _WAITING * limits.seconds
+        if late or self._seconds() - self._computed > limits.seconds:
+            took = f"took longer than {limits.seconds:.0f} s"
+        elif self._process.memory_info().rss - self._held > limits.memory_bytes:
+            took = f"took more than {limits.memory_bytes / 1e9:.1f} GB"
+        else:
+            return
+        raise _BeyondLimitsError(f"{_BUILDING} {took}; {_CHECK}")
+
+    def _seconds(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+
+def _no_process(reason: str) -> ArchitectureError:
+    return ArchitectureError(
+        "The process that describes models cannot be started; check that transformers is installed "
+        "and that memory is left.",
+        details=reason,
+    )

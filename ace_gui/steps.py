@@ -1,0 +1,21 @@
+"""Work that goes on step by step, so that whoever waits for it can do something else, or stop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Steps = Generator[None, None, T]
+"""Work that pauses now and then; to close it is to stop it."""
+
+
+def result_of(steps: Steps[T]) -> T:
+    """Do the work to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
