@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -23,6 +25,15 @@ _READ_FLAGS: Final = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
+
+JSON_MEMORY: Final = 512_000_000
+"""Most that a JSON file may take in memory; published tokenizers take up to 300 MB."""
+
+_MEMORY_A_BYTE: Final = 16
+"""Most that a file at its limit may take, as a multiple of this limit."""
+
+_WIDE: Final = re.compile(b"[\xf0-\xf4]")
+"""Begins a character for which Python holds a whole text in four bytes a character."""
 
 _seek_lock = threading.Lock()
 
@@ -128,6 +139,30 @@ def read_json(path: Path, *, limit: int) -> dict[str, object]:
     return value
 
 
+def read_config(path: Path, *, limit: int) -> dict[str, object]:
+    """A config.json that other programs can read and this one can write: strictly UTF-8.
+
+    Raises CheckpointError, also for what only JSON's escapes can spell and no text can hold.
+    """
+    config = read_json(path, limit=limit)
+    with open_regular(path) as (descriptor, _):
+        beginning = bytearray(len(codecs.BOM_UTF8))
+        read_at(descriptor, memoryview(beginning), 0)
+    if beginning == codecs.BOM_UTF8:
+        raise refusal(
+            path,
+            "Begins with a byte order mark, which transformers does not read. Save it as UTF-8 "
+            "without one.",
+        )
+    try:
+        json.dumps(config, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        failure = refusal(path, "Holds text that is not Unicode. Download it again.")
+        failure.details = str(error)
+        raise failure from None
+    return config
+
+
 def read_json_value(path: Path, *, limit: int) -> object:
     """As ``read_json``, whatever the JSON holds."""
     with open_regular(path) as (descriptor, stamp):
@@ -136,6 +171,8 @@ def read_json_value(path: Path, *, limit: int) -> object:
         raw = bytearray(stamp.size)
         if read_at(descriptor, memoryview(raw), 0) < stamp.size:
             raise changed(path)
+    if json_memory(raw) > min(JSON_MEMORY, _MEMORY_A_BYTE * limit):
+        raise refusal(path, "Holds more values than any such file does. Download it again.")
     try:
         value: object = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -143,6 +180,17 @@ def read_json_value(path: Path, *, limit: int) -> object:
         failure.details = str(error)
         raise failure from None
     return value
+
+
+def json_memory(raw: bytes | bytearray) -> int:
+    """Bytes that a JSON text may take in Python, counted without reading it.
+
+    The text as Python holds it, then every dictionary, list, and value beside another in them. An
+    upper estimate: commas and brackets also stand within text.
+    """
+    width = 4 if _WIDE.search(raw) else 1 if raw.isascii() else 2
+    values = 240 * raw.count(b"{") + 96 * raw.count(b"[") + 150 * raw.count(b",")
+    return (2 + width) * len(raw) + values
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:

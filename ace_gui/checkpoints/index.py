@@ -11,7 +11,7 @@ from stat import S_ISDIR
 from typing import Final
 
 from ace_gui.checkpoints.dtypes import is_float
-from ace_gui.checkpoints.files import FileStamp, read_json, refusal, status_of
+from ace_gui.checkpoints.files import FileStamp, read_config, refusal, status_of
 from ace_gui.checkpoints.folder import (
     STEMS,
     SUFFIX,
@@ -144,7 +144,7 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
     config_file = folder / "config.json"
     config = None
     if os.path.lexists(config_file):
-        config = read_json(config_file, limit=CONFIG_LIMIT)
+        config = read_config(config_file, limit=CONFIG_LIMIT)
         refuse_quantised_config(folder, config)
     try:
         weights = find_weights(folder)

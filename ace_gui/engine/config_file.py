@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from ace_gui.checkpoints.files import read_config
+from ace_gui.checkpoints.index import CONFIG_LIMIT
+
 
 def set_config_dtype(config: Path, dtype: str | None) -> None:
     """Tell loaders the dtype of the tensors, where it is no longer the base's.
@@ -14,7 +17,7 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
     """
     if dtype is None or not config.exists():
         return
-    content = json.loads(config.read_text(encoding="utf-8"))
+    content = read_config(config, limit=CONFIG_LIMIT)
     if not ("model_type" in content or "architectures" in content):  # of another library
         return
     present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
@@ -25,7 +28,7 @@ def change_config(config: Path, changes: Mapping[str, object]) -> None:
     """Set keys of a config.json, if there is one; it is not written where they are so already."""
     if not changes or not config.exists():
         return
-    content = json.loads(config.read_text(encoding="utf-8"))
+    content = read_config(config, limit=CONFIG_LIMIT)
     changed = {**content, **changes}
     if changed != content:
         text = json.dumps(changed, indent=2, ensure_ascii=False)

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from ace_gui.checkpoints import Checkpoint, FileStamp, find_side_files
 from ace_gui.checkpoints.files import open_regular, read_at, read_json, refusal
 from ace_gui.errors import CheckpointError
 
 JSON_LIMIT: Final = 100_000_000  # bytes; the largest published tokenizers have some 35 MB
+MOST_TOKENS: Final = 2_000_000
+"""Twice what the largest published vocabularies have."""
+
 _FAST: Final = "tokenizer.json"
 _SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
 _LONGEST_NAMED: Final = 20
@@ -110,6 +113,8 @@ def _lines(stamp: FileStamp) -> list[str]:
     with open_regular(stamp.path) as (descriptor, _):
         raw = bytearray(stamp.size)
         read_at(descriptor, memoryview(raw), 0)
+    if raw.count(b"\n") > MOST_TOKENS:
+        raise refusal(stamp.path, f"Too many lines for a vocabulary; the limit is {MOST_TOKENS}.")
     return raw.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
 
 
@@ -124,10 +129,15 @@ def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
         pairs = [entry for entry in vocabulary if isinstance(entry, list) and entry]
         tokens = {index: str(entry[0]) for index, entry in enumerate(pairs)}
     for entry in added if isinstance(added, list) else []:
-        if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+        if isinstance(entry, dict) and _is_id(entry.get("id")):
             tokens[entry["id"]] = str(entry.get("content"))
     return tokens
 
 
 def _by_id(vocabulary: Mapping[str, object]) -> dict[int, str]:
-    return {index: token for token, index in vocabulary.items() if isinstance(index, int)}
+    return {index: token for token, index in vocabulary.items() if _is_id(index)}
+
+
+def _is_id(value: object) -> TypeGuard[int]:
+    """A row of an embedding: negative ones would be counted from its end."""
+    return type(value) is int and 0 <= value < 2**31
