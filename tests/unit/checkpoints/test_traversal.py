@@ -140,7 +140,7 @@ def test_a_network_model_of_a_recipe_is_not_asked_for(
     asked = watch_the_system(monkeypatch)
     for name in REMOTE:
         if name.isprintable():
-            content = {"merge_method": "ace", "base_model": "b", "models": [{"model": name}]}
+            content = {"merge_method": "ace", "base_model": "./b", "models": [{"model": name}]}
             file.write_text(json.dumps(content))
             watch.on = True
             with pytest.raises(RecipeError, match="network location"):
