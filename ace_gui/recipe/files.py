@@ -132,7 +132,7 @@ def load_recipe(path: Path) -> Recipe:
     Raises RecipeError with the file, and the key where one is at fault.
     """
     content, place = _parse(path, _read(path)), Places(folder=path.parent)
-    if is_mergekit(content):
+    if is_mergekit(content, _KNOWN[()]):
         foreign = _validated(path, content, MergekitDocument)
         return replace(from_mergekit(foreign, path, place), unfound=place.unfound)
     document = _validated(path, content, _Document)

@@ -60,7 +60,8 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
         notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
     )
     weights = dict(zip(recipe.expert_names, found.weights, strict=True))
-    return replace(recipe, overrides=rules_of(found.parameters, weights))
+    densities = dict(zip(recipe.expert_names, found.own, strict=False))
+    return replace(recipe, overrides=rules_of(found.parameters, weights, densities))
 
 
 def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[str, Setting]]]:
@@ -85,7 +86,7 @@ def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[s
 def _first_as_base(document: Document, path: Path) -> str:
     """Averages need no base; that of the first model and its changes to the others is the same."""
     models, _ = _models(document, path)
-    if document.merge_method != "linear":
+    if document.merge_method not in {"linear", "nuslerp"}:
         raise RecipeError(
             f"{path}: {document.merge_method!r} needs a base model here; add base_model.",
             path=path,
@@ -119,7 +120,7 @@ def _blocks(document: Document, base: Path) -> int | None:
 
 
 def _out_dtype(document: Document, path: Path) -> str | None:
-    written = document.out_dtype or document.dtype
+    written = (document.out_dtype or document.dtype or "").removeprefix("torch.") or None
     if written is not None and written not in get_args(Dtype):
         raise RecipeError(
             f"{path}: the number format {written!r} is not known here; choose one of "

@@ -21,19 +21,23 @@ from ace_gui.recipe.files import placed
 from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.values import Heads, ParameterValue, Recipe
 
-_CONTAINS: Final = re.compile(r"\*([^*?\[\]]+)\*")
+_CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 
 Parameters = Mapping[str, ParameterValue]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """A method of mergekit's with its parameters. ``weights`` None: it takes none."""
+    """A method of mergekit's with its parameters. ``weights`` None: it takes none.
+
+    ``base_weight``: the base's own among the models; None where it is not one of them.
+    """
 
     method: str
     parameters: dict[str, ParameterValue] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None
     with_base: bool = True
+    base_weight: float | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -55,6 +59,8 @@ def dump_mergekit(recipe: Recipe, values: Parameters, folder: Path) -> str:
     document = _document(recipe, foreign, lambda path: placed(path, folder))
     filters = [_filter(rule, n, recipe, values) for n, rule in enumerate(recipe.overrides)]
     _apply(document, filters, recipe.expert_names)
+    for rule in recipe.overrides:
+        _apply_own(document, rule, recipe.expert_names)
     head = "".join(f"# {note}\n" for note in foreign.notes)
     return head + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
@@ -65,6 +71,9 @@ def _document(recipe: Recipe, foreign: Foreign, place: Callable[[Path], str]) ->
         {"model": place(entry.model)} | ({} if w is None else {"parameters": {"weight": w}})
         for entry, w in zip(recipe.models, weights, strict=True)
     ]
+    if foreign.base_weight is not None:
+        base = place(recipe.base_model)
+        models.append({"model": base, "parameters": {"weight": foreign.base_weight}})
     document: dict[str, Any] = {"merge_method": foreign.method}
     if foreign.with_base:
         document["base_model"] = place(recipe.base_model)
@@ -96,7 +105,7 @@ def _filter(
 ) -> tuple[str, dict[str, ParameterValue], dict[str, float]]:
     """A rule as the text that names contain, and what is set there. Raises RecipeError."""
     key = f"overrides[{number}]"
-    text = _CONTAINS.fullmatch(rule.pattern or "")
+    text = _CONTAINS.fullmatch("*?*" if rule.pattern == "*" else rule.pattern or "")
     if text is None or rule.role or rule.blocks or rule.tensors:
         raise RecipeError(
             f"{key} is for tensors that a mergekit filter cannot name; it can only ask for a text "
@@ -115,7 +124,7 @@ def _filter(
         )
     changed = made({**values, **rule.parameters}, recipe.weights).parameters
     own = {n: v for n, v in changed.items() if v != foreign.parameters.get(n)}
-    return text[1], own, dict(rule.weights)
+    return text[1].replace("?", "*"), own, dict(rule.weights)
 
 
 def _apply(
@@ -132,6 +141,18 @@ def _apply(
             _prepend(own, "weight", text, weight)
 
 
+def _apply_own(document: dict[str, Any], rule: Override, names: Sequence[str]) -> None:
+    """Parameters of one expert, in front of those of all."""
+    for expert, parameters in rule.experts.items():
+        own = document["models"][names.index(expert)].setdefault("parameters", {})
+        for name, value in parameters.items():
+            if rule.pattern == "*":
+                own[name] = value
+            else:
+                own.setdefault(name, document["parameters"][name])
+                _prepend(own, name, str(rule.pattern).strip("*"), value)
+
+
 def _prepend(settings: dict[str, Any], name: str, text: str, value: ParameterValue) -> None:
     known = settings.get(name)
     conditions = known if isinstance(known, list) else [{"value": known}]
@@ -145,12 +166,19 @@ def _dtype_of(base: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _linear(_: Parameters, weights: tuple[float, ...]) -> Foreign:
-    return Foreign(method="linear", weights=weights, with_base=False)
+def _linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    own = float(values["base_weight"])
+    return Foreign(
+        method="linear",
+        parameters={} if values["normalize"] else {"normalize": False},
+        weights=weights,
+        with_base=False,
+        base_weight=own or None,
+    )
 
 
 def _sums(values: Parameters) -> dict[str, ParameterValue]:
-    return {"lambda": values["scaling"], "normalize": False}
+    return {"lambda": values["scaling"], "normalize": values["normalize"]}
 
 
 def _elects(values: Parameters) -> dict[str, ParameterValue]:
@@ -210,6 +238,46 @@ def _breadcrumbs(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     return Foreign(method="breadcrumbs", parameters=parameters, weights=weights)
 
 
+def _della_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    own = {"density": values["density"], "epsilon": values["epsilon"]}
+    parameters = {**own, **_sums(values)}
+    return Foreign(
+        method="della_linear", parameters=parameters, weights=weights, notes=(_RESCALED,)
+    )
+
+
+def _breadcrumbs_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    return Foreign(
+        method="breadcrumbs_ties",
+        parameters={**_elects(values), "gamma": values["gamma"]},
+        weights=weights,
+        notes=_balance(values),
+    )
+
+
+def _unweighted(method: str, *names: str) -> Callable[[Parameters, tuple[float, ...]], Foreign]:
+    """A method of the same name and parameters, which in mergekit has no weights."""
+
+    def made(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+        if set(weights) != {1.0}:
+            raise RecipeError(f"mergekit's {method} has no weights.", key="weight")
+        return Foreign(method=method, parameters={name: values[name] for name in names})
+
+    return made
+
+
+def _arcee_fusion(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if values["spread"] != 1.5:
+        raise RecipeError("mergekit's arcee_fusion has no other threshold.", key="spread")
+    return _unweighted("arcee_fusion")(values, weights)
+
+
+def _base_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if values["parallel"] != 0.9995:
+        raise RecipeError("mergekit's slerp is straight above 0.9995.", key="parallel")
+    return _unweighted("slerp", "t")(values, weights)
+
+
 def _slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     if set(weights) != {1.0}:
         raise RecipeError("mergekit cannot scale experts before SLERP.", key="weight")
@@ -265,6 +333,13 @@ _METHODS: Final[Mapping[str, Callable[[Parameters, tuple[float, ...]], Foreign]]
             "multislerp": _multislerp,
             "model_stock": _model_stock,
             "sce": _sce,
+            "della_linear": _della_linear,
+            "breadcrumbs_ties": _breadcrumbs_ties,
+            "ram": _unweighted("ram", "epsilon"),
+            "ramplus_tl": _unweighted("ramplus_tl", "epsilon", "r", "alpha"),
+            "nearswap": _unweighted("nearswap", "t"),
+            "arcee_fusion": _arcee_fusion,
+            "base_slerp": _base_slerp,
         }
     )
 )

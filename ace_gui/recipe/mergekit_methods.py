@@ -7,13 +7,13 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit_schema import Model, Scalar, Setting
-from ace_gui.recipe.mergekit_settings import Chain, Choice, chain_of, constant
+from ace_gui.recipe.mergekit_settings import Chain, Choice, chain_of, constant, numbers
 
 WEIGHT: Final = "weight"
 _RESCALED: Final = (
@@ -24,11 +24,12 @@ _RESCALED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """A method here; ``weights``: one chain an expert."""
+    """A method here; ``weights``: one chain an expert; ``own``: of each, parameters of its own."""
 
     method: str
     parameters: Mapping[str, Chain] = field(default_factory=dict)
     weights: Sequence[Chain]
+    own: Sequence[Mapping[str, Chain]] = ()
 
 
 @dataclass(kw_only=True)
@@ -60,27 +61,36 @@ class Settings:
             raise self.refusal(f"{name!r} changes along the model; write one value", name)
         return value
 
-    def alike(self, name: str, default: Scalar) -> Chain:
-        """A parameter that mergekit has for each model and that is one here."""
-        chains = {self.chain(name, default, model) for model in self.experts}
-        if len(chains) > 1:
-            raise self.refusal(f"{name!r} differs between the models; give all the same", name)
-        return chains.pop()
-
     def weights(self) -> list[Chain]:
         """One weight an expert."""
-        return [self.chain(WEIGHT, 1.0, model) for model in self.experts]
+        return [self.weight(model) for model in self.experts]
 
-    def shares(self, models: Sequence[Model]) -> list[float]:
-        """Weights that sum to one."""
-        values = [constant(self.chain(WEIGHT, 1.0, model)) for model in models]
-        if any(value is None for value in values):
-            raise self.refusal("normalised weights change along the model; write one each", WEIGHT)
-        numbers = [float(value or 0.0) for value in values]
-        total = sum(numbers)
-        if abs(total) < 1e-8:
-            raise self.refusal("the weights sum to zero and cannot be normalised", WEIGHT)
-        return [number / total for number in numbers]
+    def weight(self, model: Model) -> Chain:
+        """Of a model."""
+        return numbers(self.chain(WEIGHT, 1.0, model), WEIGHT)
+
+    def number(self, name: str, default: float) -> Chain:
+        """A number for all tensors."""
+        return numbers(self.chain(name, default), name)
+
+    def of_each(self, *names: tuple[str, float]) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
+        """Parameters that mergekit has for each model: those that are one, and each model's own."""
+        shared: dict[str, Chain] = {}
+        own: list[dict[str, Chain]] = [{} for _ in self.experts]
+        for name, default in names:
+            chains = [numbers(self.chain(name, default, m), name) for m in self.experts]
+            shared[name] = chains[0] if len(set(chains)) == 1 else chains[0][:1]
+            if len(set(chains)) > 1:
+                for place, chain in enumerate(chains):
+                    own[place][name] = chain
+        return shared, own
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Whether something is wanted, of all tensors."""
+        value = self.fixed(name, default)
+        if not isinstance(value, bool):
+            raise self.refusal(f"{name!r} must be true or false", name)
+        return value
 
     def refusal(self, sentence: str, key: str) -> RecipeError:
         """What cannot be translated."""
@@ -105,164 +115,185 @@ def translated(settings: Settings) -> Translation:
     return found
 
 
-def _constants(values: Sequence[float]) -> list[Chain]:
-    return [(Choice(value=value),) for value in values]
+def _ones(settings: Settings) -> list[Chain]:
+    return [_one(1.0)] * len(settings.experts)
 
 
-def _number(chain: Chain, name: str) -> dict[str, Chain]:
-    return {name: tuple(replace(c, value=float(c.value)) for c in chain)}
-
-
-def _sum_weights(settings: Settings, *, normalize: bool) -> Sequence[Chain]:
-    """Weights of a method that adds up; normalised ones add up to one."""
-    if settings.fixed("normalize", normalize):
-        return _constants(settings.shares(settings.experts))
-    return settings.weights()
-
-
-def _combine(settings: Settings, *, normalize: bool) -> dict[str, Chain]:
+def _electing(settings: Settings, *, normalize: bool) -> dict[str, Chain]:
     if any(float(c.value) < 0 for chain in settings.weights() for c in chain):
         raise settings.refusal("negative weights are counted otherwise here", WEIGHT)
-    mean = settings.fixed("normalize", normalize)
+    mean = settings.flag("normalize", default=normalize)
     return {
-        "combine": (Choice(value="mean" if mean else "sum"),),
-        "balanced": (Choice(value="positive"),),
+        **_scaling(settings),
+        "combine": _one("mean" if mean else "sum"),
+        "balanced": _one("positive"),
     }
 
 
 def _scaling(settings: Settings) -> dict[str, Chain]:
-    return _number(settings.chain("lambda", 1.0), "scaling")
+    return {"scaling": settings.number("lambda", 1.0)}
 
 
-def _density(settings: Settings) -> dict[str, Chain]:
-    return _number(settings.alike("density", 1.0), "density")
+def _one(value: Scalar) -> Chain:
+    return (Choice(value=value),)
+
+
+def _summing(settings: Settings) -> dict[str, Chain]:
+    return {**_scaling(settings), "normalize": _one(settings.flag("normalize", default=False))}
 
 
 def _refuse_rescale(settings: Settings, wanted: bool) -> None:
-    if settings.fixed("rescale", wanted) is not wanted:
+    if settings.flag("rescale", default=wanted) is not wanted:
         what = "not rescaling" if wanted else "rescaling"
         raise settings.refusal(f"{what} is not possible here; leave out rescale", "rescale")
 
 
 def _linear(settings: Settings) -> Translation:
-    """Of whole weights, the base's included if it has one: a sum of task vectors all the same."""
-    if settings.has_base and (settings.base is None and not _weight_for_all(settings)):
-        if not settings.fixed("normalize", True):
-            raise settings.refusal("weights that are not normalised need one for the base", WEIGHT)
-        return Translation(method="linear", weights=settings.weights())
-    base = settings.base or Model(model="base")
-    shares = settings.shares([base, *settings.experts])
-    if not settings.fixed("normalize", True):
-        total = sum(float(c.value) for m in (base, *settings.experts) for c in _weight(settings, m))
-        if abs(total - 1) > 1e-6:
-            raise settings.refusal("weights that do not sum to 1 scale the base, too", "normalize")
+    """Of whole weights, the base's included if it has a weight."""
+    counted = settings.base is not None or any(WEIGHT in scope for scope in settings.shared)
+    base = settings.weight(settings.base or Model(model="base")) if counted else _one(0.0)
     return Translation(
-        method="task_arithmetic",
-        parameters={"scaling": (Choice(value=1.0),)},
-        weights=_constants(shares[1:]),
+        method="linear",
+        parameters={
+            "base_weight": base,
+            "normalize": _one(settings.flag("normalize", default=True)),
+        },
+        weights=settings.weights(),
     )
 
 
-def _weight(settings: Settings, model: Model) -> Chain:
-    return settings.chain(WEIGHT, 1.0, model)
-
-
-def _weight_for_all(settings: Settings) -> bool:
-    return any(WEIGHT in scope for scope in settings.shared)
-
-
 def _task_arithmetic(settings: Settings) -> Translation:
-    weights = _sum_weights(settings, normalize=False)
-    return Translation(method="task_arithmetic", parameters=_scaling(settings), weights=weights)
+    return Translation(
+        method="task_arithmetic", parameters=_summing(settings), weights=settings.weights()
+    )
 
 
 def _ties(settings: Settings) -> Translation:
     _refuse_rescale(settings, wanted=False)
-    return Translation(
-        method="ties",
-        parameters={
-            **_density(settings),
-            "trim": (Choice(value="tensor"),),
-            **_scaling(settings),
-            **_combine(settings, normalize=True),
-        },
-        weights=settings.weights(),
-    )
+    return _sparse(settings, {"trim": _one("tensor"), **_electing(settings, normalize=True)})
 
 
 def _dare_linear(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=True)
-    settings.notes.append(_RESCALED)
-    weights = _sum_weights(settings, normalize=False)
-    parameters = {**_density(settings), **_scaling(settings)}
-    return Translation(method="dare_linear", parameters=parameters, weights=weights)
+    _random(settings)
+    return _sparse(settings, _summing(settings))
 
 
 def _dare_ties(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=True)
-    settings.notes.append(_RESCALED)
-    return Translation(
-        method="dare_ties",
-        parameters={
-            **_density(settings),
-            **_scaling(settings),
-            **_combine(settings, normalize=False),
-        },
-        weights=settings.weights(),
-    )
+    _random(settings)
+    return _sparse(settings, _electing(settings, normalize=False))
 
 
 def _della(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=True)
-    settings.notes.append(_RESCALED)
-    return Translation(
-        method="della",
-        parameters={
-            **_density(settings),
-            **_number(settings.alike("epsilon", 0.15), "epsilon"),
-            **_scaling(settings),
-            **_combine(settings, normalize=True),
-        },
-        weights=settings.weights(),
-    )
+    _random(settings)
+    return _sparse(settings, _electing(settings, normalize=True), ("epsilon", 0.15))
+
+
+def _della_linear(settings: Settings) -> Translation:
+    _random(settings)
+    return _sparse(settings, _summing(settings), ("epsilon", 0.15))
 
 
 def _breadcrumbs(settings: Settings) -> Translation:
+    _crumbs(settings)
+    return _sparse(settings, _summing(settings), ("gamma", 0.01))
+
+
+def _breadcrumbs_ties(settings: Settings) -> Translation:
+    _crumbs(settings)
+    return _sparse(settings, _electing(settings, normalize=False), ("gamma", 0.01))
+
+
+def _sparse(
+    settings: Settings, parameters: Mapping[str, Chain], *names: tuple[str, float]
+) -> Translation:
+    """A method of the same name, with a density and the like of each model."""
+    shared, own = settings.of_each(("density", 1.0), *names)
+    return Translation(
+        method=settings.method,
+        parameters={**shared, **parameters},
+        weights=settings.weights(),
+        own=own,
+    )
+
+
+def _random(settings: Settings) -> None:
+    _refuse_rescale(settings, wanted=True)
+    settings.notes.append(_RESCALED)
+
+
+def _crumbs(settings: Settings) -> None:
     _refuse_rescale(settings, wanted=False)
     settings.notes.append(
         "Of a tensor so small that mergekit would keep no entry, the largest is kept here."
     )
-    weights = _sum_weights(settings, normalize=False)
-    return Translation(
-        method="breadcrumbs",
-        parameters={
-            **_density(settings),
-            **_number(settings.alike("gamma", 0.01), "gamma"),
-            **_scaling(settings),
-        },
-        weights=weights,
-    )
+
+
+def _with_base_and_one(settings: Settings) -> None:
+    if len(settings.experts) != 1 or not settings.has_base:
+        raise settings.refusal(
+            "it takes the base and one other model; a recipe of this application, with schema: 1, "
+            "may have others",
+            "models",
+        )
 
 
 def _slerp(settings: Settings) -> Translation:
     """Between the whole weights of the base and of one other model."""
-    if len(settings.experts) != 1 or not settings.has_base:
-        raise settings.refusal("it takes the base and one other model", "models")
-    settings.notes.append(
-        "mergekit goes along the arc between the whole weights of base and model; here along the "
-        "straight line, as mergekit does where their cosine is over 0.9995, which fine-tunes reach."
-    )
+    _with_base_and_one(settings)
     return Translation(
-        method="task_arithmetic",
-        parameters={"scaling": (Choice(value=1.0),)},
-        weights=[settings.chain("t", 0.5)],
+        method="base_slerp",
+        parameters={"t": settings.number("t", 0.5)},
+        weights=[_one(1.0)],
+    )
+
+
+def _nearswap(settings: Settings) -> Translation:
+    _with_base_and_one(settings)
+    return Translation(
+        method="nearswap", parameters={"t": settings.number("t", 1e-4)}, weights=[_one(1.0)]
+    )
+
+
+def _arcee_fusion(settings: Settings) -> Translation:
+    _with_base_and_one(settings)
+    settings.notes.append(
+        "mergekit rounds the importance of entries in the file's number format, and takes its "
+        "quantiles from a random million of them; here all count, in float64."
+    )
+    return Translation(method="arcee_fusion", weights=[_one(1.0)])
+
+
+def _ram(settings: Settings) -> Translation:
+    return Translation(
+        method="ram",
+        parameters={"epsilon": settings.number("epsilon", 1e-5)},
+        weights=_ones(settings),
+    )
+
+
+def _ramplus_tl(settings: Settings) -> Translation:
+    named = {"epsilon": 1e-5, "r": 0.1, "alpha": 0.2}
+    return Translation(
+        method="ramplus_tl",
+        parameters={name: settings.number(name, default) for name, default in named.items()},
+        weights=_ones(settings),
+    )
+
+
+def _passthrough(settings: Settings) -> Translation:
+    raise settings.refusal(
+        "copying and stacking parts of models is not possible here; merge the whole models",
+        "merge_method",
     )
 
 
 def _nuslerp(settings: Settings) -> Translation:
-    _need_base(settings)
-    whole = settings.fixed("nuslerp_flatten", True)
-    columns = bool(settings.fixed("nuslerp_row_wise", False))
+    whole = settings.flag("nuslerp_flatten", default=True)
+    if not settings.has_base:
+        return _between_whole_weights(settings, whole=whole)
+    if len(settings.experts) != 2:
+        raise settings.refusal("it takes two models beside the base", "models")
+    columns = settings.flag("nuslerp_row_wise", default=False)
     if not whole:
         settings.notes.append(
             "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
@@ -271,20 +302,39 @@ def _nuslerp(settings: Settings) -> Translation:
     return Translation(
         method="nuslerp",
         parameters={
-            "row_wise": (Choice(value=not whole and not columns),),
-            "column_wise": (Choice(value=not whole and columns),),
+            "row_wise": _one(not whole and not columns),
+            "column_wise": _one(not whole and columns),
         },
         weights=settings.weights(),
+    )
+
+
+def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
+    """The first model is the base; how far to go from it follows from both weights."""
+    settings.used.add("nuslerp_row_wise")
+    if len(settings.experts) != 1 or settings.base is None:
+        raise settings.refusal("it takes two models, or two and a base", "models")
+    if not whole:
+        raise settings.refusal("rows of whole weights are not possible here", "nuslerp_flatten")
+    pair = [constant(settings.weight(m)) for m in (settings.base, *settings.experts)]
+    if any(value is None for value in pair):
+        raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
+    first, second = (float(value or 0.0) for value in pair)
+    t = 0.5 if abs(first + second) < 1e-6 else second / (first + second)
+    return Translation(
+        method="base_slerp",
+        parameters={"t": _one(t), "parallel": _one(1.0)},
+        weights=[_one(1.0)],
     )
 
 
 def _multislerp(settings: Settings) -> Translation:
     _need_base(settings)
     settings.used.add("eps")
-    normalize = bool(settings.fixed("normalize_weights", True))
+    normalize = settings.flag("normalize_weights", default=True)
     return Translation(
         method="multislerp",
-        parameters={"normalize": (Choice(value=normalize),)},
+        parameters={"normalize": _one(normalize)},
         weights=settings.weights(),
     )
 
@@ -295,35 +345,31 @@ def _karcher(settings: Settings) -> Translation:
         "mergekit takes the mean on the sphere of whole weights, the base's among them; here of "
         "the experts' changes to the base."
     )
-    iterations = int(settings.fixed("max_iter", 10))
-    tolerance = float(settings.fixed("tol", 1e-5))
+    (iterations,) = numbers(_one(settings.fixed("max_iter", 10)), "max_iter")
+    (tolerance,) = numbers(_one(settings.fixed("tol", 1e-5)), "tol")
     return Translation(
         method="karcher",
-        parameters={
-            "iterations": (Choice(value=iterations),),
-            "tolerance": (Choice(value=tolerance),),
-        },
-        weights=_constants([1.0] * len(settings.experts)),
+        parameters={"iterations": _one(int(iterations.value)), "tolerance": (tolerance,)},
+        weights=_ones(settings),
     )
 
 
 def _model_stock(settings: Settings) -> Translation:
-    if settings.fixed("filter_wise", False):
+    if settings.flag("filter_wise", default=False):
         raise settings.refusal("it cannot go filter by filter here", "filter_wise")
     settings.notes.append(
         "Where the experts' changes to a tensor point apart on average, mergekit goes away from "
         "them, and here the base is kept; an expert that does not change a tensor is left out of "
         "it, where mergekit counts its cosines as 0."
     )
-    return Translation(method="model_stock", weights=_constants([1.0] * len(settings.experts)))
+    return Translation(method="model_stock", weights=_ones(settings))
 
 
 def _sce(settings: Settings) -> Translation:
-    chain = settings.chain("select_topk", 1.0)
     return Translation(
         method="sce",
-        parameters=_number(chain, "select_topk"),
-        weights=_constants([1.0] * len(settings.experts)),
+        parameters={"select_topk": settings.number("select_topk", 1.0)},
+        weights=_ones(settings),
     )
 
 
@@ -340,12 +386,19 @@ METHODS: Final[Mapping[str, Callable[[Settings], Translation]]] = MappingProxyTy
         "dare_linear": _dare_linear,
         "dare_ties": _dare_ties,
         "della": _della,
+        "della_linear": _della_linear,
         "breadcrumbs": _breadcrumbs,
+        "breadcrumbs_ties": _breadcrumbs_ties,
         "slerp": _slerp,
         "nuslerp": _nuslerp,
         "multislerp": _multislerp,
         "karcher": _karcher,
         "model_stock": _model_stock,
         "sce": _sce,
+        "ram": _ram,
+        "ramplus_tl": _ramplus_tl,
+        "nearswap": _nearswap,
+        "arcee_fusion": _arcee_fusion,
+        "passthrough": _passthrough,
     }
 )

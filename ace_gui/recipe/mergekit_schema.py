@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -31,12 +31,32 @@ Settings = Annotated[dict[str, Setting], BeforeValidator(_none_is_empty)]
 """A heading with nothing under it is no setting."""
 
 
+class Reference(BaseModel):
+    """A model written as a mapping."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: Annotated[str, Field(min_length=1)]
+    lora: Annotated[str, Field(min_length=1)] | None = None
+
+
+def _as_text(value: object) -> object:
+    """``{model: …, lora: …}`` as mergekit also writes it, ``model+lora``."""
+    if not isinstance(value, dict):
+        return value
+    reference = Reference.model_validate(value)
+    return reference.model if reference.lora is None else f"{reference.model}+{reference.lora}"
+
+
+ModelName = Annotated[str, Field(min_length=1), BeforeValidator(_as_text)]
+
+
 class Model(BaseModel):
     """One input. ``layer_range`` only within a slice."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    model: Annotated[str, Field(min_length=1)]
+    model: ModelName
     parameters: Settings = {}
     layer_range: tuple[int, int] | None = None
 
@@ -47,7 +67,7 @@ class Slice(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sources: Annotated[list[Model], Field(min_length=1)]
-    base_model: str | None = None
+    base_model: ModelName | None = None
     parameters: Settings = {}
 
 
@@ -57,13 +77,13 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     merge_method: str
-    base_model: str | None = None
+    base_model: ModelName | None = None
     models: list[Model] = []
     slices: list[Slice] = []
     parameters: Settings = {}
     dtype: str | None = None
     out_dtype: str | None = None
-    tokenizer_source: str | None = None
+    tokenizer_source: ModelName | None = None
     tokenizer: dict[str, Any] | None = None
     chat_template: str | None = None
     modules: dict[str, Any] | None = None
@@ -124,34 +144,24 @@ _PARAMETERS: Final = frozenset(
 )
 """Those that only mergekit has."""
 
-_OWN_KEYS: Final = frozenset(
-    [
-        "schema",
-        "scope",
-        "split_fused",
-        "vocabulary",
-        "seed",
-        "non_finite",
-        "overrides",
-        "cap",
-        "tasks",
-    ]
-)
-
 READ_AS_MERGEKIT: Final = (
     "This file has no schema and says nothing that mergekit does not know, so it is read as "
     "mergekit's, with mergekit's defaults; write `schema: 1` in a recipe of this application."
 )
 
 
-def is_mergekit(content: Mapping[str, Any]) -> bool:
+def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     """Whether a file is mergekit's: it says something that only mergekit says, or nothing else.
+
+    ``own_keys``: what an own recipe may have, mergekit's among them.
 
     What only an own recipe says makes it one: ``schema`` or another key of its own, a named expert,
     a method that mergekit has not, or none.
     """
     entries = _entries(content)
-    if _OWN_KEYS & content.keys() or any("name" in entry for entry in entries):
+    if (set(own_keys) - Document.model_fields.keys()) & content.keys() or any(
+        "name" in entry for entry in entries
+    ):
         return False
     return _says_what_only_mergekit_says(content, entries) or _says_nothing_else(content, entries)
 

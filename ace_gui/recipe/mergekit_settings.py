@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit_schema import Condition, Scalar, Setting
@@ -38,7 +39,7 @@ def chain_of(
     """
     nearest_first: list[Chain] = []
     for condition in _conditions(name, scopes):
-        everywhere = condition.filter in (None, "*")
+        everywhere = condition.filter in (None, "", "*")
         pattern = None if everywhere else f"*{_literal(condition.filter or '')}*"
         nearest_first.append(_along(name, condition.value, pattern, blocks))
         if everywhere:
@@ -50,18 +51,44 @@ def chain_of(
     return tuple(choice for place, choice in enumerate(chain) if last[choice.where] == place)
 
 
+def numbers(chain: Chain, name: str) -> Chain:
+    """The chain with finite numbers. Raises RecipeError where one of its values is none."""
+    return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
+
+
+def _number(value: Scalar, name: str) -> float:
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (ValueError, OverflowError):
+        found = math.nan
+    if math.isfinite(found):
+        return found
+    shown = str(value) if isinstance(value, str | float | bool) else "a huge number"
+    raise RecipeError(f"{name!r} must be a finite number, not {shown[:60]}.", key=name)
+
+
 def constant(chain: Chain) -> Scalar | None:
     """The value, if it is the same for all tensors."""
     return chain[0].value if len(chain) == 1 else None
 
 
-def rules_of(parameters: Mapping[str, Chain], weights: Mapping[str, Chain]) -> tuple[Override, ...]:
-    """Overrides for what the chains say of some tensors. ``weights``: by expert's name."""
+def rules_of(
+    parameters: Mapping[str, Chain],
+    weights: Mapping[str, Chain],
+    own: Mapping[str, Mapping[str, Chain]],
+) -> tuple[Override, ...]:
+    """Overrides for what the chains say of some tensors. ``weights``: by expert's name.
+
+    ``own``: by expert's name, parameters of its own.
+    """
     rules: list[Override] = []
     for name, chain in parameters.items():
         _place(rules, [_rule(c, parameters={name: c.value}) for c in chain[1:]])
     for name, chain in weights.items():
         _place(rules, [_rule(c, weights={name: float(c.value)}) for c in chain[1:]])
+    for expert, chains in own.items():
+        for name, chain in chains.items():
+            _place(rules, [_rule(c, experts={expert: {name: c.value}}) for c in chain])
     return tuple(rules)
 
 
@@ -70,12 +97,15 @@ def _rule(
     *,
     parameters: Mapping[str, ParameterValue] | None = None,
     weights: Mapping[str, float] | None = None,
+    experts: Mapping[str, Mapping[str, ParameterValue]] | None = None,
 ) -> Override:
+    everywhere = choice.pattern is None and choice.blocks is None
     return Override(
-        pattern=choice.pattern,
+        pattern="*" if everywhere else choice.pattern,
         blocks=choice.blocks,
         parameters=parameters or {},
         weights=weights or {},
+        experts=experts or {},
     )
 
 
@@ -92,12 +122,21 @@ def _place(rules: list[Override], wanted: Sequence[Override]) -> None:
                     blocks=rule.blocks,
                     parameters={**known.parameters, **rule.parameters},
                     weights={**known.weights, **rule.weights},
+                    experts=_both(known.experts, rule.experts),
                 )
                 after = place
                 break
         else:
             rules.append(rule)
             after = len(rules) - 1
+
+
+def _both(
+    known: Mapping[str, Mapping[str, ParameterValue]],
+    more: Mapping[str, Mapping[str, ParameterValue]],
+) -> dict[str, dict[str, ParameterValue]]:
+    names = dict.fromkeys([*known, *more])
+    return {name: {**known.get(name, {}), **more.get(name, {})} for name in names}
 
 
 def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
@@ -118,24 +157,26 @@ def _along(
     """A gradient's values block by block; outside of blocks its first counts."""
     if not isinstance(value, list):
         return (Choice(value=value, pattern=pattern),)
-    numbers = [float(v) for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) != len(value) or not numbers:
-        raise RecipeError(f"The gradient of {name!r} must be a list of numbers.", key=name)
-    if len(set(numbers)) == 1:
-        return (Choice(value=numbers[0], pattern=pattern),)
+    if not value:
+        raise RecipeError(
+            f"The gradient of {name!r} is empty; write numbers or one value.", key=name
+        )
+    points = [_number(v, name) for v in value]
+    if len(set(points)) == 1:
+        return (Choice(value=points[0], pattern=pattern),)
     if blocks is None:
         raise RecipeError(
             f"{name!r} is a gradient over the blocks, but the base model's config.json does not "
             "say how many it has; write one value.",
             key=name,
         )
-    own = [_interpolated(numbers, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    own = [_interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
     return (
-        Choice(value=numbers[0], pattern=pattern),
+        Choice(value=points[0], pattern=pattern),
         *(
             Choice(value=own[first], pattern=pattern, blocks=_range(first, last))
             for first, last in _runs(own)
-            if own[first] != numbers[0]
+            if own[first] != points[0]
         ),
     )
 

@@ -63,6 +63,29 @@ def test_the_same_density_for_each_model_is_one(tmp_path: Path) -> None:
     assert recipe.parameters["density"] == 0.4
 
 
+def test_each_model_may_have_a_density_of_its_own(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        merge_method="ties",
+        base_model="base",
+        models=models({"weight": 1, "density": [0.2, 0.8]}, {"weight": 1, "density": 0.4}),
+    )
+    found = [(rule.pattern, rule.blocks, dict(rule.experts)) for rule in recipe.overrides]
+    assert ("*", None, {"a": {"density": 0.2}, "b": {"density": 0.4}}) in found
+    assert found[-1] == (None, "3", {"a": {"density": 0.8}})
+
+
+def test_densities_of_each_model_come_back_from_mergekits_file(tmp_path: Path) -> None:
+    rules = (
+        Override(pattern="*", experts={"a": {"density": 0.9}, "b": {"density": 0.1}}),
+        Override(pattern="*mlp*", experts={"a": {"density": 0.5}}),
+    )
+    recipe = ours(tmp_path, *rules, parameters=TIES)
+    path = tmp_path / "out.yaml"
+    path.write_text(dump_mergekit(recipe, TIES, tmp_path))
+    assert load_recipe(path).overrides == rules
+
+
 def test_a_gradient_becomes_overrides_by_block(tmp_path: Path) -> None:
     recipe = read(
         tmp_path,
@@ -93,8 +116,8 @@ def test_of_filters_the_first_counts_and_here_the_last(tmp_path: Path) -> None:
 def test_averages_without_a_base_are_sums_of_changes_to_the_first(tmp_path: Path) -> None:
     recipe = read(tmp_path, merge_method="linear", models=models({"weight": 3}, {"weight": 1}))
     assert recipe.base_model == tmp_path / "a"
-    assert (recipe.merge_method, recipe.weights) == ("task_arithmetic", (0.25,))
-    assert recipe.parameters == {"scaling": 1.0}
+    assert (recipe.merge_method, recipe.weights) == ("linear", (1.0,))
+    assert recipe.parameters == {"base_weight": 3.0, "normalize": True}
 
 
 def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
@@ -112,11 +135,15 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
     ("document", "key", "words"),
     [
         ({"merge_method": "passthrough"}, "merge_method", "passthrough"),
-        (
-            {"merge_method": "ties", "models": models({"density": 0.1}, {"density": 0.2})},
-            "density",
-            "differs between the models",
-        ),
+        ({"merge_method": "ties", "models": models({"density": "x"}, {})}, "density", "not x"),
+        ({"models": models({"weight": float("inf")}, {})}, "weight", "finite"),
+        ({"models": models({"weight": 10**400}, {})}, "weight", "finite"),
+        ({"models": models({"weight": True}, {})}, "weight", "finite"),
+        ({"models": models({"weight": [0.1, "x"]}, {})}, "weight", "finite"),
+        ({"models": models({"weight": []}, {})}, "weight", "empty"),
+        ({"merge_method": "slerp", "parameters": {"t": 0.5}}, "models", "schema: 1"),
+        ({"merge_method": "nearswap", "parameters": {"t": 0.5}}, "models", "one other model"),
+        ({"merge_method": "ranked_ties"}, "merge_method", "ranked_ties"),
         ({"merge_method": "ties", "parameters": {"rescale": True}}, "rescale", "rescaling"),
         (
             {"models": [{"model": "a+lora", "parameters": {"weight": 1}}]},
