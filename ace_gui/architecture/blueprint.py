@@ -6,12 +6,31 @@ import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ace_gui.architecture import library, names
 from ace_gui.architecture.heads import head_roles
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
+
+# Matrices that classes of transformers multiply by without a module of their own, by their last
+# name, and whether they are stored inputs × outputs; those with three axes are stacks of such.
+_OWN_MATRICES: Final[Mapping[str, bool]] = {
+    "dt_proj_weight": False,
+    "fn": False,
+    "hc_fn": False,
+    "index_kpool_compress_gate": False,
+    "input_gate_weight": True,
+    "mm_input_projection_weight": True,
+    "proj": True,
+    "prompts_visual_projection": True,
+    "recurrent_gate_weight": True,
+    "v1": False,
+    "w1": False,
+    "w2": True,
+    "w_g": True,
+    "x_proj_weight": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,47 +122,55 @@ def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTen
     """What the class of the owning module says; its name decides what the matrix is for."""
     from transformers.pytorch_utils import Conv1D
 
-    ndim = len(shape)
-    matrix = ndim == 2 and _is_linear(name, module)
-    stack = ndim == 3 and "Experts" in type(module).__name__
-    turned = isinstance(module, Conv1D) or (stack and getattr(module, "is_transposed", False))
+    leaf = name.rpartition(".")[2]
+    own = leaf in _OWN_MATRICES and type(module).__module__.startswith("transformers.")
+    matrix = len(shape) == 2 and (own or _is_linear(leaf, module))
+    experts = "Experts" in type(module).__name__
+    stack = len(shape) == 3 and (own or experts)
+    turned = isinstance(module, Conv1D) or (experts and getattr(module, "is_transposed", False))
     traits = TensorTraits(
-        role=names.matrix_role(name) if matrix or stack else _role(name, module),
+        role=names.matrix_role(name) if matrix or stack else _role(name, module, len(shape)),
         matrix=matrix or stack,
-        transposed=(matrix or stack) and turned,
+        transposed=(matrix or stack) and (_OWN_MATRICES[leaf] if own else turned),
         stack=stack,
         block=names.block_index(name),
     )
     return ModuleTensor(traits=traits, shape=shape)
 
 
-def _is_linear(name: str, module: Any) -> bool:
+def _is_linear(leaf: str, module: Any) -> bool:
     """Whether the module multiplies its input by this two-dimensional parameter."""
     from torch import nn
     from transformers.pytorch_utils import Conv1D
 
-    if isinstance(module, nn.Linear | Conv1D):
-        return name.endswith("weight")
+    kind = type(module).__name__
+    if isinstance(module, nn.Linear | Conv1D) or "Linear" in kind:
+        return leaf == "weight"
     # Recurrent and plain attention layers, and the routers that transformers writes as parameters.
-    router = type(module).__name__.endswith(("Router", "Gate"))
-    return "weight" in name.rpartition(".")[2] and (
-        router or isinstance(module, nn.MultiheadAttention | nn.RNNBase)
-    )
+    router = kind.endswith(("Router", "Gate"))
+    return "weight" in leaf and (router or isinstance(module, nn.MultiheadAttention | nn.RNNBase))
 
 
-def _role(name: str, module: Any) -> Role:
+def _role(name: str, module: Any, ndim: int) -> Role:
     """Role of a parameter that is no matrix."""
     from torch import nn
 
+    if isinstance(module, nn.Embedding) or (_is_table(module) and ndim == 2):
+        return names.embedding_role(name) or Role.EMBEDDING
     if "Norm" in type(module).__name__:
         return Role.NORM
-    if isinstance(module, nn.Embedding):
-        return names.embedding_role(name) or Role.EMBEDDING
-    if name.rpartition(".")[2].endswith("bias"):
+    position = names.embedding_role(name)
+    if position is Role.POSITION:
+        return position
+    if names.is_bias(name):
         return Role.BIAS
     if isinstance(module, nn.modules.conv._ConvNd):
         return Role.CONVOLUTION
-    return names.embedding_role(name) or Role.OTHER
+    return position or Role.OTHER
+
+
+def _is_table(module: Any) -> bool:
+    return type(module).__name__.endswith("Embedding")
 
 
 def _with_ties(

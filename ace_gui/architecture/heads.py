@@ -3,12 +3,13 @@
 A head is what maps to the labels of a task, or to a vocabulary; what an expert may have for itself.
 
 - What changes with the number of labels in the config is a head, wherever it lies.
-- In a class that has such tensors, and in those whose labels have a fixed number (the start and end
-  of an answer, the choice among sentences), everything besides the base model is: it stands
-  between the body and the labels. Without a base model, the modules that hold such tensors are.
+- In a class that has such tensors besides its base model, and in those for classification or with a
+  fixed number of labels (the start and end of an answer, the choice among sentences), everything
+  besides the base model is, but for whole models: it stands between the body and the labels.
+  Without a base model, the modules that hold such tensors are. What is tied to a head is too.
 - The output embedding is a vocabulary head, and so is what is kept with it in a module of its own
   (BERT's ``cls.predictions``), and everything besides the base model of a masked or causal language
-  model.
+  model, or of one that writes down speech (CTC).
 - Predictions of pre-training that have labels of their own (next sentence, replaced token).
 
 All else is the body, where it may stand: poolers and projections, whatever they are called, and
@@ -27,9 +28,10 @@ from typing import Any, Final
 from ace_gui.architecture import library, names
 from ace_gui.architecture.traits import Role
 
-_LANGUAGE_MODELS: Final = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead")
+_LANGUAGE_MODELS: Final = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead", "ForCTC")
 _FIXED_LABELS: Final = re.compile(
-    r"For(?:QuestionAnswering|MultipleChoice|NextSentencePrediction)|DoubleHeadsModel$"
+    r"For\w*(?:Classification|QuestionAnswering|MultipleChoice|NextSentencePrediction)"
+    r"|DoubleHeadsModel$"
 )
 _LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
 
@@ -42,20 +44,27 @@ def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
         roles |= dict.fromkeys(part.task_head(labelled), Role.HEAD)
         roles |= dict.fromkeys(part.vocabulary_head(), Role.VOCABULARY_HEAD)
     roles |= {name: Role.HEAD for name in labelled if roles.get(name) != Role.VOCABULARY_HEAD}
-    return {name: roles[name] for name in tensors if name in roles}
+    stored = {name: id(p) for name, p in model.named_parameters(remove_duplicate=False)}
+    shared = {stored[name] for name, role in roles.items() if role is Role.HEAD}
+    return {
+        name: roles.get(name, Role.HEAD)
+        for name in tensors
+        if name in roles or stored[name] in shared
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
     """A model class inside of the model, or the model itself.
 
-    ``prefix`` is before the names of its ``tensors``, ``base`` before those of its base model; None
-    where it has none.
+    ``prefix`` is before the names of its ``tensors``, ``base`` before those of its base model, None
+    where it has none; ``bodies`` before those of the models in it.
     """
 
     model: Any
     prefix: str
     base: str | None
+    bodies: tuple[str, ...]
     tensors: tuple[str, ...]
 
     @property
@@ -72,13 +81,19 @@ class _Part:
     def task_head(self, labelled: frozenset[str]) -> Iterable[str]:
         if self.base is None:
             return self._children_with(labelled)
-        if _FIXED_LABELS.search(self.class_name) or not labelled.isdisjoint(self.outside):
-            return self.outside
+        if self._has_labels(labelled):
+            return [name for name in self.outside if not name.startswith(self.bodies)]
         return [
             name
             for name in self.outside
             if names.is_pretraining_head(name.removeprefix(self.prefix))
         ]
+
+    def _has_labels(self, labelled: frozenset[str]) -> bool:
+        """Whether the class is made for labels, and not one of its losses in pre-training."""
+        if self.class_name.endswith("ForPreTraining"):
+            return False
+        return bool(_FIXED_LABELS.search(self.class_name)) or not labelled.isdisjoint(self.outside)
 
     def _children_with(self, labelled: frozenset[str]) -> list[str]:
         """The modules with labels, where these are no part of a deeper body."""
@@ -125,10 +140,12 @@ def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
     """The model and every model in it, outermost first."""
     from transformers import PreTrainedModel
 
-    for name, module in model.named_modules():
-        if not isinstance(module, PreTrainedModel):
-            continue
-        prefix = f"{name}." if name else ""
+    models = {
+        f"{name}." if name else "": module
+        for name, module in model.named_modules()
+        if isinstance(module, PreTrainedModel)
+    }
+    for prefix, module in models.items():
         base = getattr(module, module.base_model_prefix or "", None)
         yield _Part(
             model=module,
@@ -136,12 +153,13 @@ def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
             base=f"{prefix}{module.base_model_prefix}."
             if isinstance(base, PreTrainedModel)
             else None,
+            bodies=tuple(inner for inner in models if inner != prefix),
             tensors=tuple(tensor for tensor in tensors if tensor.startswith(prefix)),
         )
 
 
 def _labelled(model: Any) -> frozenset[str]:
-    """The parameters whose shape changes with a number of labels, and those tied to them."""
+    """The parameters whose shape changes with a number of labels."""
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
     config = copy.deepcopy(model.config)
     counts = set(_add_labels(config))

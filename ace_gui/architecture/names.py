@@ -42,7 +42,8 @@ _BUFFER = re.compile(
 _POSITION = re.compile(
     r"(?:^|[._])(?:wpe|pos_embed\w*|embed_positions|position_embeddings?|positional_embedding"
     r"|position_embeddings_\w+|relative_attention_bias|rel_embeddings|relative_position_bias_table"
-    r"|distance_embedding)$"
+    r"|distance_embedding|rel_pos_[hw]|emb_rel_[kv]|position_enc|\w*positional_encoding"
+    r"|attention_biases)$"
 )
 _EMBEDDING = re.compile(
     r"(?:^|[._])(?:wte|shared|embed_tokens|embed_in|embed|embedding|embeddings|tok_embeddings"
@@ -81,6 +82,13 @@ _VOCABULARY_HEADS = frozenset(
         "lm_heads",
         "codebooks_head",
         "codec_head",
+        "ctc_head",
+        "audio_lm_head",
+        "logits_dense",
+        "mlm_head",
+        "mim_head",
+        "mmm_text_head",
+        "mmm_image_head",
     )
 )
 # What a module called `head` has that pools by attention, and maps to no labels.
@@ -215,7 +223,7 @@ def head_role(name: str) -> Role | None:
 
 def is_vocabulary_head(name: str) -> bool:
     """Whether the name, without the prefix of its model, is of what maps to a vocabulary."""
-    return name.partition(".")[0] in _VOCABULARY_HEADS
+    return name.partition(".")[0] in _VOCABULARY_HEADS or name.startswith("cls.predictions.")
 
 
 def is_pretraining_head(name: str) -> bool:
@@ -232,6 +240,11 @@ def matrix_role(name: str) -> Role:
     """What the matrix called ``name`` does in its block; OTHER where the name does not say."""
     module = module_of(name)
     return next((role for role, rule in _MATRIX_ROLES if rule.search(module)), Role.OTHER)
+
+
+def is_bias(name: str) -> bool:
+    """Whether the name is that of a bias."""
+    return bool(_BIAS_LEAF.search(name))
 
 
 def embedding_role(name: str) -> Role | None:
@@ -294,7 +307,7 @@ def _role(name: str, ndim: int) -> Role:
         return head
     if ndim < 3 and _NORM.search(_LEAF.sub("", modern_norm(name))):
         return Role.NORM
-    if _BIAS_LEAF.search(name):
+    if is_bias(name):
         return Role.BIAS
     weight = bool(_WEIGHT_LEAF.search(name))
     if ndim != 4 and not (weight and ndim == 3) and (embedding := embedding_role(name)):

@@ -1,6 +1,7 @@
 """The architecture matrix: what the catalogue asserts, one line a model, as Markdown.
 
-``python -m tests.unit.architecture``
+``python -m tests.unit.architecture``; with ``--sweep`` the count over every model class of
+transformers instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits
 from tests.unit.architecture.catalogue import TABLES, differences, fusions, saved_shapes
 from tests.unit.architecture.published import CONFIGS
+from tests.unit.architecture.sweep import summary, sweep
 from tests.unit.architecture.test_names import (
     OPEN_CLIP,
     OPEN_CLIP_TABLE,
@@ -37,6 +39,9 @@ _HEADS = (Role.HEAD, Role.VOCABULARY_HEAD)
 
 
 def main() -> None:
+    if "--sweep" in sys.argv[1:]:
+        sys.stdout.write(summary(sweep()) + "\n")
+        return
     lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS))]
     for model, config in CONFIGS.items():
         lines.append(_of(model, describe(config, saved_shapes(config)), TABLES[model]))

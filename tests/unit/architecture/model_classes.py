@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, Final
 
 from ace_gui.architecture import library
@@ -24,6 +25,8 @@ _LAYERS: Final = (
     "depth",
 )
 _FEW: Final = 4
+LABELS: Final = 37
+"""Of every config: a number that no other size has."""
 
 # What a default leaves out or has wrong; `timm` backbones become transformers' own.
 _RESNET: Final = {"use_timm_backbone": False, "backbone_config": {"model_type": "resnet"}}
@@ -67,15 +70,24 @@ def built(model_class: type[Any]) -> Any:
     import torch
 
     failure: Exception | None = None
-    for config_of in (_small, _completed, _default):
+    # Some classes insist on their own number of labels.
+    for config_of, labels in product((_small, _completed, _default), (True, False)):
         try:
             with library.quiet(), warnings.catch_warnings(), torch.device("meta"):
                 warnings.simplefilter("ignore")
-                return model_class(config_of(model_class.config_class))
+                config = config_of(model_class.config_class)
+                return model_class(_labelled(config) if labels else config)
         except Exception as error:
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _labelled(config: Any) -> Any:
+    for each in (config, *vars(config).values()):
+        if hasattr(each, "num_labels"):
+            each.num_labels = LABELS
+    return config
 
 
 def _default(config_class: Any) -> Any:

@@ -1,0 +1,236 @@
+"""All model classes of transformers: what the program says of each parameter, counted anew.
+
+The count shares no rule with the program: it goes by types of torch's modules, by the source of
+``forward`` where a class multiplies by a parameter of its own, by tensors as wide as an odd number
+of labels, by matrices as wide as a vocabulary, and by parameters that are one object.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ace_gui.architecture import blueprint, library
+from ace_gui.architecture.traits import Role, TensorTraits
+from tests.unit.architecture.layout_of_forward import layouts
+from tests.unit.architecture.model_classes import LABELS, built, model_classes
+
+_HEADS: Final = (Role.HEAD, Role.VOCABULARY_HEAD)
+_TASKS: Final = re.compile(
+    r"Classif|QuestionAnswering|MultipleChoice|NextSentence|Segmentation|ObjectDetection|XVector"
+    r"|Regression|DoubleHeads|Recognition|PoseEstimation|PreTraining|RegionToPhrase|Reasoning"
+    r"|DensePrediction|ReadingOrder"
+)
+_NUMBERED: Final = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.\d+\.")
+_SECONDS: Final = 120
+_BYTES: Final = 16 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """``wrong``: a sentence a tensor. ``refused``: why the class cannot be built, or empty."""
+
+    name: str
+    tensors: int = 0
+    wrong: tuple[str, ...] = ()
+    refused: str = ""
+
+
+def sweep(workers: int | None = None) -> list[Verdict]:
+    """The verdict on every class, in a few processes with limits on time and memory."""
+    names = [each.__name__ for each in model_classes()]
+    with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_limited) as pool:
+        return list(pool.map(verdict, names, chunksize=8))
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+
+
+def verdict(name: str) -> Verdict:
+    """Build the class and count."""
+    model_class = getattr(library.transformers(), name)
+    try:
+        with _time_limit():
+            model = built(model_class)
+    except Exception as error:
+        return Verdict(name=name, refused=_reason(error))
+    tensors = blueprint.read(model)
+    traits = {each: tensor.traits for each, tensor in tensors.items()}
+    wrong = tuple(_wrong(model, traits))
+    return Verdict(name=name, tensors=len(traits), wrong=wrong)
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not built in {_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _reason(error: Exception) -> str:
+    package = re.search(r"requires the (\S+) library", str(error))
+    if package:
+        return f"needs the package {package.group(1)}"
+    return f"its config: {type(error).__name__}: {str(error).strip().splitlines()[0][:90]}"
+
+
+def _wrong(model: Any, found: Mapping[str, TensorTraits]) -> Iterator[str]:
+    words = _vocabulary_sizes(model.config)
+    task = bool(_TASKS.search(type(model).__name__)) or _has_task_inside(model)
+    owners: dict[int, list[str]] = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for leaf, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            name, shape = f"{prefix}.{leaf}".lstrip("."), tuple(parameter.shape)
+            owners.setdefault(id(parameter), []).append(name)
+            traits, layout = found[name], _layout(module, leaf, shape)
+            for problem in (
+                _layout_problem(traits, layout),
+                _head_problem(name, module, leaf, shape, traits.role, words, task),
+                _kind_problem(module, leaf, shape, traits.role, layout),
+            ):
+                if problem:
+                    kind = type(module).__name__
+                    yield f"{type(model).__name__}: {name} ({kind}, {shape}): {problem}"
+    yield from _tie_problems(model, owners, found)
+
+
+def _layout(module: Any, leaf: str, shape: tuple[int, ...]) -> str:
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, nn.Linear):
+        return "M" if leaf == "weight" else ""
+    if isinstance(module, Conv1D):
+        return "MT" if leaf == "weight" else ""
+    if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+        return "M" if len(shape) == 2 and "weight" in leaf else ""
+    if type(module).__module__.startswith("torch.") or len(shape) not in (2, 3):
+        return ""
+    if isinstance(module, nn.Embedding | nn.modules.conv._ConvNd):
+        return ""
+    used = layouts(type(module)).get(leaf, "")
+    return f"E×{used}" if used and len(shape) == 3 else used
+
+
+def _layout_problem(traits: TensorTraits, expected: str) -> str:
+    layout = ("MT" if traits.transposed else "M") if traits.matrix else ""
+    layout = f"E×{layout}" if traits.stack else layout
+    return "" if layout == expected else f"laid out {layout or '-'}, expected {expected or '-'}"
+
+
+def _head_problem(
+    name: str,
+    module: Any,
+    leaf: str,
+    shape: tuple[int, ...],
+    role: Role,
+    words: frozenset[int],
+    task: bool,
+) -> str:
+    from torch import nn
+
+    labels = any(size in (LABELS, LABELS + 1) for size in shape)
+    if labels and role is not Role.HEAD:
+        return f"as wide as the labels, but {role}"
+    if role is Role.HEAD and not labels and not task:
+        return "a head in a class without a task"
+    wide = isinstance(module, nn.Linear) and leaf == "weight" and shape[0] in words
+    if wide and role not in _HEADS:
+        return f"as wide as the vocabulary, but {role}"
+    if role is Role.VOCABULARY_HEAD and (
+        _NUMBERED.search(name) or isinstance(module, nn.Embedding)
+    ):
+        return "a part of the body, but in the vocabulary head"
+    return ""
+
+
+def _kind_problem(module: Any, leaf: str, shape: tuple[int, ...], role: Role, layout: str) -> str:
+    from torch import nn
+
+    if role in _HEADS:
+        return ""
+    torch_norms = nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._NormBase
+    if isinstance(module, torch_norms):
+        expected = {Role.NORM}
+    elif isinstance(module, nn.Embedding):
+        expected = {Role.EMBEDDING, Role.POSITION}
+    elif isinstance(module, nn.modules.conv._ConvNd) and leaf == "weight":
+        expected = {Role.CONVOLUTION}
+    elif isinstance(module, nn.Linear | nn.modules.conv._ConvNd) and leaf == "bias":
+        expected = {Role.BIAS}
+    elif layout:
+        expected = set(Role) - {Role.NORM, Role.BIAS, Role.EMBEDDING, Role.POSITION, *_HEADS}
+        expected -= {Role.CONVOLUTION, Role.BUFFER}
+    elif len(shape) > 1:
+        expected = set(Role) - {Role.NORM}
+    else:
+        return ""
+    return "" if role in expected else f"{role}, expected {' or '.join(sorted(expected))}"
+
+
+def _tie_problems(
+    model: Any, owners: Mapping[int, list[str]], found: Mapping[str, TensorTraits]
+) -> Iterator[str]:
+    for names in owners.values():
+        sources = [name for name in names if found[name].tied_to is None]
+        strays = [name for name in names if found[name].tied_to not in (None, *sources)]
+        if len(sources) != 1 or strays:
+            yield f"{type(model).__name__}: {names}: tied otherwise than stored"
+
+
+def _vocabulary_sizes(config: Any) -> frozenset[int]:
+    """Numbers that only vocabularies have in this config."""
+    words: set[int] = set()
+    others: set[int] = set()
+    for key, value in _numbers(config.to_dict()):
+        (words if key == "vocab_size" else others).add(value)
+    return frozenset(words - others)
+
+
+def _numbers(value: object, key: str = "") -> Iterator[tuple[str, int]]:
+    if isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _numbers(each, str(inner))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _numbers(each, key)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield key, value
+
+
+def _has_task_inside(model: Any) -> bool:
+    return any(_TASKS.search(type(module).__name__) for module in model.modules())
+
+
+def summary(verdicts: Iterable[Verdict]) -> str:
+    """The figures as Markdown, with what is wrong and why classes cannot be built."""
+    verdicts = list(verdicts)
+    ok = [each for each in verdicts if not each.refused]
+    wrong = [line for each in ok for line in each.wrong]
+    lines = [
+        "| figure | count |",
+        "| --- | --- |",
+        f"| model classes | {len(verdicts)} |",
+        f"| built | {len(ok)} |",
+        f"| tensors counted | {sum(each.tensors for each in ok)} |",
+        f"| wrong | {len(wrong)} |",
+    ]
+    reasons = Counter(each.refused for each in verdicts if each.refused)
+    lines += [f"| not built: {reason} | {count} |" for reason, count in reasons.most_common()]
+    return "\n".join([*lines, "", *wrong])
