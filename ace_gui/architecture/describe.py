@@ -59,6 +59,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         traits=_with_ties(traits, tensors, may_tie, shapes),
         note=_note(config, model_class, by_name, tensors, destinations, shapes),
         modules=module_rows(finder, destinations, shapes),
+        absent=_absent(tensors, destinations),
     )
 
 
@@ -127,6 +128,23 @@ def _traits(
         block=by_name.block,
         tied_to=None,
     )
+
+
+def _absent(
+    tensors: Mapping[str, ModuleTensor], destinations: Mapping[str, Destination]
+) -> dict[str, str]:
+    """The model's tensors that no file has, tied to one that is in a file."""
+
+    def source(name: str) -> str:
+        return tensors[name].traits.tied_to or name
+
+    stored = {source(place.name): file for file, place in destinations.items()}
+    there = {place.name for place in destinations.values()}
+    return {
+        name: stored[source(name)]
+        for name in tensors
+        if name not in there and source(name) in stored
+    }
 
 
 def _may_tie(

@@ -84,6 +84,7 @@ class Architecture:
     ``model_class``: the transformers class the traits were read off, None if from names alone.
     ``note``: one sentence where something had to be guessed, else empty. ``modules``: of a tensor
     that the model has under another name, or in pieces, the rows of the model that make it up.
+    ``absent``: by the model's name of a tensor that no file has, that which it is tied to.
     """
 
     family: str | None
@@ -91,6 +92,7 @@ class Architecture:
     traits: Mapping[str, TensorTraits] = field(default_factory=dict)
     note: str = ""
     modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from ace_gui.checkpoints.files import read_json, refusal
 from ace_gui.checkpoints.labels import plain
+from ace_gui.checkpoints.module_patterns import UnusableError, matches
 from ace_gui.errors import CheckpointError
 
 Value = TypeVar("Value", int, float)
@@ -46,12 +47,6 @@ _UNSUPPORTED: Final = {
 # relative to a base that is not on disk.
 _PLAIN_STARTS: Final = (True, False, None, "gaussian", "eva", "orthogonal")
 
-# PEFT takes these keys for regular expressions. Only names of modules are taken here, whole (after
-# `^`) or from some dot on: other expressions could take for ever to match.
-_PATTERN: Final = re.compile(r"\^?(?:[\w-]|\\?\.)+\$?")
-_DEEPEST: Final = 64
-"""Most parts of a name that a pattern is looked for in."""
-
 _REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
 
 
@@ -59,16 +54,16 @@ _REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
 class AdapterSettings:
     """What decides the scale of B·A.
 
-    ``alpha_pattern`` and ``rank_pattern``: module name or its end → where it stands in its table,
-    and the value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
+    ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
+    value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
     inputs × outputs. ``named_base``: the base as the adapter calls it, for showing only; empty
     where that is a place on a network.
     """
 
     rank: int
     alpha: float
-    rank_pattern: Mapping[str, tuple[int, int]]
-    alpha_pattern: Mapping[str, tuple[int, float]]
+    rank_pattern: Mapping[str, int]
+    alpha_pattern: Mapping[str, float]
     use_rslora: bool
     fan_in_fan_out: bool
     named_base: str
@@ -158,29 +153,24 @@ def _pattern(
     key: str,
     config: Mapping[str, object],
     checked: Callable[[Path, str, object], Value],
-) -> dict[str, tuple[int, Value]]:
-    """Module name, or its end, or `^` and its whole → position in the table, and value."""
+) -> dict[str, Value]:
+    """Module name, its end, or a regular expression for them → value."""
     pattern = config.get(key) or {}
     if not isinstance(pattern, dict):
         raise refusal(path, f"`{key}` is no table of modules. Download it again.")
     for module in pattern:
-        if not _PATTERN.fullmatch(module):
-            sentence = f"`{key}` has `{plain(module)}`, which is no module's name. {MERGE_FIRST}"
-            raise refusal(path, sentence)
-    return {
-        module.replace("\\.", ".").removesuffix("$"): (position, checked(path, key, value))
-        for position, (module, value) in enumerate(pattern.items())
-    }
+        try:
+            matches(module, "module")
+        except UnusableError:
+            sentence = f"`{key}` has `{plain(module)}`, which cannot be matched. {MERGE_FIRST}"
+            raise refusal(path, sentence) from None
+    return {module: checked(path, key, value) for module, value in pattern.items()}
 
 
-def _patterned(pattern: Mapping[str, tuple[int, Value]], module: str, default: Value) -> Value:
+def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:
     """The value of the table's first key that is ``module`` or its end after a dot, as PEFT has it.
 
-    The dots of a key stand for themselves.
+    Raises UnusableError.
     """
-    parts = module.split(".")
-    ends: list[str] = [
-        ".".join(parts[-count:]) for count in range(1, min(len(parts), _DEEPEST) + 1)
-    ]
-    found = [pattern[end] for end in (*ends, module, f"^{module}") if end in pattern]
-    return min(found)[1] if found else default
+    found = (value for key, value in pattern.items() if matches(key, module))
+    return next(found, default)

@@ -68,18 +68,27 @@ class ExpandedReader(TensorReader):
         self._deltas = checkpoint.deltas
         self._base = TensorReader(checkpoint.base)
         self._products = AdapterReader(checkpoint.adapter)
+        self._beneath = checkpoint.beneath
+        self._brought = TensorReader(checkpoint.adapter.stored)
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements of a tensor; those of a changed one in float32, or float64 on such a base."""
-        part = super().read_part if name not in self._deltas else self._base.read_part
-        stored = part(name, start, stop)
-        delta = self.read_delta(name, start, stop)
-        return stored if delta is None else stored.to(self.dtype(name)).add_(delta)
+        delta = self._delta(name, start, stop)
+        if delta is None:
+            return super().read_part(name, start, stop)
+        if name in self._beneath:
+            stored = self._brought.read_part(self._beneath[name].name, start, stop)
+        else:
+            stored = self._base.read_part(name, start, stop)
+        return stored.to(self.dtype(name)).add_(delta)
 
     def read_delta(self, name: str, start: int, stop: int) -> Tensor | None:
         """The change of these elements, float32, flat, without the rounding of a sum and a
-        difference; None where the adapter has no low-rank change of the tensor.
+        difference; None where the adapter has more than a low-rank change of the base's tensor.
         """
+        return None if name in self._beneath else self._delta(name, start, stop)
+
+    def _delta(self, name: str, start: int, stop: int) -> Tensor | None:
         placed = self._deltas.get(name)
         if placed is None:
             return None
@@ -92,7 +101,7 @@ class ExpandedReader(TensorReader):
             last = min(stop, (each.at + each.rows) * width)
             if first < last:
                 product = self._products.product(each.change, first - shift, last - shift)
-                change[first - start : last - start] = product
+                change[first - start : last - start] += product
         return change
 
     def will_read(self, name: str) -> None:

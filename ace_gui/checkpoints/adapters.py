@@ -96,7 +96,7 @@ class Adapter:
     @property
     def names(self) -> tuple[str, ...]:
         """Every tensor that the adapter changes or brings."""
-        return (*self.deltas, *self.full)
+        return tuple(dict.fromkeys((*self.deltas, *self.full)))
 
     @property
     def stored(self) -> Checkpoint:
@@ -116,12 +116,14 @@ class ExpandedCheckpoint(Checkpoint):
 
     ``deltas`` by the base's names: one change, or several of modules whose rows the base keeps in
     one tensor. Their tensors are float32 (float64 on a float64 base), and are in no file:
-    ``reader_of`` makes them one at a time.
+    ``reader_of`` makes them one at a time. ``beneath``: what a change is added to in place of the
+    base's tensor, where the adapter brings that.
     """
 
     base: Checkpoint
     adapter: Adapter
     deltas: Mapping[str, tuple[Placed, ...]]
+    beneath: Mapping[str, TensorInfo]
 
     @property
     def bytes(self) -> int:
@@ -150,7 +152,10 @@ def open_adapter(folder: Path) -> Adapter:
     deltas = {}
     for (module, embedding), pair in factors.items():
         delta = _low_rank(folder, module, embedding, pair, settings)
-        if delta.target in deltas or delta.target in full:
+        # PEFT may save what its change of an embedding is added to, as that may have been resized.
+        beneath = full.get(delta.target)
+        replaced = beneath is not None and ".base_layer." not in beneath.name
+        if delta.target in deltas or replaced:
             sentence = f"`{plain(delta.target)}` is changed twice. Only one change can be added."
             raise refusal(folder, sentence, tensor=delta.target)
         deltas[delta.target] = delta
@@ -184,23 +189,25 @@ def expand(
     """
     pieces = pieces or {}
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
+    full = {answers.get(own, own): info for own, info in adapter.full.items()}
+    known = {**base.tensors, **full}
     deltas: dict[str, tuple[Placed, ...]] = {}
     for own, delta in adapter.deltas.items():
-        for piece in pieces.get(own) or [_whole(answers[own], base)]:
-            placed = _placed(adapter, delta, piece, base, transposed)
+        for piece in pieces.get(own) or [_whole(known[answers[own]], answers[own])]:
+            placed = _placed(adapter, delta, piece, known[piece.tensor], transposed)
             deltas[piece.tensor] = (*deltas.get(piece.tensor, ()), placed)
-    made = {name: _described(base.tensors[name], found) for name, found in deltas.items()}
-    full = {answers.get(own, own): info for own, info in adapter.full.items()}
+    made = {name: _described(known[name], name, found) for name, found in deltas.items()}
     return ExpandedCheckpoint(
         path=adapter.path,
         folder=adapter.path,
-        tensors={**base.tensors, **made, **full},
+        tensors={**known, **made},
         files=(*base.files, *adapter.files),
         config=base.config,
         warnings=adapter.warnings,
         base=base,
         adapter=adapter,
         deltas=deltas,
+        beneath={name: full[name] for name in deltas if name in full},
     )
 
 
@@ -214,15 +221,14 @@ class Piece:
     rows: int
 
 
-def _whole(name: str, base: Checkpoint) -> Piece:
-    shape = base.tensors[name].shape
+def _whole(info: TensorInfo, name: str) -> Piece:
+    shape = info.shape
     return Piece(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
 
 def _placed(
-    adapter: Adapter, delta: LowRank, piece: Piece, base: Checkpoint, transposed: Collection[str]
+    adapter: Adapter, delta: LowRank, piece: Piece, info: TensorInfo, transposed: Collection[str]
 ) -> Placed:
-    info = base.tensors[piece.tensor]
     turned = delta.embedding or (len(delta.a.shape) == 2 and piece.tensor in transposed)
     change = replace(delta, target=piece.tensor, turned=turned)
     whole = (piece.at, piece.start) == (0, 0) and change.shape == info.shape
@@ -331,11 +337,12 @@ def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> N
     )
 
 
-def _described(base: TensorInfo, deltas: Sequence[Placed]) -> TensorInfo:
+def _described(base: TensorInfo, name: str, deltas: Sequence[Placed]) -> TensorInfo:
     """The tensor that base and changes make together; its bytes are in no file."""
     delta, wide = deltas[0].change, base.dtype == "F64"
     return replace(
         base,
+        name=name,
         dtype="F64" if wide else "F32",
         file=delta.b.file,
         start=delta.b.start,

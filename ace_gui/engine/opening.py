@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ace_gui.architecture.names import match_names
 from ace_gui.architecture.remembered import remembered
 from ace_gui.architecture.traits import Architecture, joined
 from ace_gui.checkpoints import (
+    Adapter,
     Checkpoint,
     Piece,
     expand,
@@ -126,19 +127,18 @@ def _open_expert(
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = open_adapter(path)
-    answers, pieces = _answers(adapter.names, base)
+    answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     return expand(adapter, base.checkpoint, answers, turned, pieces)
 
 
-def _answers(
-    wanted: Sequence[str], base: OpenedModel
-) -> tuple[dict[str, str], dict[str, list[Piece]]]:
+def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:
     """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
 
     An adapter names the modules of the model that it was trained on; where the model has tensors
     by other names than the base's files, those names answer too, and the files' own do as well,
-    since they are older names of the modules.
+    since they are older names of the modules. A change of a tensor that is tied to another, and in
+    no file, is a change of that one, as PEFT's merge makes it.
     """
     parts: dict[str, list[Piece]] = {}
     for file, rows in base.architecture.modules.items():
@@ -147,8 +147,8 @@ def _answers(
             piece = Piece(tensor=file, at=at, start=each.start, rows=each.rows)
             parts.setdefault(each.module, []).append(piece)
             at += each.rows
-    answers = match_names(base.checkpoint.tensors, wanted)
-    rest = [name for name in wanted if name not in answers]
+    answers = match_names(base.checkpoint.tensors, adapter.names)
+    rest = [name for name in adapter.names if name not in answers]
     shapes = base.checkpoint.tensors
     pieces: dict[str, list[Piece]] = {}
     for own, module in match_names(parts, rest).items():
@@ -158,6 +158,9 @@ def _answers(
             answers[own] = first.tensor
         else:
             pieces[own] = parts[module]
+    rest = [name for name in adapter.deltas if name not in {*answers, *pieces}]
+    absent = base.architecture.absent
+    answers |= {own: absent[name] for own, name in match_names(absent, rest).items()}
     return answers, pieces
 
 

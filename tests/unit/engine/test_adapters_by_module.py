@@ -112,3 +112,49 @@ def test_a_bias_that_lies_within_another_tensor_is_refused(tmp_path: Path) -> No
     adapter = save_adapter(tmp_path / "adapter", pair, bias="lora_only")
     with pytest.raises(MismatchError, match="part of a larger tensor"):
         merged(tmp_path / "base", adapter, tmp_path / "store")
+
+
+def tied_llama(folder: Path) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, tie_word_embeddings=True)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return tensors(folder)
+
+
+def test_a_tied_embedding_and_head_are_changed_together(tmp_path: Path) -> None:
+    """PEFT adds both changes to the one tensor; it saves what an embedding's was added to."""
+    before = tied_llama(tmp_path / "base")
+    name, prefix = "model.embed_tokens", PREFIX
+    table = factors(name, 16, 40, seed=1, form="")
+    a, b = (table[f"{prefix}{name}.lora_{letter}"] for letter in "AB")
+    head = factors("lm_head", 40, 16, seed=2)
+    pairs = {
+        f"{prefix}{name}.lora_embedding_A": a,
+        f"{prefix}{name}.lora_embedding_B": b,
+        f"{prefix}{name}.base_layer.weight": before[f"{name}.weight"].clone(),
+        f"{prefix}lm_head.base_layer.weight": before[f"{name}.weight"].clone(),
+        **head,
+    }
+    adapter = save_adapter(tmp_path / "adapter", pairs)
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    change = head[f"{prefix}lm_head.lora_B.weight"] @ head[f"{prefix}lm_head.lora_A.weight"]
+    expected = before[f"{name}.weight"] + 4 * ((b @ a).T + change)
+    torch.testing.assert_close(found[f"{name}.weight"], expected)
+    assert found.keys() == before.keys()
+
+
+def test_an_embedding_on_another_table_than_the_bases(tmp_path: Path) -> None:
+    """What the adapter brings to be changed counts, not what the base has."""
+    before = tied_llama(tmp_path / "base")
+    name = "model.embed_tokens"
+    table = factors(name, 16, 40, seed=1, form="")
+    a, b = (table[f"{PREFIX}{name}.lora_{letter}"] for letter in "AB")
+    other = before[f"{name}.weight"] + 1
+    pairs = {
+        f"{PREFIX}{name}.lora_embedding_A": a,
+        f"{PREFIX}{name}.lora_embedding_B": b,
+        f"{PREFIX}{name}.base_layer.weight": other,
+    }
+    adapter = save_adapter(tmp_path / "adapter", pairs)
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    torch.testing.assert_close(found[f"{name}.weight"], other + 4 * (b @ a).T)

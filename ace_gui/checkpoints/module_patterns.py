@@ -1,0 +1,136 @@
+"""Regular expressions of an adapter's config, matched in a time that cannot explode.
+
+Python's own matcher tries alternatives one after the other, so that a hostile expression takes for
+ever. Here all places in the text that a part of the expression can reach are followed at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+_LONGEST: Final = 250
+"""Of an expression, and of a module's name; nothing matches a longer name."""
+_DEEPEST: Final = 6
+_MOST: Final = 200
+"""Most repetitions that an expression may count."""
+
+_parser: Final = importlib.import_module("re._parser")
+
+_Places = frozenset[int]
+_CATEGORIES: Final[dict[str, Callable[[str], bool]]] = {
+    "CATEGORY_DIGIT": str.isdecimal,
+    "CATEGORY_SPACE": str.isspace,
+    "CATEGORY_WORD": lambda c: c.isalnum() or c == "_",
+}
+_REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
+_STARTS: Final = frozenset({"AT_BEGINNING", "AT_BEGINNING_STRING"})
+_ENDS: Final = frozenset({"AT_END", "AT_END_STRING"})
+_KNOWN: Final = _REPEATS.union(
+    ("SUBPATTERN", "BRANCH", "AT", "IN", "RANGE", "CATEGORY", "ANY", "LITERAL", "NOT_LITERAL")
+)
+
+
+class UnusableError(Exception):
+    """The text is no expression, or one with more than names of modules need."""
+
+
+def matches(pattern: str, module: str) -> bool:
+    """Whether ``pattern`` is ``module`` or its end after a dot, as PEFT has it.
+
+    Raises UnusableError.
+    """
+    starts = {0, *(i + 1 for i, c in enumerate(module) if c == ".")}
+    return len(module) in _reached(_parsed(pattern), module[:_LONGEST], frozenset(starts))
+
+
+@lru_cache(maxsize=256)
+def _parsed(pattern: str) -> Any:
+    if len(pattern) > _LONGEST:
+        raise UnusableError
+    try:
+        parts = _parser.parse(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UnusableError from error
+    if parts.state.flags & ~re.UNICODE:
+        raise UnusableError
+    _check(parts, 0)
+    return parts
+
+
+def _check(parts: Sequence[Any], depth: int) -> None:
+    if depth > _DEEPEST:
+        raise UnusableError
+    for kind, value in parts:
+        name = str(kind)
+        inner: Sequence[Any] = ()
+        if name in _REPEATS:
+            inner = [value[2]]
+        elif name == "SUBPATTERN":
+            inner = [value[3]]
+        elif name == "BRANCH":
+            inner = value[1]
+        unusable = (
+            (name in _REPEATS and value[0] > _MOST)
+            or (name == "SUBPATTERN" and (value[1] or value[2]))
+            or (name == "AT" and str(value) not in _STARTS | _ENDS)
+            or (name == "CATEGORY" and str(value).replace("_NOT_", "_") not in _CATEGORIES)
+            or name not in _KNOWN
+        )
+        if unusable:
+            raise UnusableError
+        for way in inner:
+            _check(way, depth + 1)
+        if name == "IN":
+            _check([part for part in value if str(part[0]) != "NEGATE"], depth + 1)
+
+
+def _reached(parts: Sequence[Any], text: str, places: _Places) -> _Places:
+    """Where one can be after ``parts``, having been at any of ``places``."""
+    for kind, value in parts:
+        places = _after(str(kind), value, text, places)
+    return places
+
+
+def _after(kind: str, value: Any, text: str, places: _Places) -> _Places:
+    if kind in _REPEATS:
+        return _repeated(value, text, places)
+    if kind == "SUBPATTERN":
+        return _reached(value[3], text, places)
+    if kind == "BRANCH":
+        return frozenset().union(*(_reached(way, text, places) for way in value[1]))
+    if kind == "AT":
+        return places & {0 if str(value) in _STARTS else len(text)}
+    return frozenset(p + 1 for p in places if p < len(text) and _fits(kind, value, text[p]))
+
+
+def _repeated(value: Any, text: str, places: _Places) -> _Places:
+    least, most, parts = value
+    for _ in range(least):
+        places = _reached(parts, text, places)
+    found = fresh = places
+    for _ in range(min(int(most) - least, len(text) + 1)):
+        fresh = _reached(parts, text, fresh) - found
+        if not fresh:
+            break
+        found |= fresh
+    return found
+
+
+def _fits(kind: str, value: Any, character: str) -> bool:
+    if kind == "LITERAL":
+        return ord(character) == int(value)
+    if kind == "NOT_LITERAL":
+        return ord(character) != int(value)
+    if kind == "ANY":
+        return character != "\n"
+    if kind == "RANGE":
+        return int(value[0]) <= ord(character) <= int(value[1])
+    if kind == "CATEGORY":
+        name = str(value)
+        return _CATEGORIES[name.replace("_NOT_", "_")](character) != ("_NOT_" in name)
+    negated = str(value[0][0]) == "NEGATE"
+    return any(_fits(str(k), v, character) for k, v in value[int(negated) :]) != negated
