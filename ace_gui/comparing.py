@@ -14,10 +14,9 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
-from rich.text import Text
 
 from ace_gui.checkpoints import discard
-from ace_gui.console import Outputs, print_warnings, wide_console
+from ace_gui.console import Outputs, print_warnings, shown, wide_console
 from ace_gui.engine.comparison import by_method, by_value, compare, compared_record
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.events import CompareProgress, MethodCompared
@@ -25,6 +24,7 @@ from ace_gui.engine.jobs import CompareJob, Variant
 from ace_gui.engine.merging import models_of
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import printable
 from ace_gui.methods import METHODS, checked_parameters, get_method
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.files import load_recipe
@@ -67,7 +67,7 @@ def compare_methods(
     console.print(comparison_table(rows))
     for row in rows:
         if row.error:
-            console.print(Text(f"{row.title}: {row.error}", style="yellow"))
+            console.print(shown(f"{row.title}: {row.error}", style="yellow"))
     warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
     print_warnings(tuple(warnings), Console(stderr=True))
 
@@ -118,9 +118,11 @@ def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]
         for event in compare(CompareJob(variants=tuple(jobs), device=device)):
             match event:
                 case CompareProgress():
-                    title = f"{event.place + 1}/{event.of} {event.title}"
+                    title = printable(f"{event.place + 1}/{event.of} {event.title}")
                     total = event.total or None
-                    progress.update(task, description=title, total=total, completed=event.done)
+                    progress.update(
+                        task, description=title, total=total, completed=event.done
+                    )
                 case MethodCompared():
                     rows.append(event)
                     discard(event.variant.store)
@@ -137,7 +139,7 @@ def comparison_table(rows: Sequence[MethodCompared]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if not row.error:
-            table.add_row(Text(row.title), *_accuracy_cells(row), *_cells(row))
+            table.add_row(shown(row.title), *_accuracy_cells(row), *_cells(row))
     return table
 
 
@@ -168,4 +170,4 @@ def write_mergekit(recipe_file: Path, out: Path, *, overwrite: bool = False) -> 
     outputs.write(out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
     for line in text.splitlines():
         if line.startswith("# "):
-            Console(stderr=True).print(Text(f"Note: {line[2:]}", style="yellow"))
+            Console(stderr=True).print(shown(f"Note: {line[2:]}", style="yellow"))

@@ -44,6 +44,7 @@ from ace_gui.engine.planning import Prepared, prepare
 from ace_gui.engine.preflight import output_checks
 from ace_gui.engine.unrelated import unrelated_checks
 from ace_gui.errors import Cancelled, PickleConsentError, ResourceError
+from ace_gui.formatting import printable
 from ace_gui.methods import FAMILIES, get_method
 from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe import Recipe
@@ -183,7 +184,7 @@ def report_recipe(
                 case ReportProgress():
                     progress.update(task, total=event.total, completed=event.done)
                 case Reported():
-                    Console().print(Text(f"The report is in {event.file}."))
+                    Console().print(shown(f"The report is in {event.file}."))
 
 
 def inspect_records(
@@ -261,7 +262,7 @@ def _merged(events: Iterator[Event], store: Path, console: Console) -> MergeFini
         return _drive(events, console)
     except (KeyboardInterrupt, Cancelled):
         if store.exists():
-            console.print(Text(f"Stopped; --resume continues from {store}."))
+            console.print(shown(f"Stopped; --resume continues from {store}."))
         raise
 
 
@@ -281,10 +282,15 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
                     progress.update(task, total=event.total, completed=event.done)
                 case PassProgress():
                     progress.update(
-                        task, total=event.total, completed=event.done, description=event.title
+                        task,
+                        total=event.total,
+                        completed=event.done,
+                        description=printable(event.title),
                     )
                 case TensorFinished():
-                    progress.update(task, completed=event.done, description=event.report.name)
+                    progress.update(
+                        task, completed=event.done, description=printable(event.report.name)
+                    )
                 case MergeFinished():
                     return event
     raise Cancelled
@@ -293,9 +299,9 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
 def _print_merged(experts: int, seconds: float, result: Exported) -> None:
     console = Console()
     size = f"{result.bytes / 1e6:.1f} MB in {result.folder}"
-    console.print(Text(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
+    console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
     for name in result.files:
-        console.print(Text(f"  {name}"))
+        console.print(shown(f"  {name}"))
 
 
 def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
@@ -316,7 +322,7 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
             str(record["disposition"]),
             str(record["role"]),
             "×".join(map(str, shape)) if isinstance(shape, list) else "",
-            Text(str(record["name"])),
+            shown(str(record["name"])),
         )
     console.print(table)
     regimes = [record["regime"] for record in records if record["regime"] is not None]
@@ -333,14 +339,14 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
     """Print warnings about a merge as a whole, a line each."""
     for warning in warnings:
-        console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+        console.print(shown(f"Warning: {warning}", style="yellow"), soft_wrap=True)
 
 
 def print_parameter_notes(plan: Plan, console: Console) -> None:
     """Print what was chosen for a parameter that the recipe leaves open, and why."""
     for name, note in plan.parameter_notes.items():
         value = plan.parameters.get(name)
-        console.print(Text(f"Note: {name} = {value}, {note}.", style="dim"), soft_wrap=True)
+        console.print(shown(f"Note: {name} = {value}, {note}.", style="dim"), soft_wrap=True)
 
 
 def _print_overrides(plan: Plan, console: Console) -> None:
@@ -348,9 +354,14 @@ def _print_overrides(plan: Plan, console: Console) -> None:
         ruled = [row for row in plan.rows if row.override and place in row.override.rules]
         if ruled:
             reasons = Counter(row.reason for row in ruled)
-            console.print(Text(f"Override for {describe(rule)}: {len(ruled)} tensors"))
+            console.print(shown(f"Override for {describe(rule)}: {len(ruled)} tensors"))
             for reason, count in reasons.items():
-                console.print(Text(f"  {count} {reason}"))
+                console.print(shown(f"  {count} {reason}"))
+
+
+def shown(text: str, style: str = "") -> Text:
+    """Text with names out of files in it, fit for a terminal: no markup, no control characters."""
+    return Text(printable(text), style=style)
 
 
 def refuse_errors(checks: Sequence[Check]) -> None:
@@ -368,7 +379,7 @@ def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = Fal
     for check in checks:
         if check.verdict in styles:
             line = f"{check.verdict.value.title()}: {check.line}"
-            console.print(Text(line, style=styles[check.verdict]), soft_wrap=True)
+            console.print(shown(line, style=styles[check.verdict]), soft_wrap=True)
 
 
 def _csv(records: list[dict[str, object]], plan: Plan) -> str:

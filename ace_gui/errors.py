@@ -28,9 +28,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ace_gui.formatting import printable
+
 
 class WorkbenchError(Exception):
     """An error with one sentence that says what is wrong and what to do.
+
+    Names out of files may stand in it: what a terminal would act upon is escaped.
 
     ``shapes`` maps a label (an expert's name, ``"base"``) to a tensor shape.
     """
@@ -45,6 +49,7 @@ class WorkbenchError(Exception):
         key: str | None = None,
         details: str = "",
     ) -> None:
+        sentence = printable(" ".join(sentence.splitlines()))
         super().__init__(sentence)
         self.sentence = sentence
         self.path = path

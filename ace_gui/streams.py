@@ -10,6 +10,8 @@ import re
 import sys
 from typing import Any, Final, TextIO
 
+from ace_gui.formatting import printable
+
 _PLAIN: Final = {
     "γ": "gamma",
     "τ": "tau",
@@ -91,10 +93,7 @@ def output_problem() -> OSError | None:
 
 def say(text: str) -> None:
     """One line on standard error, without control characters; nothing where that cannot be."""
-    shown = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in _BREAK.sub(" ", text.strip())
-    )
+    shown = printable(_BREAK.sub(" ", text.strip()))
     if len(shown) > _LONGEST:
         shown = f"{shown[: _LONGEST // 2]} … {shown[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError, ValueError):
