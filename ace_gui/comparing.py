@@ -120,9 +120,7 @@ def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]
                 case CompareProgress():
                     title = printable(f"{event.place + 1}/{event.of} {event.title}")
                     total = event.total or None
-                    progress.update(
-                        task, description=title, total=total, completed=event.done
-                    )
+                    progress.update(task, description=title, total=total, completed=event.done)
                 case MethodCompared():
                     rows.append(event)
                     discard(event.variant.store)
