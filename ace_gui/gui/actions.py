@@ -38,6 +38,9 @@ class Actions:
             "&Save recipe…", "Save what is loaded and chosen as a recipe", key=_Key.Save
         )
         self.sample = make("&Try the sample", "Open a small trained model with its experts")
+        self.stop_opening = make(
+            "S&top opening", "Go back to what is loaded, whatever is being opened", key="Esc"
+        )
         self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
         self.quit = make("&Quit", "Close the window", key=_Key.Quit)
         self.merge = make(

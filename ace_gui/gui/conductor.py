@@ -92,7 +92,7 @@ class Conductor(QObject):
 
     def open(self, paths: Iterable[Path]) -> None:
         """Load a recipe, or model folders with the base first, in place of what is loaded."""
-        self._jobs.withdraw(PlanJob, LoadRecipeJob)
+        self._forget_plan()
         self._jobs.submit(LoadRecipeJob(paths=tuple(paths)))
 
     def set_base(self, path: Path) -> None:
@@ -128,8 +128,8 @@ class Conductor(QObject):
 
     def close(self) -> None:
         """Unload everything."""
-        self._jobs.withdraw(PlanJob, LoadRecipeJob, AnalyseJob, SpectrumJob)
-        self._plan_timer.stop()
+        self._forget_plan()
+        self._jobs.withdraw(AnalyseJob, SpectrumJob)
         self._runs.drop_all()
         self._session.close()
 
@@ -181,8 +181,17 @@ class Conductor(QObject):
         self._plan()
 
     def cancel(self) -> None:
-        """Stop what is going on: a merge, an export, a report, an analysis."""
+        """Stop what is going on: opening, a merge, an export, a report, an analysis."""
         self._jobs.cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, SampleAccuracyJob)
+        self.stop_opening()
+
+    def stop_opening(self) -> None:
+        """Go back to what is loaded, whatever is being opened."""
+        self._jobs.cancel(ConvertJob)
+        if self._jobs.has(PlanJob, LoadRecipeJob):
+            self._forget_plan()
+            self.want_spectrum()
+            self.analyse()
 
     def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
         """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
@@ -227,9 +236,21 @@ class Conductor(QObject):
         self._session.propose(inputs)
         self._plan()
 
-    def _plan(self) -> None:
+    def _forget_plan(self) -> None:
+        """What was to be planned is not wanted any more, and what is planned stays."""
+        planning = self._jobs.has(PlanJob)
+        self._withdraw_plan()
+        if planning:
+            self._session.reject()
+
+    def _withdraw_plan(self) -> None:
         self._plan_timer.stop()
-        self._jobs.withdraw(PlanJob, LoadRecipeJob)
+        # An engine that cannot even hear of it is of no use, unless it is merging meanwhile.
+        writes = self._jobs.has(MergeJob, ExportJob, ReportJob)
+        self._jobs.withdraw(PlanJob, LoadRecipeJob, enforced=not writes)
+
+    def _plan(self) -> None:
+        self._withdraw_plan()
         inputs = self._session.inputs
         if inputs.base is None:
             return

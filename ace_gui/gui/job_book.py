@@ -106,11 +106,14 @@ class JobBook(QObject):
             if isinstance(running.job, kinds):
                 self._worker.cancel(number)
 
-    def withdraw(self, *kinds: type) -> None:
-        """Forget jobs that something newer takes the place of."""
+    def withdraw(self, *kinds: type, enforced: bool = False) -> None:
+        """Forget jobs that something newer takes the place of.
+
+        ``enforced``: an engine that does not let go of them in time is replaced.
+        """
         for number, running in tuple(self._jobs.items()):
             if isinstance(running.job, kinds):
-                self._worker.withdraw(number)
+                (self._worker.cancel if enforced else self._worker.withdraw)(number)
                 self.finish(number)
 
     def finish(self, number: int) -> None:

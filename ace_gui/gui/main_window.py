@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # the workspace brings the plots along, which the empty windo
 
 _SIZE: Final = (1440, 900)
 _BUSY: Final = (State.MERGING, State.EXPORTING)
-_CANCELLABLE: Final = (State.ANALYSING, State.REPORTING)
+_CANCELLABLE: Final = (State.PLANNING, State.ANALYSING, State.REPORTING)
 
 
 class MainWindow(QMainWindow):
@@ -223,6 +223,7 @@ class MainWindow(QMainWindow):
             a.open_recipe: opener.open_recipe,
             a.save_recipe: opener.save_recipe,
             a.sample: opener.open_sample,
+            a.stop_opening: self.conductor.stop_opening,
             a.close_models: self.conductor.close,
             a.quit: self.close,
             a.merge: self.questions.merge,
@@ -255,6 +256,7 @@ class MainWindow(QMainWindow):
             action.setEnabled(loaded and not busy)
         for action in (a.find, a.next_layer, a.previous_layer, a.top_layer, a.reset_layout):
             action.setEnabled(loaded)
+        a.stop_opening.setEnabled(session.is_running(State.PLANNING))
         a.close_models.setEnabled(loaded and not busy)
         a.save_recipe.setEnabled(loaded and bool(session.inputs.experts))
         a.merge.setEnabled(session.can_merge)

@@ -162,7 +162,8 @@ class Menus(QObject):
     def _fill_bar(self, window: QMainWindow) -> None:
         a, bar = self.actions, window.menuBar()
         written = (a.save_recipe, a.export, a.report)
-        files = [*self._open_entries(), None, *written, None, a.close_models, a.quit]
+        files = [*self._open_entries(), None, *written, None]
+        files += [a.stop_opening, a.close_models, a.quit]
         bar.addMenu(self._menu(window, "&File", files))
         methods = [a.choose_method, a.compare]
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]

@@ -14,7 +14,7 @@ from typing import Final
 from PySide6.QtCore import QObject, QThread, Signal
 
 from ace_gui.engine.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.jobs import ExportJob, Job, MergeJob
+from ace_gui.engine.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.engine.process import COOPERATIVE_SECONDS, EngineProcess
 from ace_gui.errors import EngineError
 
@@ -61,6 +61,7 @@ class EngineWorker(QThread):
         self._ready = False
         self._jobs: dict[int, tuple[int, Job]] = {}  # engine's number → ours, job
         self._deadlines: dict[int, float] = {}  # engine's number of a cancelled job → time
+        self._unwanted: set[int] = set()  # engine's numbers of jobs that were asked to stop
         self._terminated = False
 
     def submit(self, job: Job) -> int:
@@ -148,6 +149,7 @@ class EngineWorker(QThread):
         theirs = next((key for key, (ours, _) in self._jobs.items() if ours == number), None)
         if theirs is None or self._engine is None:
             return
+        self._unwanted.add(theirs)
         self._engine.cancel(theirs)
         # An engine that is still importing cannot hear yet; its time starts when it can.
         if enforced and self._ready:
@@ -184,7 +186,7 @@ class EngineWorker(QThread):
 
     def _open(self) -> None:
         self._ready, self._terminated = False, False
-        self._deadlines = {}
+        self._deadlines, self._unwanted = {}, set()
         try:
             self._engine = self._start_engine()
         except OSError as error:
@@ -199,17 +201,24 @@ class EngineWorker(QThread):
     def _lose(self, error: EngineError) -> None:
         """The engine is gone: cancelled by force, or by accident."""
         engine, jobs, ready = self._engine, self._jobs, self._ready
-        on_purpose = self._terminated
+        on_purpose, unwanted = self._terminated, self._unwanted
         self._engine, self._jobs = None, {}
         if engine is not None:
             engine.close()
-        if on_purpose:
-            for number, _ in jobs.values():
-                self.said.emit(number, JobCancelled())
-        else:
+        if not on_purpose:
             self.engine_lost.emit(error)
         if ready:  # one that never came up would not come up again either
             self._open()
+        if on_purpose:
+            self._do_again(jobs, unwanted)
+
+    def _do_again(self, jobs: dict[int, tuple[int, Job]], unwanted: set[int]) -> None:
+        """Plan in the new engine what waited for the old one; everything else is cancelled."""
+        for theirs, (number, job) in jobs.items():
+            if theirs not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
+                self._pass_job(number, job)
+            else:
+                self.said.emit(number, JobCancelled())
 
     def _close(self) -> None:
         if self._engine is not None:

@@ -111,7 +111,7 @@ def test_only_the_latest_of_several_plans_counts(
     ready.choose_method("linear")
     first = worker.newest(PlanJob)
     ready.change(replace(session.inputs, scope="authors-vit"))
-    assert worker.withdrawn == [first]
+    assert worker.cancelled == [first]
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=first)
     assert session.inputs.scope == "authors-vit"
     with qtbot.waitSignal(ready.idle):
@@ -119,6 +119,48 @@ def test_only_the_latest_of_several_plans_counts(
         worker.say(*analysed(GAMMAS))  # the scope says which tensors have γ
     assert session.inputs.method == "linear"
     assert session.inputs.scope == "authors-vit"
+
+
+def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
+    ready: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    loaded = session.inputs
+    ready.set_base(BROKEN)
+    proposed = worker.newest(PlanJob)
+    ready.cancel()
+    assert proposed in worker.cancelled
+    assert session.inputs == loaded
+    assert session.state is State.READY
+    worker.say(PlanReady(plan=plan(recipe(COLA))), JobDone(), job=proposed)  # too late
+    assert session.inputs == loaded
+    ready.open([BROKEN])
+    ready.stop_opening()
+    assert worker.newest(LoadRecipeJob) in worker.cancelled
+    assert session.state is State.READY
+
+
+def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
+    ready: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    loaded = session.inputs
+    ready.set_base(BROKEN)
+    ready.open([COLA])
+    assert worker.newest(PlanJob) in worker.cancelled
+    assert session.inputs == loaded, "what was proposed is not wanted any more"
+    assert session.is_running(State.PLANNING)
+    load(worker, SST2)
+    assert [expert.path for expert in session.inputs.experts] == [SST2]
+
+
+def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
+    ready: Conductor, session: Session, worker: FakeWorker
+) -> None:
+    ready.merge()
+    ready.choose_method("linear")
+    first = worker.newest(PlanJob)
+    ready.choose_method("ace")
+    assert first in worker.withdrawn
+    assert first not in worker.cancelled
 
 
 def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(

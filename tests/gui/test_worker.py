@@ -136,12 +136,23 @@ def test_a_job_that_listens_is_cancelled_gently(start: Start, qtbot: QtBot) -> N
 
 def test_a_job_that_does_not_listen_takes_its_engine_along(start: Start, qtbot: QtBot) -> None:
     worker, engines, heard = start({}, deaf=True)
-    other, number = worker.submit(PLAN), worker.submit(MERGE)
+    other, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
     worker.cancel(number)
     qtbot.waitUntil(lambda: len(engines) == 2)
     qtbot.waitUntil(lambda: heard.of(number) == [JobCancelled()] == heard.of(other))
     assert engines[0].ended[0] == "terminate"
     assert not heard.lost  # it was wanted
+
+
+def test_what_is_opened_instead_is_planned_by_the_next_engine(start: Start, qtbot: QtBot) -> None:
+    worker, engines, heard = start({}, deaf=True)
+    stuck, wanted = worker.submit(PLAN), worker.submit(PLAN)
+    worker.cancel(stuck)
+    qtbot.waitUntil(lambda: len(engines) == 2 and bool(engines[1].jobs))
+    assert engines[1].jobs == [PLAN]
+    assert heard.of(stuck) == [JobCancelled()]
+    engines[1]._theirs.send((1, JobDone()))
+    qtbot.waitUntil(lambda: heard.of(wanted) == [JobDone()])
 
 
 def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start: Start, qtbot: QtBot) -> None:
