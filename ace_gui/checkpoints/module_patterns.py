@@ -9,18 +9,18 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any, Final
 
 _LONGEST: Final = 250
 """Of an expression, and of a module's name; nothing matches a longer name."""
-_DEEPEST: Final = 6
+_DEEPEST: Final = 12
 _MOST: Final = 200
 """Most repetitions that an expression may count."""
 
 _parser: Final = importlib.import_module("re._parser")
 
-_Places = frozenset[int]
 _CATEGORIES: Final[dict[str, Callable[[str], bool]]] = {
     "CATEGORY_DIGIT": str.isdecimal,
     "CATEGORY_SPACE": str.isspace,
@@ -43,8 +43,11 @@ def matches(pattern: str, module: str) -> bool:
 
     Raises UnusableError.
     """
-    starts = {0, *(i + 1 for i, c in enumerate(module) if c == ".")}
-    return len(module) in _reached(_parsed(pattern), module[:_LONGEST], frozenset(starts))
+    parts = _parsed(pattern)
+    if len(module) > _LONGEST:
+        return False
+    starts = 1 | sum(1 << i + 1 for i, character in enumerate(module) if character == ".")
+    return bool(_Text(module).reached(parts, starts) >> len(module) & 1)
 
 
 @lru_cache(maxsize=256)
@@ -88,36 +91,45 @@ def _check(parts: Sequence[Any], depth: int) -> None:
             _check([part for part in value if str(part[0]) != "NEGATE"], depth + 1)
 
 
-def _reached(parts: Sequence[Any], text: str, places: _Places) -> _Places:
-    """Where one can be after ``parts``, having been at any of ``places``."""
-    for kind, value in parts:
-        places = _after(str(kind), value, text, places)
-    return places
+class _Text:
+    """A text in which expressions are followed; a set of places in it is the bits of a number."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._fitting: dict[tuple[str, str], int] = {}
 
-def _after(kind: str, value: Any, text: str, places: _Places) -> _Places:
-    if kind in _REPEATS:
-        return _repeated(value, text, places)
-    if kind == "SUBPATTERN":
-        return _reached(value[3], text, places)
-    if kind == "BRANCH":
-        return frozenset().union(*(_reached(way, text, places) for way in value[1]))
-    if kind == "AT":
-        return places & {0 if str(value) in _STARTS else len(text)}
-    return frozenset(p + 1 for p in places if p < len(text) and _fits(kind, value, text[p]))
+    def reached(self, parts: Sequence[Any], places: int) -> int:
+        """Where one can be after ``parts``, having been at any of ``places``."""
+        for kind, value in parts:
+            places = self._after(str(kind), value, places)
+        return places
 
+    def _after(self, kind: str, value: Any, places: int) -> int:
+        if kind in _REPEATS:
+            return self._repeated(value, places)
+        if kind == "SUBPATTERN":
+            return self.reached(value[3], places)
+        if kind == "BRANCH":
+            return reduce(or_, (self.reached(way, places) for way in value[1]))
+        if kind == "AT":
+            return places & (1 if str(value) in _STARTS else 1 << len(self._text))
+        key = kind, str(value)
+        if key not in self._fitting:
+            fitting = (1 << i for i, c in enumerate(self._text) if _fits(kind, value, c))
+            self._fitting[key] = sum(fitting)
+        return (places & self._fitting[key]) << 1
 
-def _repeated(value: Any, text: str, places: _Places) -> _Places:
-    least, most, parts = value
-    for _ in range(least):
-        places = _reached(parts, text, places)
-    found = fresh = places
-    for _ in range(min(int(most) - least, len(text) + 1)):
-        fresh = _reached(parts, text, fresh) - found
-        if not fresh:
-            break
-        found |= fresh
-    return found
+    def _repeated(self, value: Any, places: int) -> int:
+        least, most, parts = value
+        for _ in range(least):
+            places = self.reached(parts, places)
+        found = fresh = places
+        for _ in range(min(int(most) - least, len(self._text) + 1)):
+            fresh = self.reached(parts, fresh) & ~found
+            if not fresh:
+                break
+            found |= fresh
+        return found
 
 
 def _fits(kind: str, value: Any, character: str) -> bool:

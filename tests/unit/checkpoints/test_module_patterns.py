@@ -23,11 +23,11 @@ PATTERNS = st.recursive(
             lambda two: f"(?:{two[0]}){two[1]}"
         ),
     ),
-    max_leaves=8,
+    max_leaves=5,
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(PATTERNS, st.text(alphabet="ab0._", max_size=12))
 def test_as_peft_matches(pattern: str, module: str) -> None:
     expected = re.match(rf"(.*\.)?({pattern})$", module) is not None
@@ -48,7 +48,7 @@ def test_no_expression_takes_for_ever(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", "(?=a)a", r"(a)\1", "(?i)a", r"\ba", "a" * 251, "a{300}", "(" * 9 + "a" + ")" * 9],
+    ["(", "(?=a)a", r"(a)\1", "(?i)a", r"\ba", "a" * 251, "a{300}", "(" * 14 + "a" + ")" * 14],
 )
 def test_what_names_do_not_need_is_refused(pattern: str) -> None:
     with pytest.raises(UnusableError):
