@@ -47,7 +47,8 @@ _POSITION = re.compile(
 )
 _EMBEDDING = re.compile(
     r"(?:^|[._])(?:wte|shared|embed_tokens|embed_in|embed|embedding|embeddings|tok_embeddings"
-    r"|emb|cls_token|dist_token|distillation_token|mask_token|register_tokens|storage_tokens)$"
+    r"|emb|emb_layer|embedding_table|cls_token|dist_token|distillation_token|mask_token"
+    r"|register_tokens|storage_tokens)$"
 )
 _NORM = re.compile(r"(?:norm\w*|(?:^|\.)(?:ln|bn)\d*(?:_\w+)?)$", re.IGNORECASE)
 

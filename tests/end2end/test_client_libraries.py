@@ -1,0 +1,140 @@
+"""Merged folders in the hands of the libraries they are for; needs the extra ``clients``.
+
+What is a matrix is asked of the library's modules by type, not of this program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ace_gui.engine.exporting import publish
+from ace_gui.engine.merging import merge
+from ace_gui.engine.planning import prepare
+from tests.helpers import client_models as clients
+from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.client_models import Client, family, linear_weights, states
+from tests.helpers.recipes import recipe_over
+
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
+
+CLIENTS: dict[str, tuple[str, Callable[[Path], Client]]] = {
+    "vit": (
+        "timm",
+        lambda _: clients.timm_client(
+            "vit_tiny_patch16_224", img_size=32, depth=2, embed_dim=48, num_heads=3
+        ),
+    ),
+    "resnet": ("timm", lambda _: clients.timm_client("resnet10t")),
+    "convnext": ("timm", lambda _: clients.timm_client("convnext_atto", depths=(1, 1, 1, 1))),
+    "open_clip": ("open_clip", lambda _: clients.open_clip_client()),
+    "sentences": ("sentence_transformers", clients.sentence_client),
+    "cross_encoder": ("sentence_transformers", clients.cross_encoder_client),
+    "unet": ("diffusers", lambda _: clients.unet_client()),
+    "dit": ("diffusers", lambda _: clients.transformer_2d_client()),
+    "pipeline": ("diffusers", lambda _: clients.pipeline_client()),
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
+    library, made = CLIENTS[request.param]
+    pytest.importorskip(library)
+    return made(tmp_path / "work")
+
+
+def merged(tmp_path: Path, base: Path, experts: list[Path], method: str) -> Path:
+    recipe = recipe_over(base, experts, merge_method=method)
+    for _ in merge(prepare(recipe), tmp_path / f"{method}.store", as_output=True):
+        pass
+    publish(tmp_path / f"{method}.store", tmp_path / method)
+    return tmp_path / method
+
+
+def mean(tensors: list[Tensor]) -> Tensor:
+    if not tensors[0].is_floating_point():
+        return tensors[0]
+    return torch.stack([tensor.double() for tensor in tensors]).mean(0).to(tensors[0].dtype)
+
+
+def test_linear_is_the_mean_in_the_model_s_own_library(client: Client, tmp_path: Path) -> None:
+    base, experts = family(client, tmp_path)
+    out = merged(tmp_path, base, experts, "linear")
+    found = states(client, out)
+    owned = [states(client, folder) for folder in experts]
+    wanted = {
+        part: {name: mean([own[part][name] for own in owned]) for name in tensors}
+        for part, tensors in found.items()
+    }
+    for part, tensors in found.items():
+        for name, tensor in tensors.items():
+            torch.testing.assert_close(
+                tensor, wanted[part][name], msg=lambda m, n=name: f"{n}: {m}"
+            )
+    with torch.no_grad():
+        output = client.call(client.load(out))
+        reference = client.load(base)
+        for part, module in client.parts(reference).items():
+            module.load_state_dict(wanted[part])
+        assert torch.isfinite(output).all()
+        torch.testing.assert_close(output, client.call(reference), rtol=1e-3, atol=1e-4)
+
+
+def test_ace_is_the_oracle_in_the_model_s_own_library(client: Client, tmp_path: Path) -> None:
+    base, experts = family(client, tmp_path)
+    out = merged(tmp_path, base, experts, "ace")
+    found, start = states(client, out), states(client, base)
+    owned = [states(client, folder) for folder in experts]
+    matrices = {(part, name): turned for part, name, turned in linear_weights(client, base)}
+    assert matrices
+    for part, tensors in found.items():
+        for name, tensor in tensors.items():
+            each = [own[part][name] for own in owned]
+            head = "head" in name or tensor.shape[:1] == (clients.CLASSES,)
+            if (part, name) in matrices and min(tensor.shape) > 1 and not head:
+                turned = matrices[part, name]
+                found_error = error(*(turn(t, turned) for t in (tensor, start[part][name], *each)))
+                assert found_error < 1e-4, name
+            elif not head:
+                torch.testing.assert_close(tensor, mean(each), msg=lambda m, n=name: f"{n}: {m}")
+    with torch.no_grad():
+        assert torch.isfinite(client.call(client.load(out))).all()
+
+
+def turn(tensor: Tensor, turned: bool) -> Tensor:
+    return tensor.T if turned else tensor
+
+
+def error(tensor: Tensor, start: Tensor, *experts: Tensor) -> float:
+    """Distance to the oracle's change, of its size; float32 weights round it a little."""
+    wide = start.double()
+    deltas = np.stack([(expert.double() - wide).numpy() for expert in experts])
+    wanted = ace_oracle(deltas).merged
+    return float(np.linalg.norm((tensor.double() - wide).numpy() - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("method", ["linear", "ace"])
+def test_adapters_are_the_models_that_peft_makes_of_them(method: str, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    import transformers
+
+    base, adapters, whole = clients.adapters_of_peft(tmp_path)
+    out = merged(tmp_path, base, adapters, method)
+
+    def state(folder: Path) -> dict[str, Tensor]:
+        model = transformers.LlamaForCausalLM.from_pretrained(folder)
+        return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    found, start, owned = state(out), state(base), [state(folder) for folder in whole]
+    for name, tensor in found.items():
+        each = [own[name] for own in owned]
+        changed = any(not torch.equal(expert, start[name]) for expert in each)
+        if method == "ace" and changed:
+            assert error(tensor, start[name], *each) < 1e-4, name
+        else:
+            torch.testing.assert_close(tensor, mean(each), msg=lambda m, n=name: f"{n}: {m}")
