@@ -80,7 +80,7 @@ def find_side_files(folder: Path) -> SideFiles:
     except OSError as error:
         raise unreadable(folder, error) from None
     wanted = [name for name in names if belongs(name)]
-    own = {name: folder / name for name in wanted if _own(folder / name, name)}
+    own = {name: folder / name for name in wanted if own_file(folder / name, name)}
     return SideFiles(
         files=own,
         code=tuple(folder / name for name in names if _is_code(name)),
@@ -124,11 +124,13 @@ def copy_side_files(files: Mapping[str, Path], folder: Path) -> None:
 @contextmanager
 def _opened(path: Path, place: str) -> Iterator[tuple[int, FileStamp]]:
     """The model's own file, opened once and without following a link that took its place."""
-    real = _own(path, place)
+    real = own_file(path, place)
     if real is None:
         raise refusal(path, "This link leads out of the model's folder. Put the file itself there.")
     with open_regular(real, follow=False) as (descriptor, stamp):
-        if _own(path, place) != real or not os.path.samestat(os.fstat(descriptor), real.lstat()):
+        if own_file(path, place) != real or not os.path.samestat(
+            os.fstat(descriptor), real.lstat()
+        ):
             raise changed(path)
         yield descriptor, stamp
 
@@ -195,7 +197,7 @@ def _name(place: str) -> str:
     return place.rpartition("/")[2].lower()
 
 
-def _own(entry: Path, place: str) -> Path | None:
+def own_file(entry: Path, place: str) -> Path | None:
     """The file that ``entry``, at ``place`` below a model's folder, leads to, if it is its own.
 
     It lies in the folder itself, or in the blobs of the Hugging Face cache the folder is a view

@@ -43,6 +43,9 @@ MODULES: Final = f"{STEM}.safetensors"
 LAYOUT: Final = "layout"
 """Name of the metadata: JSON, by row the part of the stored tensor that it is."""
 
+EXPERTS: Final = "experts"
+"""Name of the metadata: JSON, by row the experts who have something there."""
+
 TITLE: Final = "writing what belongs to each expert"
 ONE_FILE: Final = 1 << 62
 
@@ -79,8 +82,15 @@ def planned(prepared: Prepared) -> tuple[Shard, ...]:
     if not outputs:
         return ()
     layout = {row.name: asdict(whole(row)) for row in rows}
+    owners = {row.name: [names[t] for t in row.experts] for row in rows}
     return tuple(
-        replace(shard, metadata={LAYOUT: json.dumps(layout, ensure_ascii=False)})
+        replace(
+            shard,
+            metadata={
+                LAYOUT: json.dumps(layout, ensure_ascii=False),
+                EXPERTS: json.dumps(owners, ensure_ascii=False),
+            },
+        )
         for shard in plan_shards(outputs, ONE_FILE, stem=STEM)
     )
 

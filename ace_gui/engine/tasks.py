@@ -10,7 +10,6 @@ For the output of methods that leave something for each expert (EMR, TALL masks,
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from ace_gui.checkpoints import (
@@ -29,21 +27,25 @@ from ace_gui.checkpoints import (
     TensorReader,
     claimed_output,
     copy_side_files,
+    is_float,
     listing,
     open_checkpoint,
     place,
     plain,
     plan_parts,
     promote,
-    read_header,
+    require_finite,
     staged,
 )
+from ace_gui.checkpoints.files import refusal
+from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.config_file import set_config_dtype
 from ace_gui.engine.merging import HEADS, SHARD_BYTES
-from ace_gui.engine.modules import LAYOUT, MODULES
+from ace_gui.engine.modules import MODULES
 from ace_gui.engine.opening import open_files
 from ace_gui.engine.parts import checksum
 from ace_gui.engine.plan import MatrixPart
+from ace_gui.engine.task_modules import Rows, checked_rows, read_layout
 from ace_gui.engine.tensor_merge import rounded
 from ace_gui.engine.verification import verify_shards
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
@@ -51,7 +53,6 @@ from ace_gui.methods.modules import unpacked
 from ace_gui.recipe.files import load_recipe
 
 RECIPE: Final = "merge_recipe.yaml"
-_LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
 
 
 def reconstruct(
@@ -100,8 +101,7 @@ def write_task_model(
 
 def experts_of(folder: Path) -> tuple[str, ...]:
     """The experts whose models a merged folder can make again. Raises CheckpointError."""
-    header = read_header(folder / MODULES)
-    return tuple(dict.fromkeys(info.name.split("/", 1)[0] for info in header.tensors))
+    return read_layout(folder).names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class _Task:
     base: Checkpoint
     modules: Checkpoint
     head: Checkpoint | None
-    rows: Mapping[str, Mapping[str, MatrixPart]]
+    rows: Rows
 
     def outputs(self) -> Iterator[OutputTensor]:
         """Names, dtypes and shapes of ``tensors``."""
@@ -143,18 +143,31 @@ class _Task:
     def side_files(self) -> Mapping[str, Path]:
         """The merged model's, and the expert's config where it has one of its own."""
         files = dict(self.merged.side_files)
-        for config in (self.folder / HEADS / self.expert / "config.json", self._own_config()):
-            if config is not None and config.is_file():
-                files["config.json"] = config
-                break
+        own = (self.folder / HEADS / self.expert, self._own_folder())
+        config = next(filter(None, map(self._config_of, own)), None)
+        if config is not None:
+            files["config.json"] = config
         return {name: path for name, path in files.items() if name != RECIPE}
 
-    def _own_config(self) -> Path | None:
+    def _own_folder(self) -> Path | None:
         recipe = load_recipe(self.folder / RECIPE)
-        for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
-            if name == self.expert:
-                return entry.model / "config.json"
-        return None
+        own = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(self.expert)
+        return None if own is None else own.model
+
+    def _config_of(self, folder: Path | None) -> Path | None:
+        """The config.json of a model of this architecture; None where the folder is none.
+
+        The merged folder says which it is, and may say anything: no other file is copied.
+        """
+        try:
+            checkpoint = None if folder is None else open_files(folder)
+        except CheckpointError:  # it is no longer there, or never was a model
+            return None
+        config = None if checkpoint is None else checkpoint.config
+        if checkpoint is None or config is None or self.merged.config is None:
+            return None
+        alike = config.get("model_type") == self.merged.config.get("model_type")
+        return checkpoint.side_files.get("config.json") if alike else None
 
     def _remade(self, name: str, merged: Tensor, base: Tensor, modules: TensorReader) -> Tensor:
         wide = torch.float64 if merged.dtype == torch.float64 else torch.float32
@@ -169,10 +182,16 @@ class _Task:
         prefix = f"{self.expert}/{row}/"
         if f"{prefix}mask" in self.modules.tensors:
             chosen = unpacked(modules.read(f"{prefix}mask"), shared.numel())
-            scale = float(modules.read(f"{prefix}scale"))
+            scale = float(self._finite(modules, f"{prefix}scale"))
             return torch.where(chosen.reshape(shared.shape), shared * scale, 0)
-        u, s, vh = (modules.read(prefix + what).to(shared.dtype) for what in ("u", "s", "vh"))
+        factors = (self._finite(modules, prefix + what) for what in ("u", "s", "vh"))
+        u, s, vh = (factor.to(shared.dtype) for factor in factors)
         return ((u * s) @ vh).reshape(shared.shape)
+
+    def _finite(self, modules: TensorReader, name: str) -> Tensor:
+        tensor = modules.read(name)
+        require_finite(tensor, name, self.folder.name, self.folder / MODULES)
+        return tensor
 
 
 def _elements(flat: Tensor, part: MatrixPart) -> Tensor:
@@ -187,7 +206,8 @@ def _open(folder: Path, expert: str, base: str | os.PathLike[str] | None) -> _Ta
             "something for each expert: emr, tall_masks or tsv_c.",
             path=folder,
         )
-    known = experts_of(folder)
+    layout = read_layout(folder)
+    known = layout.names
     if expert not in known:
         raise OutputError(
             f"{place(folder)}: There is no expert {plain(expert)!r}; there are {listing(known)}.",
@@ -196,7 +216,6 @@ def _open(folder: Path, expert: str, base: str | os.PathLike[str] | None) -> _Ta
     merged = open_checkpoint(folder)
     base_folder = load_recipe(folder / RECIPE).base_model if base is None else Path(base)
     modules = open_checkpoint(folder / MODULES)
-    head = folder / HEADS / f"{expert}.safetensors"
     task = _Task(
         folder=folder,
         base_folder=base_folder,
@@ -204,34 +223,28 @@ def _open(folder: Path, expert: str, base: str | os.PathLike[str] | None) -> _Ta
         merged=merged,
         base=open_files(base_folder),
         modules=modules,
-        head=open_checkpoint(head) if head.is_file() else None,
-        rows=_rows(folder, expert, modules),
+        head=_head(folder, expert),
+        rows=checked_rows(folder, expert, layout, merged, modules),
     )
     _require_base(task)
     return task
 
 
-def _rows(folder: Path, expert: str, modules: Checkpoint) -> Mapping[str, Mapping[str, MatrixPart]]:
-    """The rows for which there is something of the expert, by stored tensor."""
-    try:
-        layout = _LAYOUT.validate_python(json.loads(read_header(folder / MODULES).metadata[LAYOUT]))
-    except (KeyError, ValueError, ValidationError) as error:
-        raise CheckpointError(
-            f"{place(folder)}: {MODULES} does not say what it belongs to; merge again.",
-            path=folder,
-            details=str(error),
-        ) from None
-    rows: dict[str, dict[str, MatrixPart]] = {}
-    for name, part in layout.items():
-        if {f"{expert}/{name}/mask", f"{expert}/{name}/u"} & set(modules.tensors):
-            rows.setdefault(part.tensor, {})[name] = part
-    return rows
+def _head(folder: Path, expert: str) -> Checkpoint | None:
+    """The expert's own tensors beside the merged ones, if it has any."""
+    place = f"{HEADS}/{expert}.safetensors"
+    if not (folder / place).is_file():
+        return None
+    if own_file(folder / place, place) is None:
+        sentence = "This link leads out of the merged folder. Put the file itself there."
+        raise refusal(folder / place, sentence)
+    return open_checkpoint(folder / place)
 
 
 def _require_base(task: _Task) -> None:
     for name in task.rows:
         shape, there = task.merged.tensors[name].shape, task.base.tensors.get(name)
-        if there is None or there.shape != shape:
+        if there is None or there.shape != shape or not is_float(there.dtype):
             raise MismatchError(
                 f"{place(task.base_folder)} is not the base of this merge: `{plain(name)}` "
                 "differs. Name the base model.",

@@ -1,0 +1,187 @@
+"""A merged folder may say anything: ``task`` believes no field of it before it was checked."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ace_gui.checkpoints import staging_folder
+from ace_gui.engine.exporting import publish
+from ace_gui.engine.merging import merge
+from ace_gui.engine.modules import EXPERTS, LAYOUT, MODULES
+from ace_gui.engine.planning import prepare
+from ace_gui.engine.tasks import reconstruct, write_task_model
+from ace_gui.errors import CheckpointError, WorkbenchError
+from tests.helpers.models import Family, gpt2_family
+from tests.helpers.recipes import recipe_of
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"), experts=2)
+
+
+@pytest.fixture(scope="module", params=["emr", "tsv_c"])
+def whole(
+    request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("merged") / request.param
+    prepared = prepare(recipe_of(family, merge_method=request.param))
+    for _ in merge(prepared, staging_folder(out), device="cpu", as_output=True):
+        pass
+    publish(staging_folder(out), out)
+    return out
+
+
+@pytest.fixture
+def folder(whole: Path, family: Family, tmp_path: Path) -> Path:
+    """A copy of a merged folder whose recipe has whole paths."""
+    copy = Path(shutil.copytree(whole, tmp_path / "merged"))
+    models = [{"model": str(path)} for path in family.experts.values()]
+    recipe = {"merge_method": whole.name, "base_model": str(family.base), "models": models}
+    (copy / "merge_recipe.yaml").write_text(yaml.safe_dump({**recipe, "schema": 1}))
+    return copy
+
+
+Tensors = dict[str, Tensor]
+Layout = dict[str, dict[str, Any]]
+
+
+def change(folder: Path, how: Callable[[Tensors, Layout, dict[str, list[str]]], None]) -> None:
+    """Rewrite the modules with other tensors and metadata."""
+    file = folder / MODULES
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        metadata = opened.metadata()
+    layout, experts = json.loads(metadata[LAYOUT]), json.loads(metadata[EXPERTS])
+    how(tensors, layout, experts)
+    save_file(tensors, file, {LAYOUT: json.dumps(layout), EXPERTS: json.dumps(experts)})
+
+
+def complaint(folder: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        dict(reconstruct(folder, "task0"))
+    return caught.value.sentence
+
+
+def test_every_tensor_is_needed(folder: Path) -> None:
+    names = list(load_file(folder / MODULES))
+    whole = (folder / MODULES).read_bytes()
+    for name in names[:: max(1, len(names) // 12)]:
+        change(folder, lambda tensors, _layout, _experts, name=name: tensors.pop(name))  # type: ignore[misc]
+        assert "lacks `" in complaint(folder)
+        (folder / MODULES).write_bytes(whole)
+
+
+def test_every_tensor_of_the_expert_away_at_once(folder: Path) -> None:
+    def drop(tensors: Tensors, layout: Layout, _experts: object) -> None:
+        row = next(iter(layout))
+        for name in [name for name in tensors if name.startswith(f"task0/{row}/")]:
+            del tensors[name]
+
+    change(folder, drop)
+    assert "lacks `task0/" in complaint(folder)
+
+
+CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "shorter": lambda tensor: tensor[:-1].clone() if tensor.shape[0] > 1 else torch.zeros(0),
+    "longer": lambda tensor: torch.cat([tensor, tensor]),
+    "other rank": lambda tensor: tensor[None].clone(),
+    "float16": lambda tensor: tensor.to(torch.float16),
+    "int64": lambda tensor: tensor.to(torch.int64),
+    "scalar": lambda tensor: tensor.reshape(-1)[0].clone(),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_shapes_and_number_formats(folder: Path, how: str) -> None:
+    whole = (folder / MODULES).read_bytes()
+    row = next(iter(load_file(folder / MODULES))).rsplit("/", 1)[0]
+    for name in [name for name in load_file(folder / MODULES) if name.startswith(f"{row}/")]:
+
+        def changed(tensors: Tensors, _layout: Layout, _experts: object, name: str = name) -> None:
+            tensors[name] = CHANGES[how](tensors[name])
+
+        change(folder, changed)
+        assert "in another shape or number format" in complaint(folder)
+        (folder / MODULES).write_bytes(whole)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_values(folder: Path, bad: float) -> None:
+    def spoil(tensors: Tensors, _layout: Layout, _experts: object) -> None:
+        for name, tensor in tensors.items():
+            if name.endswith(("/scale", "/s")):
+                tensors[name] = torch.full_like(tensor, bad)
+
+    change(folder, spoil)
+    complaint(folder)
+
+
+FIELDS = {
+    "tensor": ["no.such.tensor", "", 7, None],
+    "tensor_shape": [[1, 1], [2**62, 2**62], [-1, 2], [], "ab"],
+    "start": [-1, 1, 2**70, "0", 0.5, None],
+    "stop": [0, -1, 2**70, 10**9],
+    "period": [0, -1, 7, 2**70],
+    "first": [-1, 10**9, 2**70],
+    "last": [0, -1, 10**9],
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_places(folder: Path, field: str) -> None:
+    whole = (folder / MODULES).read_bytes()
+    for value in FIELDS[field]:
+
+        def moved(_tensors: Tensors, layout: Layout, _experts: object, value: Any = value) -> None:
+            layout[next(iter(layout))][field] = value
+
+        change(folder, moved)
+        complaint(folder)
+        (folder / MODULES).write_bytes(whole)
+
+
+def test_metadata_and_what_belongs_to_nothing(folder: Path) -> None:
+    whole, tensors = (folder / MODULES).read_bytes(), load_file(folder / MODULES)
+    for metadata in ({}, {LAYOUT: "[" * 100_000}, {LAYOUT: "{}"}, {LAYOUT: "{}", EXPERTS: "{}"}):
+        save_file(tensors, folder / MODULES, metadata)
+        with pytest.raises(WorkbenchError):
+            dict(reconstruct(folder, "task0"))
+    (folder / MODULES).write_bytes(whole)
+    change(folder, lambda tensors, _l, _e: tensors.update({"task0/x/mask": torch.zeros(1)}))
+    assert "belongs to nothing" in complaint(folder)
+
+
+SECRET = {"auths": {"registry": {"auth": "secret"}}}
+
+
+KINDS = ["config of something else", "link", "head folder", "model of another kind"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_side_files_of_the_model_are_copied(folder: Path, tmp_path: Path, kind: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "config.json").write_text(json.dumps(SECRET))
+    if kind == "head folder":
+        shutil.copytree(elsewhere, folder / "heads" / "task0")
+    elif kind == "link":
+        (folder / "vocab.json").symlink_to(elsewhere / "config.json")
+    else:
+        if kind == "model of another kind":
+            shutil.copy(folder / "model.safetensors", elsewhere)
+        recipe = yaml.safe_load((folder / "merge_recipe.yaml").read_text())
+        recipe["models"][0] = {"model": str(elsewhere), "name": "task0"}
+        (folder / "merge_recipe.yaml").write_text(yaml.safe_dump(recipe))
+    out = write_task_model(folder, "task0", tmp_path / "out")
+    assert not [path for path in out.rglob("*.json") if "secret" in path.read_text()]
+    assert json.loads((out / "config.json").read_text())["model_type"] == "gpt2"
