@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ace_gui.checkpoints.folder import holds_weights
+from ace_gui.checkpoints.parts import holds_model
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRevisionInfo
@@ -54,7 +54,7 @@ def cached_models(folder: Path | None = None) -> tuple[CachedModel, ...]:
         for repo in found.repos
         if repo.repo_type == "model"
         for revision in repo.revisions
-        if holds_weights(revision.snapshot_path)
+        if holds_model(revision.snapshot_path)
     ]
     return tuple(model for _, _, model in sorted(models, key=lambda item: item[:2]))
 

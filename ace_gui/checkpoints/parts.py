@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ace_gui.checkpoints.files import read_json, read_json_value, refusal, unreadable
+from ace_gui.checkpoints.folder import holds_weights
+from ace_gui.errors import CheckpointError
 
 PIPELINE: Final = "model_index.json"
 """Of diffusers: part → library and class, both null for a part that is left out."""
@@ -66,6 +68,16 @@ def listed_folders(folder: Path) -> tuple[str, ...]:
     except OSError as error:
         raise unreadable(folder, error) from None
     return tuple(found)
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder has weights by their names, in itself or in a part that it lists."""
+    try:
+        return holds_weights(folder) or any(
+            holds_weights(folder / name) for name in listed_folders(folder)
+        )
+    except CheckpointError:
+        return False
 
 
 def _pipeline_parts(folder: Path) -> Iterator[str]:

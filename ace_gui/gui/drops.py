@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QMimeData
 
 RECIPES = (".yaml", ".yml")
+_LISTS_OF_PARTS = ("model_index.json", "modules.json")
 
 
 @dataclass(frozen=True)
@@ -50,4 +51,6 @@ def _model_folders(path: Path) -> list[Path]:
 def _holds_model(path: Path) -> bool:
     if not path.is_dir():
         return path.suffix == ".safetensors"
-    return (path / "config.json").exists() or any(path.glob("*.safetensors"))
+    # A pipeline of diffusers, or modules of sentence-transformers, is one model of several parts.
+    listed = any((path / name).exists() for name in ("config.json", *_LISTS_OF_PARTS))
+    return listed or any(path.glob("*.safetensors"))

@@ -41,3 +41,11 @@ def test_what_is_neither_goes_to_the_engine_to_explain(tmp_path: Path) -> None:
     strange = tmp_path / "notes.txt"
     strange.write_text("hello")
     assert classify([strange]).models == (strange,)
+
+
+def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path: Path) -> None:
+    model(tmp_path / "sd/unet")
+    model(tmp_path / "sd/vae")
+    (tmp_path / "sd/model_index.json").write_text("{}")
+    assert expand([tmp_path / "sd"]) == [tmp_path / "sd"]
+    assert expand([tmp_path]) == [tmp_path / "sd"]

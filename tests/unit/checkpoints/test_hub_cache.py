@@ -49,6 +49,14 @@ def test_models_are_listed_by_name_and_can_be_opened(cache: Path):
     assert set(open_checkpoint(second.folder).tensors) == set(small_tensors())
 
 
+def test_a_pipeline_is_listed_though_its_weights_lie_in_its_parts(cache: Path):
+    snapshot = cache / "models--org--sd/snapshots" / COMMITS[0]
+    save_model(snapshot / "unet", small_tensors())
+    (snapshot / "model_index.json").write_text('{"unet": ["diffusers", "UNet2DModel"]}')
+    assert [model.name for model in cached_models(cache)] == ["org/sd"]
+    assert set(open_checkpoint(snapshot).parts) == {"unet"}
+
+
 def test_revisions_newest_first(cache: Path):
     old = cache_model(cache, "models--org--m", COMMITS[0], "v1")
     cache_model(cache, "models--org--m", COMMITS[1], "main")
