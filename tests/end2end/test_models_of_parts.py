@@ -245,3 +245,43 @@ def test_ace_merges_the_matrix_of_a_dense_module(tmp_path: Path):
     rows = {row.name: row for row in prepare(recipe_over(base, experts)).plan.rows}
     assert rows["2_Dense/linear.weight"].disposition.value == "merged"
     assert rows["2_Dense/linear.bias"].disposition.value == "averaged"
+
+
+@pytest.mark.parametrize(
+    ("file", "written"),
+    [
+        ("open_clip_model.safetensors", "open_clip_model.safetensors"),
+        ("open_clip_pytorch_model.bin", "open_clip_model.safetensors"),
+        ("diffusion_pytorch_model.bin", "diffusion_pytorch_model.safetensors"),
+        ("pytorch_model.bin", "model.safetensors"),
+        ("model.fp16.safetensors", "model.safetensors"),
+        ("fine-tune-v3.safetensors", "model.safetensors"),
+    ],
+)
+def test_the_file_has_the_name_its_library_looks_for(
+    file: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(opening, "conversions_folder", lambda: tmp_path / "cache")
+    folders = [tmp_path / "base", tmp_path / "a"]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "open_clip_config.json").write_text("{}")
+        tensors = tensors_of(seed)["unet"]
+        if file.endswith(".bin"):
+            torch.save(tensors, folder / file)
+            convert_pickle(folder, tmp_path / "cache")
+        else:
+            save_file(tensors, folder / file)
+    out = merged(tmp_path, *folders[:1], folders[1:])
+    assert {path.name for path in out.glob("*.safetensors")} == {written}
+    assert load_file(out / written).keys() == tensors_of(0)["unet"].keys()
+    assert (out / "open_clip_config.json").is_file()
+
+
+def test_a_base_of_one_part_takes_it_from_whole_pipelines(tmp_path: Path):
+    base = part_folder(tmp_path / "base", "unet", tensors_of(0)["unet"])
+    tensors = [tensors_of(seed) for seed in (1, 2)]
+    experts = [pipeline(tmp_path / str(seed), own) for seed, own in enumerate(tensors)]
+    found = load_file(merged(tmp_path, base, experts) / f"{UNET}.safetensors")
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, mean(*(own["unet"][name] for own in tensors)))
