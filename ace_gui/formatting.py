@@ -33,6 +33,14 @@ def plain(name: str) -> str:
     return shown[: _LONGEST - 1] + "…"
 
 
+def shown(value: object) -> str:
+    """``repr``, not long, and of a number with more digits than Python cares to print."""
+    try:
+        return plain(repr(value))
+    except ValueError:
+        return "a number of thousands of digits"
+
+
 def place(path: Path) -> str:
     """The last two parts of a path, enough to tell ``expert-a/model.safetensors`` from another."""
     absolute = path.absolute()

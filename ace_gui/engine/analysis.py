@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ace_gui.engine.error_place import merging_of
 from ace_gui.engine.events import LayerAnalysed
 from ace_gui.engine.findings import LayerStatistics
 from ace_gui.engine.non_finite import settle
@@ -65,7 +66,8 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
     ]
     found = None
     if prepared.method_of(row).heterogeneity and row.disposition == Disposition.MERGED:
-        found = heterogeneity(energies)
+        with merging_of(row.name, names):
+            found = heterogeneity(energies)
     return LayerStatistics(
         name=row.name,
         energies=dict(zip(names, energies, strict=True)),

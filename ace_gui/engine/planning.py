@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
@@ -22,6 +22,7 @@ from ace_gui.engine.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.preflight import preflight
 from ace_gui.engine.vocabulary_rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.formatting import plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.base import Kind, MergeMethod
@@ -97,6 +98,10 @@ class Prepared:
             return False
 
 
+LARGEST_WEIGHT: Final = 1e9
+"""Of an expert, negative ones too."""
+
+
 def prepare(recipe: Recipe) -> Prepared:
     """Open, check and decide, from headers alone.
 
@@ -166,6 +171,7 @@ def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
     method = get_method(recipe.merge_method)
     checked_parameters(method, recipe.parameters)
     check_overrides(recipe)
+    _check_weights(recipe)
     _refuse_too_many(recipe, method)
     return method
 
@@ -260,6 +266,19 @@ def too_few(method: MergeMethod[Any], found: int) -> str:
         f"{method.title} merges {'' if method.least == method.most else 'at least '}"
         f"{method.least} experts, but there is only {found}; add more, or choose another method."
     )
+
+
+def _check_weights(recipe: Recipe) -> None:
+    """Refuse weights with which a sum leaves float32, in words about something else."""
+    given = list(zip(recipe.expert_names, recipe.weights, strict=True))
+    given += [pair for rule in recipe.overrides for pair in rule.weights.items()]
+    for name, weight in given:
+        if not -LARGEST_WEIGHT <= weight <= LARGEST_WEIGHT:
+            raise RecipeError(
+                f"The weight of {plain(name)} is {weight:g}; give one from {-LARGEST_WEIGHT:g} to "
+                f"{LARGEST_WEIGHT:g}.",
+                key="weight",
+            )
 
 
 def _check_names(recipe: Recipe) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from ace_gui.engine.error_place import merging_of
 from ace_gui.engine.events import PassProgress
 from ace_gui.engine.non_finite import settle
 from ace_gui.engine.parts import Part, ordered
@@ -112,11 +113,13 @@ def _passes(
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
         while unfinished:
             for place, row in enumerate(rows):
-                try:
-                    measured = _measured(survey, row, readers, pool)
-                except NonFiniteError as error:
-                    rows[place] = settle(error, row, prepared, readers).row
-                    measured = _measured(survey, rows[place], readers, pool)
+                names = [readers.experts[t].model.name for t in row.experts]
+                with merging_of(row.name, names):
+                    try:
+                        measured = _measured(survey, row, readers, pool)
+                    except NonFiniteError as error:
+                        rows[place] = settle(error, row, prepared, readers).row
+                        measured = _measured(survey, rows[place], readers, pool)
                 if measured is not None:
                     survey.add(measured)
                 yield PassProgress(title=TITLE, done=place + 1, total=len(rows))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints import is_finite
 from ace_gui.engine.budget import whole_bytes
+from ace_gui.engine.error_place import merging_of
 from ace_gui.engine.findings import LayerReport, Regime
 from ace_gui.engine.matrix_parts import of_row
 from ace_gui.engine.non_finite import Settled, settle
@@ -21,7 +22,7 @@ from ace_gui.engine.parts import Part, ordered, parts_of
 from ace_gui.engine.plan import Disposition, PlanRow
 from ace_gui.engine.planning import Prepared
 from ace_gui.engine.task_vectors import Readers, TaskVectors
-from ace_gui.errors import NonFiniteError, OutputError
+from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.methods import get_method
 from ace_gui.methods.base import Diagnostics, Merged, Place
 
@@ -139,7 +140,7 @@ class TensorMerge:
 
     def _merged(self, part: Part) -> Piece:
         deltas = TaskVectors(self._row, self._readers, CPU, part)
-        return _piece(deltas, merge_deltas(self._row, self._prepared, deltas), start=part[0])
+        return _merged_piece(self._row, self._prepared, deltas, part[0])
 
 
 def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
@@ -157,16 +158,27 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
     deltas = [TaskVectors(work._row, work._readers, device) for work in works]
     (row, *others), prepared = [work._row for work in works], works[0]._prepared
     if not others:
-        return [_piece(deltas[0], merge_deltas(row, prepared, deltas[0]))]
+        return [_merged_piece(row, prepared, deltas[0], 0)]
     together = prepared.method_of(row).merge_batch
     assert together is not None
     weights = [prepared.weights_of(each) for each in (row, *others)]
-    found = together(list(zip(deltas, weights, strict=True)), prepared.parameters_of(row))
-    return [_piece(own, merged) for own, merged in zip(deltas, found, strict=True)]
+    with merging_of(row.name, deltas[0].names):
+        found = together(list(zip(deltas, weights, strict=True)), prepared.parameters_of(row))
+        return [_piece(own, merged, 0) for own, merged in zip(deltas, found, strict=True)]
 
 
-def _piece(deltas: TaskVectors, merged: Merged, *, start: int = 0) -> Piece:
+def _merged_piece(row: PlanRow, prepared: Prepared, deltas: TaskVectors, start: int) -> Piece:
+    with merging_of(row.name, deltas.names):
+        return _piece(deltas, merge_deltas(row, prepared, deltas), start)
+
+
+def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
     norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+    if not math.isfinite(norm):
+        raise MethodError(
+            "The merged task vector leaves the range of its numbers; lower the experts' weights or "
+            "the method's scale, or average this tensor."
+        )
     weight = deltas.base.add_(merged.delta)
     return Piece(
         start=start,

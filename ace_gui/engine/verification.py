@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from ace_gui.checkpoints import Shard, is_finite, tag_of
 from ace_gui.engine.parts import checksum
 from ace_gui.errors import OutputError
+from ace_gui.formatting import plain
 
 BLOCK: Final = 1 << 22
 
@@ -56,7 +57,13 @@ def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> 
             if checksum(tensor) != checksums[planned.name]:
                 raise _wrong(path, f"bytes of `{planned.name}` differ")
             if not is_finite(tensor):
-                raise _wrong(path, f"`{planned.name}` holds NaN or Inf")
+                raise OutputError(
+                    f"`{plain(planned.name)}` holds NaN or Inf: its merge left the range of "
+                    f"{planned.dtype}. Lower the experts' weights or the method's scale, or choose "
+                    "a wider number format.",
+                    path=path,
+                    tensor=planned.name,
+                )
 
 
 def sha256(path: Path) -> str:

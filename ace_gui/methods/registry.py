@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, get_type_hints
 
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.base import MergeMethod
@@ -109,7 +110,7 @@ def get_method(name: str) -> MergeMethod[Any]:
     if name in METHODS:
         return METHODS[name]
     raise RecipeError(
-        f"There is no merge method {name!r}; known: {', '.join(METHODS)}."
+        f"There is no merge method {shown(name)}; known: {', '.join(METHODS)}."
         + _suggestion(name, METHODS),
         key="merge_method",
     )
@@ -140,7 +141,8 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
         if name not in fields:
             known = f"it has: {', '.join(fields)}" if fields else "it has none"
             raise RecipeError(
-                f"{method.name} has no parameter {name!r}; {known}." + _suggestion(name, fields),
+                f"{method.name} has no parameter {shown(name)}; {known}."
+                + _suggestion(name, fields),
                 key=name,
             )
     checked = {name: _checked(fields[name], value) for name, value in values.items()}
@@ -152,11 +154,13 @@ def _checked(field: ParameterField, value: object) -> float | int | bool | str:
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
         raise RecipeError(
-            f"`{field.name}` must be {_KINDS[field.kind]}, not {value!r}; {_range_of(field)}.",
+            f"`{field.name}` must be {_KINDS[field.kind]}, not {shown(value)}; {_range_of(field)}.",
             key=field.name,
         )
     if not _allowed(field, value):
-        raise RecipeError(f"`{field.name}` is {value!r}, but {_range_of(field)}.", key=field.name)
+        raise RecipeError(
+            f"`{field.name}` is {shown(value)}, but {_range_of(field)}.", key=field.name
+        )
     return value
 
 

@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import shown
 from ace_gui.recipe.mergekit import from_mergekit
 from ace_gui.recipe.mergekit_schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit_schema import is_mergekit
@@ -298,13 +299,13 @@ def _explain(path: Path, error: ValidationError) -> RecipeError:
         close = difflib.get_close_matches(str(place[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         listed = f" Known here: {', '.join(known)}." if known else ""
-        sentence = f"{path}: unknown key {key!r}{hint}.{listed}"
+        sentence = f"{path}: unknown key {shown(key)}{hint}.{listed}"
     elif first["type"] == "missing":
         sentence = f"{path}: the key {key!r} is missing; add it."
     else:
         given = first["input"]
-        shown = repr(given) if isinstance(given, str | int | float | bool) else type(given).__name__
-        sentence = f"{path}: {key!r} is {shown}, but {_wanted(dict(first))}."
+        told = shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
+        sentence = f"{path}: {shown(key)} is {told}, but {_wanted(dict(first))}."
     return RecipeError(sentence, path=path, key=key, details=str(error))
 
 

@@ -175,7 +175,11 @@ def _says_what_only_mergekit_says(
     return (
         bool(_KEYS & content.keys())
         or (base is None and "merge_method" in content)
-        or (base is not None and any(entry.get("model") == base for entry in entries))
+        or (
+            content.get("merge_method") in _METHODS
+            and base is not None
+            and any(entry.get("model") == base for entry in entries)
+        )
         or any(_PARAMETERS & parameters.keys() for parameters in everything)
         or any(isinstance(v, list | dict) for p in everything for v in p.values())
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,12 +106,15 @@ class Recipe:
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
         wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
-        repeated = {name for name, count in Counter(wanted).items() if count > 1}
-        seen: Counter[str] = Counter()
+        counts = Counter(name.casefold() for name in wanted)  # some disks know no upper case
+        taken = {name for name, count in counts.items() if count == 1}
         names = []
         for name in wanted:
-            seen[name] += 1
-            names.append(f"{name}-{seen[name]}" if name in repeated else name)
+            if counts[name.casefold()] > 1:
+                numbered = (f"{name}-{number}" for number in itertools.count(1))
+                name = next(free for free in numbered if free.casefold() not in taken)
+                taken.add(name.casefold())
+            names.append(name)
         return tuple(names)
 
     @property

@@ -1,0 +1,21 @@
+"""Tells an error of a method for which tensor, and for which experts, it came up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ace_gui.errors import MethodError
+from ace_gui.formatting import listing, plain
+
+
+@contextlib.contextmanager
+def merging_of(tensor: str, experts: Sequence[str]) -> Iterator[None]:
+    """A MethodError of the block names the tensor and the experts, in their order."""
+    try:
+        yield
+    except MethodError as error:
+        if error.tensor is None:
+            error.tensor = tensor
+            error.sentence = f"`{plain(tensor)}` of {listing(experts)}: {error.sentence}"
+        raise
