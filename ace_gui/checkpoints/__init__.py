@@ -45,6 +45,7 @@ from ace_gui.checkpoints.staging import (
     staged,
     staging_folder,
 )
+from ace_gui.checkpoints.witness import Readings, Witness
 from ace_gui.checkpoints.writer import ShardedWriter
 
 __all__ = [
@@ -70,12 +71,14 @@ __all__ = [
     "NumberFormat",
     "OutputTensor",
     "Piece",
+    "Readings",
     "Shard",
     "ShardedWriter",
     "SideFiles",
     "Source",
     "TensorInfo",
     "TensorReader",
+    "Witness",
     "check_output_folder",
     "claimed",
     "claimed_output",

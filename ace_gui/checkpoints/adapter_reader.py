@@ -15,14 +15,15 @@ from ace_gui.checkpoints.dtypes import torch_dtype
 from ace_gui.checkpoints.grown import GrownCheckpoint, GrownReader
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.witness import Witness
 
 
 class AdapterReader:
     """Makes the change of one weight from its two factors. Safe to use from several threads."""
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, witness: Witness | None = None) -> None:
         self._adapter = adapter
-        self._reader = TensorReader(adapter.stored)
+        self._reader = TensorReader(adapter.stored, witness)
 
     def delta(self, target: str) -> Tensor:
         """scale·B·A of the weight ``target``, float32, in the shape in which it is stored.
@@ -63,13 +64,13 @@ class AdapterReader:
 class ExpandedReader(TensorReader):
     """Reads a base with an adapter on it: W₀ + scale·B·A, one tensor at a time."""
 
-    def __init__(self, checkpoint: ExpandedCheckpoint) -> None:
-        super().__init__(checkpoint)
+    def __init__(self, checkpoint: ExpandedCheckpoint, witness: Witness | None = None) -> None:
+        super().__init__(checkpoint, witness)
         self._deltas = checkpoint.deltas
-        self._base = TensorReader(checkpoint.base)
-        self._products = AdapterReader(checkpoint.adapter)
+        self._base = TensorReader(checkpoint.base, witness)
+        self._products = AdapterReader(checkpoint.adapter, witness)
         self._beneath = checkpoint.beneath
-        self._brought = TensorReader(checkpoint.adapter.stored)
+        self._brought = TensorReader(checkpoint.adapter.stored, witness)
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements of a tensor; those of a changed one in float32, or float64 on such a base."""
@@ -118,12 +119,16 @@ class ExpandedReader(TensorReader):
         return torch_dtype(self._tensors[name].dtype)
 
 
-def reader_of(checkpoint: Checkpoint) -> TensorReader:
-    """The reader that fits a checkpoint: on disk, a base with an adapter on it, a grown base."""
+def reader_of(checkpoint: Checkpoint, witness: Witness | None = None) -> TensorReader:
+    """The reader that fits a checkpoint: on disk, a base with an adapter on it, a grown base.
+
+    ``witness``: takes note of what is read.
+    """
     if isinstance(checkpoint, ExpandedCheckpoint):
-        return ExpandedReader(checkpoint)
+        return ExpandedReader(checkpoint, witness)
     if isinstance(checkpoint, GrownCheckpoint):
         donors = (donor for growth in checkpoint.growths.values() for donor in growth.donors)
         found = {id(donor.checkpoint): donor.checkpoint for donor in donors}
-        return GrownReader(checkpoint, {key: reader_of(donor) for key, donor in found.items()})
-    return TensorReader(checkpoint)
+        readers = {key: reader_of(donor, witness) for key, donor in found.items()}
+        return GrownReader(checkpoint, readers, witness)
+    return TensorReader(checkpoint, witness)

@@ -11,7 +11,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -40,13 +40,18 @@ _seek_lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class FileStamp:
-    """What tells a file from a changed one. ``size`` in bytes, ``mtime_ns`` in nanoseconds."""
+    """What tells a file from a changed one. ``size`` in bytes, times in nanoseconds.
+
+    ``ctime_ns``, of the last change of content or name, is no part of it: a new link to the file
+    changes it too.
+    """
 
     path: Path
     size: int
     mtime_ns: int
     inode: int
     device: int
+    ctime_ns: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, path: Path, status: os.stat_result) -> FileStamp:
@@ -57,6 +62,7 @@ class FileStamp:
             mtime_ns=status.st_mtime_ns,
             inode=status.st_ino,
             device=status.st_dev,
+            ctime_ns=status.st_ctime_ns,
         )
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.witness import Witness
 
 NOWHERE = -1
 """For a row that a model lacks."""
@@ -68,9 +69,14 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
 class GrownReader(TensorReader):
     """Reads a grown base; what has grown in float32, or float64 where a model has that."""
 
-    def __init__(self, checkpoint: GrownCheckpoint, readers: Mapping[int, TensorReader]) -> None:
+    def __init__(
+        self,
+        checkpoint: GrownCheckpoint,
+        readers: Mapping[int, TensorReader],
+        witness: Witness | None = None,
+    ) -> None:
         """``readers``: of the donors' checkpoints, by ``id``."""
-        super().__init__(checkpoint.base)
+        super().__init__(checkpoint.base, witness)
         self._grown = checkpoint
         self._readers = readers
 

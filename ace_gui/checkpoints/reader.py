@@ -17,6 +17,7 @@ from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.labels import place, plain
+from ace_gui.checkpoints.witness import Witness
 from ace_gui.errors import NonFiniteError, ResourceError
 
 
@@ -28,7 +29,8 @@ class TensorReader:
     ``with`` block without an error checks once more that no file has changed.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, witness: Witness | None = None) -> None:
+        self._witness = witness
         self._tensors = checkpoint.tensors
         self._stamps = {stamp.path: stamp for stamp in checkpoint.files}
 
@@ -66,6 +68,8 @@ class TensorReader:
             self._require_same(stamp)
             if read_at(descriptor, buffer, info.start + start * part.itemsize) < len(buffer):
                 raise changed(info.file)
+        if self._witness is not None:
+            self._witness.saw(info.file, info.start + start * part.itemsize, buffer)
         return part
 
     def will_read(self, name: str) -> None:

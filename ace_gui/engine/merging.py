@@ -30,6 +30,7 @@ from ace_gui.engine.config_file import change_config
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.gpu_room import GpuRoom, bytes_free, merged_with_room
+from ace_gui.engine.how_read import how_read
 from ace_gui.engine.modules import write_modules
 from ace_gui.engine.non_finite import require_finite_heads
 from ace_gui.engine.parts import ordered
@@ -80,7 +81,7 @@ def merge(
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, manifest) as store,
+        opened(store_folder, manifest, readers.witness) as store,
     ):
         yield from _fill(store, prepared, readers, where)
     yield MergeFinished(
@@ -100,6 +101,7 @@ def _fill(
     """Merge what the store lacks, and put beside it what belongs to a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     yield from surveyed(prepared, readers, store=store.folder)
+    store.log_readings()
     yield MergeStarted(
         total=len(rows),
         done=store.rows_done,
@@ -107,13 +109,13 @@ def _fill(
         peak_bytes=prepared.plan.peak_bytes,
     )
     yield from _merge_rows(rows, prepared, readers, store, device)
-    readers.check_unchanged()
     _write_heads(prepared, readers, store.model / HEADS)
     base = prepared.base.checkpoint
     copy_side_files(base.side_files, store.model)
     if isinstance(base, GrownCheckpoint):
         change_config(store.model / "config.json", base.changes)
     yield from write_modules(prepared, readers, store.model)
+    readers.check_unchanged()
     store.complete()
 
 
@@ -136,6 +138,7 @@ def make_manifest(
         input_folders=input_folders(prepared),
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
+        headers=how_read(prepared),
         dtypes=dtypes,
         stems=prepared.base.checkpoint.stems,
         shard_bytes=SHARD_BYTES,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
+from ace_gui.checkpoints.files import status_of
 from ace_gui.engine.beside import bytes_beside
 from ace_gui.engine.budget import free_disk_bytes, largest_tensor, peak_bytes
 from ace_gui.engine.checks import Check
@@ -93,6 +94,8 @@ class Prepared:
         try:
             for model in models:
                 reader_of(model.checkpoint).check_unchanged()
+            if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
+                return False
             return deciding_tokenizers(models, self.plan.recipe.vocabulary) == self.tokenizers
         except CheckpointError:
             return False

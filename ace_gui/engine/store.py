@@ -4,7 +4,8 @@
 
     STORE/
       manifest.json     what this merge is: recipe, inputs, versions, layout
-      journal.jsonl     one line a finished tensor, with its checksum and report
+      journal.jsonl     one line a finished tensor, with its checksum and report, and before it
+                        lines with the checksums of what was read for it
       survey.json       what methods that ask for it know of the whole model
       model/            the merged model as it will be exported, heads and side files included
       complete          written last: every tensor is here
@@ -24,7 +25,7 @@ from dataclasses import asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
@@ -33,9 +34,11 @@ import ace_gui
 from ace_gui.checkpoints import (
     FileStamp,
     OutputTensor,
+    Readings,
     Shard,
     ShardedWriter,
     TensorReader,
+    Witness,
     discard,
     open_checkpoint,
     plan_parts,
@@ -47,7 +50,7 @@ from ace_gui.engine.jobs import STORE_COMPLETE
 from ace_gui.engine.matrix_parts import Assembly
 from ace_gui.engine.parts import checksum, parts_of
 from ace_gui.engine.plan import PlanRow
-from ace_gui.errors import OutputError, ResumeError
+from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.versions import library_versions
@@ -56,6 +59,7 @@ MANIFEST = "manifest.json"
 NEW_MANIFEST = f"{MANIFEST}.new"
 JOURNAL = "journal.jsonl"
 SURVEY = "survey.json"
+_READ = "read"
 MODEL = "model"
 
 
@@ -78,11 +82,12 @@ class Manifest:
     """Everything that a merge's result depends on, and what its export needs to know.
 
     ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
-    expert in transformers, where it is known. ``dtypes``: dtype tag in the store of every tensor of
-    the model, in file order. ``stems``: how the file of weights of each part of the model is
-    called. ``side_by_side``: how many matrices are merged at a time, and so how many threads each
-    has, on which its rounding may depend; on a GPU, how many batches, whose composition follows
-    from ``rows``. ``libraries``: versions, by name. ``warnings``: what was said
+    expert in transformers, where it is known. ``headers``: a digest of where every tensor lies in
+    the inputs and how it is made of them (``how_read``). ``dtypes``: dtype tag in the store of
+    every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
+    model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
+    threads each has, on which its rounding may depend; on a GPU, how many batches, whose
+    composition follows from ``rows``. ``libraries``: versions, by name. ``warnings``: what was said
     before the merge; no part of what it results in.
     """
 
@@ -92,6 +97,7 @@ class Manifest:
     input_folders: tuple[Path, ...]
     expert_classes: tuple[str | None, ...]
     rows: tuple[PlanRow, ...]
+    headers: str
     dtypes: Mapping[str, str]
     stems: Mapping[str, str]
     shard_bytes: int
@@ -139,12 +145,14 @@ class MergeStore:
         writer: ShardedWriter,
         journal: IO[str],
         done: dict[str, tuple[LayerReport, ...]],
+        witness: Witness,
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.done = done
         self._writer = writer
         self._journal = journal
+        self._witness = witness
         self._checksum = 0
         self._assembly = Assembly()
         self._reports: list[LayerReport] = []
@@ -156,7 +164,7 @@ class MergeStore:
         return self.folder / MODEL
 
     @classmethod
-    def create(cls, folder: Path, manifest: Manifest) -> Self:
+    def create(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
         """A new store; one that is already there is removed first.
 
         Raises OutputError or ResourceError where the disk cannot hold it.
@@ -175,16 +183,17 @@ class MergeStore:
             journal = (folder / JOURNAL).open("a", encoding="utf-8")
         except OSError as error:
             raise output_error(folder, error) from None
-        return cls(folder, manifest, writer, journal, {})
+        return cls(folder, manifest, writer, journal, {}, witness)
 
     @classmethod
-    def resume(cls, folder: Path, manifest: Manifest) -> Self:
+    def resume(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
         """Go on with an unfinished store, or create it where there is none.
 
+        What was read of the inputs is read again, as sizes and times do not tell every change.
         Raises ResumeError where the store belongs to other inputs, recipe, versions or device.
         """
         if not (folder / MANIFEST).exists():
-            return cls.create(folder, manifest)
+            return cls.create(folder, manifest, witness)
         changed = _read_manifest(folder).differences(manifest)
         if changed:
             raise ResumeError(
@@ -195,14 +204,15 @@ class MergeStore:
         shards = planned_shards(manifest)
         mark(folder)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
+        readings = _recalled(folder, witness)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
         verified = _verified(folder, shards)
-        _rewrite_journal(folder, verified)
+        _rewrite_journal(folder, readings, verified)
         writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
         done = {name: found for name, (found, _) in verified.items()}
-        return cls(folder, manifest, writer, journal, done)
+        return cls(folder, manifest, writer, journal, done, witness)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
         """Put some elements of a row in their place in its tensor; pieces come in order.
@@ -224,10 +234,18 @@ class MergeStore:
         if not row.ends_tensor:
             return
         self._writer.mark_written(row.tensor)
+        self.log_readings()
         self.done[row.tensor] = tuple(self._reports)
         self._journal.write(_line(row.tensor, self.done[row.tensor], self._checksum))
         self._journal.flush()
         self._reports.clear()
+
+    def log_readings(self) -> None:
+        """Put what was read since into the journal, before anything that was made of it."""
+        readings = self._witness.fresh()
+        if readings:
+            self._journal.write(json.dumps({_READ: readings}) + "\n")
+            self._journal.flush()
 
     def complete(self) -> None:
         """Make everything durable and say so; the last thing that happens to a store."""
@@ -303,13 +321,34 @@ _Entry = tuple[tuple[LayerReport, ...], int]
 """What the journal says of a tensor: a report for each of its rows, and its checksum."""
 
 
-def _journal(folder: Path) -> dict[str, _Entry]:
-    """Finished tensors; a last line that was cut off is not one."""
-    found = {}
-    reports = TypeAdapter(tuple[LayerReport, ...])
-    for line in (folder / JOURNAL).read_text(encoding="utf-8", errors="replace").splitlines():
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    """The journal's lines; a last one that was cut off is none. Raises OutputError."""
+    try:
+        text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OutputError(
+            f"{folder / JOURNAL} cannot be read; merge again.", path=folder, details=str(error)
+        ) from None
+    found = []
+    for line in text.splitlines():
         try:
             entry = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(entry, dict):
+            break
+        found.append(entry)
+    return found
+
+
+def _journal(folder: Path) -> dict[str, _Entry]:
+    """Finished tensors."""
+    found = {}
+    reports = TypeAdapter(tuple[LayerReport, ...])
+    for entry in _lines(folder):
+        try:
+            if _READ in entry:
+                continue
             found[entry["tensor"]] = (
                 reports.validate_python(entry["reports"]),
                 int(entry["checksum"]),
@@ -317,6 +356,27 @@ def _journal(folder: Path) -> dict[str, _Entry]:
         except (ValueError, KeyError, TypeError):
             break
     return found
+
+
+def _recalled(folder: Path, witness: Witness) -> list[Readings]:
+    """What an earlier run has read, once it is known to be what is there now.
+
+    A survey that was kept before this was noted is of unknown inputs: it is made again.
+    """
+    readings = [entry[_READ] for entry in _lines(folder) if _READ in entry]
+    if not readings:
+        (folder / SURVEY).unlink(missing_ok=True)
+    try:
+        for each in readings:
+            witness.recall(each)
+    except CheckpointError as error:
+        raise ResumeError(
+            f"The unfinished merge in {folder} cannot be continued: {error.path} has another "
+            "content than when it began. Merge again without resuming.",
+            path=folder,
+            details=error.sentence,
+        ) from None
+    return readings
 
 
 def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
@@ -332,10 +392,13 @@ def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
     return verified
 
 
-def _rewrite_journal(folder: Path, entries: Mapping[str, _Entry]) -> None:
+def _rewrite_journal(
+    folder: Path, readings: Sequence[Readings], entries: Mapping[str, _Entry]
+) -> None:
     """Drop what was not verified, and a last line that was cut off, in one step."""
     fresh = folder / f"{JOURNAL}.new"
-    lines = (_line(name, *entry) for name, entry in entries.items())
+    lines = [json.dumps({_READ: each}) + "\n" for each in readings]
+    lines += [_line(name, *entry) for name, entry in entries.items()]
     fresh.write_text("".join(lines), encoding="utf-8")
     fresh.replace(folder / JOURNAL)
 

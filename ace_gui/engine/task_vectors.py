@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints import (
     ExpandedReader,
+    Witness,
     is_finite,
     non_finite_error,
     non_finite_values,
@@ -32,11 +33,15 @@ from ace_gui.errors import NonFiniteError
 class ModelReader:
     """Reads a model's tensors under the base's names, checked to be finite."""
 
-    def __init__(self, model: OpenedModel, base: ModelReader | None = None) -> None:
-        """``base``: what an expert's reader takes the rows of tokens from that it lacks."""
+    def __init__(
+        self, model: OpenedModel, base: ModelReader | None = None, witness: Witness | None = None
+    ) -> None:
+        """``base``: what an expert's reader takes the rows of tokens from that it lacks.
+        ``witness``: takes note of what is read.
+        """
         self.model = model
         self._base = base
-        self.reader = reader_of(model.checkpoint)
+        self.reader = reader_of(model.checkpoint, witness)
 
     def read(self, base_name: str, part: Part | None = None) -> Tensor:
         """The tensor as stored, or a part of it, flat.
@@ -108,11 +113,18 @@ class ModelReader:
 
 
 class Readers:
-    """Readers of the base and of every expert of a plan. Nothing stays open between reads."""
+    """Readers of the base and of every expert of a plan. Nothing stays open between reads.
+
+    ``witness``: of all that they read.
+    """
 
     def __init__(self, prepared: Prepared) -> None:
-        self.base = ModelReader(prepared.base)
-        self.experts = tuple(ModelReader(expert, self.base) for expert in prepared.experts)
+        self._files = prepared.files
+        self.witness = Witness()
+        self.base = ModelReader(prepared.base, witness=self.witness)
+        self.experts = tuple(
+            ModelReader(expert, self.base, self.witness) for expert in prepared.experts
+        )
 
     def will_read(self, row: PlanRow) -> None:
         """Have the system fetch a row's tensors from the disk while another is being merged."""
@@ -122,9 +134,10 @@ class Readers:
                 self.experts[t].will_read(answering_name(row, self.experts[t].model))
 
     def check_unchanged(self) -> None:
-        """Raises FileChangedError where a file is no longer the one that was opened."""
+        """Raises FileChangedError where a file is no longer the one that was opened and read."""
         for model in (self.base, *self.experts):
             model.reader.check_unchanged()
+        self.witness.require_unchanged(self._files)
 
 
 class TaskVectors(Sequence[Tensor]):
