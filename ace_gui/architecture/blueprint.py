@@ -159,14 +159,14 @@ def _role(name: str, module: Any, ndim: int) -> Role:
         return names.embedding_role(name) or Role.EMBEDDING
     if "Norm" in type(module).__name__:
         return Role.NORM
-    position = names.embedding_role(name)
-    if position is Role.POSITION:
-        return position
+    table = None if name.endswith(".bias") else names.embedding_role(name)
+    if table is Role.POSITION:  # T5's kind is called a bias
+        return table
     if names.is_bias(name):
         return Role.BIAS
     if isinstance(module, nn.modules.conv._ConvNd):
         return Role.CONVOLUTION
-    return position or Role.OTHER
+    return table or Role.OTHER
 
 
 def _is_table(module: Any) -> bool:

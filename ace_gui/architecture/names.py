@@ -224,7 +224,8 @@ def head_role(name: str) -> Role | None:
 
 def is_vocabulary_head(name: str) -> bool:
     """Whether the name, without the prefix of its model, is of what maps to a vocabulary."""
-    return name.partition(".")[0] in _VOCABULARY_HEADS or name.startswith("cls.predictions.")
+    inner = name.startswith(("cls.predictions.", "joint.head."))  # of BERT and of transducers
+    return inner or name.partition(".")[0] in _VOCABULARY_HEADS
 
 
 def is_pretraining_head(name: str) -> bool:

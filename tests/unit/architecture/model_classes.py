@@ -25,33 +25,38 @@ _LAYERS: Final = (
     "depth",
 )
 _FEW: Final = 4
-LABELS: Final = 37
+LABELS: Final = 1237
 """Of every config: a number that no other size has."""
 
 # What a default leaves out or has wrong; `timm` backbones become transformers' own.
-_RESNET: Final = {"use_timm_backbone": False, "backbone_config": {"model_type": "resnet"}}
+_STAGES: Final = ["stage1", "stage2", "stage3", "stage4"]
+_RESNET: Final = {
+    "use_timm_backbone": False,
+    "backbone_config": {"model_type": "resnet", "out_features": _STAGES},
+}
 _COMPLETIONS: Final[dict[str, dict[str, Any]]] = {
     "AutoformerConfig": {"prediction_length": 8},
     "InformerConfig": {"prediction_length": 8},
     "TimeSeriesTransformerConfig": {"prediction_length": 8},
     "EsmConfig": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "ReformerConfig": {"is_decoder": True},
-    "BridgeTowerConfig": {"contrastive_hidden_size": 512},
+    "BridgeTowerConfig": {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.65},
+    "ConvNextConfig": {"depths": [3, 3, 9, 3]},
+    "ConvNextV2Config": {"depths": [3, 3, 9, 3]},
+    "FocalNetConfig": {"depths": [2, 2, 6, 2]},
     "Wav2Vec2BertConfig": {"vocab_size": 32},
     "Wav2Vec2ConformerConfig": {"vocab_size": 32},
-    "HieraConfig": {},
     "ConditionalDetrConfig": _RESNET,
     "DabDetrConfig": _RESNET,
     "DeformableDetrConfig": _RESNET,
     "DetrConfig": _RESNET,
     "TableTransformerConfig": _RESNET,
-    "NemotronConfig": {"head_dim": 128},
+    "NemotronConfig": {"head_dim": 128, "num_key_value_heads": 8},
     "MinistralConfig": {"head_dim": 128},
     "HunYuanDenseV1Config": {"head_dim": 128},
     "HunYuanMoEV1Config": {"head_dim": 128},
     "BeitConfig": {"out_indices": [3, 5, 7, 11]},
     "ViltConfig": {"num_images": 2, "modality_type_vocab_size": 3},
-    "AyaVisionConfig": {},
 }
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ace_gui.architecture import blueprint, library
+from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Role, TensorTraits
 from tests.unit.architecture.layout_of_forward import layouts
 from tests.unit.architecture.model_classes import LABELS, built, model_classes
@@ -30,6 +31,16 @@ _TASKS: Final = re.compile(
     r"|DensePrediction|ReadingOrder"
 )
 _NUMBERED: Final = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.\d+\.")
+# Fixed frequencies of coordinates; a stack that is a head, and never merged as matrices.
+_NO_MATRICES: Final = frozenset(
+    (
+        ("SamPositionalEmbedding", "positional_embedding"),
+        ("SamHQPositionalEmbedding", "positional_embedding"),
+        ("CsmCodebooksHead", "weight"),
+    )
+)
+# What it makes of the vocabulary goes back into the encoder: a part of the body.
+_FED_BACK: Final = re.compile(r"^(?:encoder\.)?out\.weight$")
 _SECONDS: Final = 120
 _BYTES: Final = 16 << 30
 
@@ -64,7 +75,9 @@ def verdict(name: str) -> Verdict:
     except Exception as error:
         return Verdict(name=name, refused=_reason(error))
     tensors = blueprint.read(model)
+    shapes = {each: tensor.shape for each, tensor in tensors.items()}
     traits = {each: tensor.traits for each, tensor in tensors.items()}
+    traits = with_layouts(traits, shapes, model.config)
     wrong = tuple(_wrong(model, traits))
     return Verdict(name=name, tensors=len(traits), wrong=wrong)
 
@@ -124,6 +137,8 @@ def _layout(module: Any, leaf: str, shape: tuple[int, ...]) -> str:
         return ""
     if isinstance(module, nn.Embedding | nn.modules.conv._ConvNd):
         return ""
+    if (type(module).__name__, leaf) in _NO_MATRICES:
+        return ""
     used = layouts(type(module)).get(leaf, "")
     return f"E×{used}" if used and len(shape) == 3 else used
 
@@ -151,7 +166,8 @@ def _head_problem(
     if role is Role.HEAD and not labels and not task:
         return "a head in a class without a task"
     wide = isinstance(module, nn.Linear) and leaf == "weight" and shape[0] in words
-    if wide and role not in _HEADS:
+    inside = _NUMBERED.search(name) or _FED_BACK.search(name)
+    if wide and not inside and role not in _HEADS:
         return f"as wide as the vocabulary, but {role}"
     if role is Role.VOCABULARY_HEAD and (
         _NUMBERED.search(name) or isinstance(module, nn.Embedding)
