@@ -98,11 +98,13 @@ class Architecture:
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
     """The architecture of a model of several parts, whose tensors are called ``PART/TENSOR``.
 
-    Family and class are those of its first part.
+    Family and class are those of the part in the main folder, or of the only part that has any.
     """
-    first = next(iter(parts.values()))
     if len(parts) == 1 and "" in parts:
-        return first
+        return parts[""]
+    known = [architecture for architecture in parts.values() if architecture.family]
+    unknown = Architecture(family=None, model_class=None)
+    main = parts.get("") or (known[0] if len(known) == 1 else unknown)
     traits = {}
     for part, architecture in parts.items():
         start = f"{part}/" if part else ""
@@ -114,4 +116,4 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
         if architecture.note:
             notes.setdefault(architecture.note, []).append(part or "the main model")
     note = " ".join(f"{', '.join(said)}: {what}" for what, said in notes.items())
-    return replace(first, traits=traits, note=note)
+    return replace(main, traits=traits, note=note)

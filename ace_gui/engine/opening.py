@@ -62,13 +62,14 @@ class OpenedModel:
     @property
     def summary(self) -> ExpertSummary:
         """What a list of models shows."""
-        architecture = self.architecture
+        architecture, parts = self.architecture, self.checkpoint.parts
+        unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
         return ExpertSummary(
             name=self.name,
             path=str(self.checkpoint.path),
             bytes=self.checkpoint.bytes,
             dtype=self.checkpoint.dtype or "",
-            architecture=architecture.model_class or architecture.family or "from names alone",
+            architecture=architecture.model_class or architecture.family or unnamed,
             warnings=self.checkpoint.warnings + ((architecture.note,) if architecture.note else ()),
         )
 

@@ -144,6 +144,13 @@ def test_a_part_that_the_base_has_not_is_left_out_and_named(tmp_path: Path):
     assert any("no `vae`" in warning for warning in prepared.plan.experts[0].warnings)
 
 
+def test_a_pipeline_is_shown_by_its_parts(tmp_path: Path):
+    plan = prepare(recipe_over(pipeline(tmp_path / "base", tensors_of(0)), [])).plan
+    assert plan.base.architecture == "unet, text_encoder, vae"
+    (note,) = (warning for warning in plan.warnings if "described by their names" in warning)
+    assert note.startswith("unet, text_encoder, vae: ")
+
+
 def test_each_part_has_shards_and_an_index_of_its_own(tmp_path: Path):
     tensors = [tensors_of(seed) for seed in range(2)]
     folders = [pipeline(tmp_path / str(seed), own) for seed, own in enumerate(tensors)]
