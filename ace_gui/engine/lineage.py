@@ -57,7 +57,7 @@ def lineage_of(recipe: Recipe) -> Lineage:
     names = [model_name(recipe.base_model), *recipe.expert_names]
     cards = [_front_matter(_folder(path)) for path in paths]
     public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
-    public[0] = public[0] or _name_of_base(paths, cards)
+    public[0] = public[0] or _not_a_path(_name_of_base(paths, cards), paths[0])
     public = [known or model_name(path) for known, path in zip(public, paths, strict=True)]
     licences = [_word(card.get("license")) for card in cards]
     return Lineage(
@@ -84,6 +84,11 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     said = [name for name in guessed if name]
     same_folder = said[:1] == guessed[:1] and said[0].endswith("/" + model_name(paths[0]))
     return said[0] if len(set(said)) == 1 and (len(said) > 1 or same_folder) else ""
+
+
+def _not_a_path(name: str, base: Path) -> str:
+    """The name, unless it is just where the base lies: ``models/llama`` looks like the hub's."""
+    return "" if base.absolute().as_posix().endswith(f"/{name}") else name
 
 
 def _said(path: Path, file: str, key: str) -> str:

@@ -107,6 +107,12 @@ def test_cards_of_experts_name_the_base(tmp_path: Path):
     assert lineage_of(recipe_over(model(tmp_path / "x"), [expert])).models == ("org/base", "a")
 
 
+def test_a_path_that_looks_like_a_name_of_the_hub_is_none(tmp_path: Path):
+    base = model(tmp_path / "models/llama")
+    expert = model(tmp_path / "a", {"base_model": "models/llama"})
+    assert lineage_of(recipe_over(base, [expert])).models == ("llama", "a")
+
+
 @pytest.mark.parametrize(
     "front",
     [
