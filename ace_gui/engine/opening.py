@@ -214,9 +214,10 @@ def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None
     for expert in experts:
         identity = expert.checkpoint.identity
         if identity in seen:
+            which = "it from the models" if seen[identity] == "the base" else "one of them"
             raise RecipeError(
                 f"{expert.name} is the same model as {seen[identity]} "
-                f"({expert.checkpoint.path}); remove one of them.",
+                f"({expert.checkpoint.path}); remove {which}.",
                 path=expert.checkpoint.path,
             )
         seen[identity] = expert.name

@@ -1,0 +1,56 @@
+"""Values of the command line, checked: what cannot be one is wrong usage."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Final
+
+import typer
+
+MOST_THREADS: Final = 1024
+MOST_GIGABYTES: Final = 1e6
+
+
+def path_given(text: str) -> Path:
+    """A path of the command line. Raises BadParameter for what cannot be one."""
+    if not text:
+        raise typer.BadParameter("The path is empty.")
+    if "\0" in text:
+        raise typer.BadParameter("The path holds a NUL character.")
+    try:
+        os.path.abspath(text).encode()  # noqa: PTH100
+    except OSError as error:  # the working folder was removed
+        raise typer.BadParameter(f"The working folder is gone: {error.strerror}.") from None
+    except UnicodeEncodeError:
+        raise typer.BadParameter(
+            f"{text!a} is not UTF-8, or lies in a folder that is not; rename it."
+        ) from None
+    return Path(text)
+
+
+def gigabytes_given(text: str) -> float:
+    """An amount of memory. Raises BadParameter."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not 0.001 <= amount <= MOST_GIGABYTES:
+        raise typer.BadParameter(
+            f"{text[:40]!r} is not an amount of memory; give gigabytes from 0.001 to "
+            f"{MOST_GIGABYTES:g}."
+        )
+    return amount
+
+
+def threads_given(text: str) -> int:
+    """A number of threads. Raises BadParameter."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
+        digits = "0"
+    if not 1 <= int(digits) <= MOST_THREADS:
+        raise typer.BadParameter(
+            f"{text[:40]!r} is not a number of threads; give 1 to {MOST_THREADS}."
+        )
+    return int(digits)
