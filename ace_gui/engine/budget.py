@@ -5,6 +5,7 @@ A matrix is O outputs × I inputs.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from math import prod
@@ -100,8 +101,8 @@ def free_disk_bytes() -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes on the disk of a folder that need not exist yet."""
-    while not folder.exists():
+    """Free bytes on the disk of a folder that need not exist yet, nor be one we may look at."""
+    while not os.path.exists(folder):  # noqa: PTH110 - Path.exists fails where it may not look
         folder = folder.parent
     return shutil.disk_usage(folder).free
 

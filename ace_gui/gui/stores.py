@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import shutil
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -34,7 +37,7 @@ class MergeStores:
 
     def new(self, recipe: Recipe) -> Path:
         """The recipe's folder; its parent exists, and it holds at most an unfinished merge."""
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._make_root()
         store = self._folder(recipe)
         if not self._lock(store):  # another window merges the same
             store = self._root / uuid.uuid4().hex
@@ -43,10 +46,17 @@ class MergeStores:
             _remove_in_background(store)
         return store
 
+    def _make_root(self) -> None:
+        """Make the folder of all merges; where the cache cannot be used, a temporary one."""
+        with contextlib.suppress(OSError):
+            self._root.mkdir(parents=True, exist_ok=True)
+        if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK):
+            self._root = Path(tempfile.mkdtemp(prefix="ace-merges-"))
+
     def has(self, recipe: Recipe) -> bool:
         """Whether an unfinished merge of the recipe waits in its folder."""
         store = self._folder(recipe)
-        return store.exists() and not _is_complete(store)
+        return os.path.exists(store) and not _is_complete(store)  # noqa: PTH110
 
     def discard(self, store: Path) -> None:
         """Remove a folder of this window."""
@@ -99,7 +109,7 @@ def _remove_in_background(store: Path) -> None:
 
 
 def _sweep(root: Path, own: frozenset[Path]) -> None:
-    if not root.is_dir():
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # no such folder, or not for us
         return
     for store in root.iterdir():
         if store.suffix == ".lock" or store in own:

@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 from PySide6.QtCore import QThreadPool
@@ -87,3 +88,14 @@ def test_a_sweep_spares_open_windows_and_what_may_be_continued(
 def test_a_sweep_of_nothing_is_quiet(qapp: object, tmp_path: Path) -> None:
     MergeStores(tmp_path / "never made").sweep()
     wait()
+
+
+def test_an_unusable_cache_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    stores = MergeStores(tmp_path / "cache" / "merges")
+    assert not stores.has(ONE)
+    stores.sweep()
+    store = stores.new(ONE)
+    assert store.parent.is_dir()
+    stores.close()
+    shutil.rmtree(store.parent)

@@ -1,0 +1,149 @@
+"""What may not be read or written is named in one sentence; a cache that is so is no cache.
+
+All cases in a few processes that have no right to ignore permissions, whoever runs the tests.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.models import Family, gpt2_family
+from tests.helpers.recipes import file_of
+from tests.helpers.unprivileged import run_unprivileged
+
+# Runs commands with permissions changed before and put back after each.
+DRIVER = """
+import json, os, shutil, sys
+from pathlib import Path
+from typer.testing import CliRunner
+from ace_gui.cli import app
+for line in Path(sys.argv[1]).read_text().splitlines():
+    case = json.loads(line)
+    modes = {path: os.stat(path).st_mode & 0o777 for path in case["modes"]}
+    for path, mode in case["modes"].items():
+        os.chmod(path, mode)
+    try:
+        result = CliRunner().invoke(app, case["arguments"])
+    finally:
+        for path, mode in modes.items():
+            os.chmod(path, mode)
+    shutil.rmtree(case["out"], ignore_errors=True)
+    said = {"name": case["name"], "status": result.exit_code, "stderr": result.stderr}
+    print(json.dumps({**said, "error": repr(result.exception)}), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2") / "models", experts=2)
+
+
+def case(name: str, arguments: list[object], out: Path, **modes: int) -> dict[str, object]:
+    return {"name": name, "arguments": list(map(str, arguments)), "out": str(out), "modes": modes}
+
+
+def told(
+    folder: Path, cases: list[dict[str, object]], **environment: str
+) -> Iterator[dict[str, object]]:
+    """What came of every case."""
+    (folder / "driver.py").write_text(DRIVER)
+    (folder / "cases").write_text("\n".join(map(json.dumps, cases)))
+    root = str(Path(__file__).parents[2])
+    done = run_unprivileged(
+        folder / "driver.py", folder / "cases", seconds=300, PYTHONPATH=root, **environment
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(cases), done.stderr
+    yield from found
+
+
+EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+"""Every fourth case in the ordinary run."""
+
+
+@EVERY
+def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
+    recipe, out = (
+        file_of(tmp_path / "recipes", family, merge_method="linear", schema=1),
+        tmp_path / "out",
+    )
+    base, expert = family.base, family.experts["task1"]
+    (base / "vocab.json").write_text("{}")
+    merge = ["merge", recipe, "--device", "cpu", "--out", out]
+    unreadable = [
+        *(base, expert, base.parent, recipe, recipe.parent, base / "config.json"),
+        *(base / "model.safetensors", expert / "model.safetensors", expert / "config.json"),
+        base / "vocab.json",
+    ]
+    cases = [
+        case(f"{path} {mode:o}", merge, out, **{str(path): mode})
+        for path in unreadable
+        for mode in (0,)
+    ]
+    cases += [case(f"{path} unlisted", merge, out, **{str(path): 0o111}) for path in (base, expert)]
+    (tmp_path / "closed").mkdir()
+    closed = {str(tmp_path / "closed"): 0o555}
+    mine = tmp_path / "mine.json"
+    mine.write_text('{\n "layers": []}')
+    inside = tmp_path / "closed" / "x"
+    cases += [
+        case("merge into closed", [*merge[:-1], inside], out, **closed),
+        case("json into closed", ["inspect", recipe, "--json", inside], out, **closed),
+        case("csv into closed", ["inspect", recipe, "--csv", inside], out, **closed),
+        case("report into closed", ["report", recipe, "--out", inside], out, **closed),
+        case("mergekit into closed", ["mergekit", recipe, "--out", inside], out, **closed),
+        case("demo into closed", ["demo", "--headless", "--out", inside], out, **closed),
+        case(
+            "json unreadable",
+            ["inspect", recipe, "--json", tmp_path / "mine.json"],
+            out,
+            **{str(tmp_path / "mine.json"): 0},
+        ),
+        case(
+            "task of closed",
+            ["task", tmp_path / "closed", "a", "--out", out],
+            out,
+            **{str(tmp_path / "closed"): 0},
+        ),
+    ]
+    for found in told(tmp_path, cases[::every]):
+        said = str(found["stderr"])
+        lines = [line for line in said.splitlines() if line.startswith("Error:")]
+        assert (found["status"], len(lines)) == (1, 1), found
+        assert "unexpected" not in said, found
+        assert "Traceback" not in said, found
+        assert "permission" in said.lower() or "not be read" in said, found
+
+
+@EVERY
+def test_caches_homes_and_settings(family: Family, tmp_path: Path, every: int) -> None:
+    recipe, out = (
+        file_of(tmp_path / "recipes", family, merge_method="linear", schema=1),
+        tmp_path / "out",
+    )
+    cache = tmp_path / "cache"
+    inner = [
+        cache / "ace-workbench" / name for name in ("inspection", "architectures", "converted")
+    ]
+    for folder in inner:
+        folder.mkdir(parents=True)
+    (tmp_path / "hub").mkdir()
+    commands = {
+        "merge": ["merge", recipe, "--device", "cpu", "--out", out],
+        "inspect": ["inspect", recipe],
+        "report": ["report", recipe, "--device", "cpu", "--out", out.with_suffix(".html")],
+    }
+    cases = [case(f"{name} as it is", command, out) for name, command in commands.items()]
+    for path in (cache, cache / "ace-workbench", *inner, tmp_path / "hub"):
+        for mode in (0, 0o555):
+            name = "report" if path.name == "inspection" else "merge"
+            cases.append(case(f"{name} {path} {mode:o}", commands[name], out, **{str(path): mode}))
+    environment = {
+        "XDG_CACHE_HOME": str(cache),
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HOME": str(tmp_path / "nowhere"),
+    }
+    for found in told(tmp_path, cases[::every], **environment):
+        assert found["status"] == 0, found
