@@ -210,6 +210,13 @@ def block_index(name: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def block_list(name: str) -> str | None:
+    """What stands before the number of its block in ``name``, without prefixes of its model."""
+    bare = canonical(name)
+    found = _BLOCK.search(bare)
+    return bare[: found.start(1)] if found else None
+
+
 def head_role(name: str) -> Role | None:
     """HEAD or VOCABULARY_HEAD where the name alone is that of an output head, else None."""
     bare = canonical(name)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
+from ace_gui.architecture.names import block_list
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import is_float, listing, part_of, plain
@@ -222,7 +223,11 @@ def _extra_row(
 
 
 def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
-    """Blocks must agree; what stands outside of them (poolers, heads) may differ."""
+    """Blocks must agree; what stands outside of them (poolers, heads) may differ.
+
+    So may a list of blocks that the base has nothing of, such as a decoder for pixels.
+    """
+    lists = {block_list(name) for name in base.architecture.traits}
     for expert in experts:
         missing = [
             name
@@ -246,6 +251,7 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             for name in expert.extra
             if (traits := expert.architecture.traits[name]).block is not None
             and traits.role not in HEADS | {Role.BUFFER}
+            and block_list(name) in lists
         ]
         if surplus:
             raise MismatchError(

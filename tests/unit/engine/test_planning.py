@@ -123,6 +123,16 @@ def test_missing_blocks_name_the_first_eight(tmp_path: Path) -> None:
         prepare(Recipe(base_model=expert, models=(ModelEntry(model=base),)))
 
 
+def test_a_part_that_only_an_expert_has_is_saved_with_it(tmp_path: Path) -> None:
+    body = {f"encoder.layers.{index}.fc.weight": torch.ones(2, 2) for index in range(2)}
+    decoder = {"decoder.layers.0.fc.weight": torch.ones(2, 2)}
+    base = bare(tmp_path, **body)
+    expert = bare(tmp_path, **{f"model.{name}": tensor for name, tensor in body.items()}, **decoder)
+    plan = prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),))).plan
+    row = next(row for row in plan.rows if row.name == "decoder.layers.0.fc.weight")
+    assert (row.disposition, row.in_base) == (Disposition.PER_EXPERT, False)
+
+
 def test_nothing_in_common(tmp_path: Path) -> None:
     base = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(2, 2)})
     expert = bare(tmp_path, **{"something": torch.ones(2, 2)})
