@@ -119,5 +119,13 @@ class EngineError(WorkbenchError):
     """The engine process stopped or cannot be reached."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was lacking; torch says so by its own errors, of processors and of GPUs."""
+    told = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in told)
+    )
+
+
 class Cancelled(Exception):  # noqa: N818 (not an error)
     """The person asked to stop."""

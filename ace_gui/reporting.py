@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ace_gui.errors import Cancelled, WorkbenchError
+from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory
 from ace_gui.interrupts import CANCELLED
 from ace_gui.streams import output_problem, say
 
@@ -59,7 +59,7 @@ def _sentence(error: BaseException) -> str:
         return error.sentence
     log = _logged(error)
     where = f"Details are in {log}." if log else "Add --verbose for details."
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return f"There was not enough memory; close other programs and try again. {where}"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename

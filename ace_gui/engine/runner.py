@@ -57,7 +57,7 @@ from ace_gui.engine.sample import sample_accuracies
 from ace_gui.engine.store import read_finished
 from ace_gui.engine.subspaces import subspaces
 from ace_gui.engine.turns import Turns
-from ace_gui.errors import EngineError, WorkbenchError
+from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.files import load_recipe
 from ace_gui.steps import Steps
@@ -188,11 +188,12 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
     except WorkbenchError as error:
         error.details = f"{error.details}\n\n{traceback.format_exc()}".strip()
         yield JobFailed(error=error)
-    except MemoryError:
-        sentence = "There was not enough memory for this step; close other programs and try again."
-        yield JobFailed(error=EngineError(sentence, details=traceback.format_exc()))
     except Exception as error:  # whatever it was, the window must hear of it
         sentence = f"Something unexpected went wrong: {type(error).__name__}: {error}."
+        if is_out_of_memory(error):
+            sentence = (
+                "There was not enough memory for this step; close other programs and try again."
+            )
         yield JobFailed(error=EngineError(sentence, details=traceback.format_exc()))
     else:
         yield JobDone()
