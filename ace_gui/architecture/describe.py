@@ -12,6 +12,7 @@ from ace_gui.architecture.disk_names import Destination, DiskNames, module_rows
 from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import listing, plain
 
 Shape = tuple[int, ...]
 
@@ -19,7 +20,6 @@ _PARTS: Final = 10_000
 _PARTS_A_TENSOR: Final = 20
 """Modules and parameters that a model may have for each tensor in the files, and beyond; the
 largest share of a published model is that of a part alone under the config of the whole."""
-_LONGEST_NAME: Final = 100
 
 
 def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
@@ -88,7 +88,7 @@ def _traits_by_name(shapes: Mapping[str, Shape]) -> dict[str, TensorTraits]:
 
 def _family(config: Mapping[str, object] | None) -> str | None:
     family = config.get("model_type") if config is not None else None
-    return family if isinstance(family, str) and len(family) <= _LONGEST_NAME else None
+    return family if isinstance(family, str) and plain(family) == family else None
 
 
 def _destinations(
@@ -206,7 +206,11 @@ def _note(
     asked = config.get("architectures")
     wanted = asked[0] if isinstance(asked, list) and asked else None
     if wanted != model_class:
-        reason = f"transformers has no {wanted} for it" if wanted else "it names no model class"
+        reason = (
+            f"transformers has no {plain(str(wanted))} for it"
+            if wanted
+            else "it names no model class"
+        )
         sentences.append(f"The config is described as {model_class}, since {reason}.")
     if "auto_map" in config:
         sentences.append("The config points to code of its own, which is never run.")
@@ -216,7 +220,7 @@ def _note(
         if name not in destinations and trait.role is not Role.BUFFER
     ]
     if guessed:
-        sentences.append(f"Not found in {model_class}, described by name: {_some(guessed)}.")
+        sentences.append(f"Not found in {model_class}, described by name: {listing(guessed)}.")
     resized = [
         name
         for name, place in destinations.items()
@@ -224,11 +228,5 @@ def _note(
         if not place.converted and sorted(shapes[name]) != sorted(tensors[place.name].shape)
     ]
     if resized:
-        sentences.append(f"Of another shape than the config says: {_some(resized)}.")
+        sentences.append(f"Of another shape than the config says: {listing(resized)}.")
     return " ".join(sentences)
-
-
-def _some(tensor_names: list[str]) -> str:
-    """The first eight names, and how many more there are."""
-    more = len(tensor_names) - 8
-    return ", ".join(tensor_names[:8]) + (f" and {more} more" if more > 0 else "")

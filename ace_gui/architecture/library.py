@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import plain
 from ace_gui.offline import go_offline
 
 # Would load code or kernels that do not ship with transformers, or turn modules into quantised
@@ -75,15 +76,15 @@ def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
     """
     try:
         check_counts(config)
-        plain = _plain(config)
+        parts = _plain(config)
     except RecursionError as error:
         raise ArchitectureError(TOO_DEEP) from error
     named = _named_class(config)
-    if named is not None and (part := _part_for(named, plain)) is not None:
+    if named is not None and (part := _part_for(named, parts)) is not None:
         return named, _config_object(named.config_class, part)
     config_class = _config_class(config.get("model_type"))
     model_class = _base_class(config_class)
-    return model_class, _config_object(config_class, plain)
+    return model_class, _config_object(config_class, parts)
 
 
 def check_counts(config: object, key: str = "") -> None:
@@ -97,7 +98,8 @@ def check_counts(config: object, key: str = "") -> None:
             check_counts(value, key)
     elif isinstance(config, int) and _COUNT.search(key) and config > _largest(key):
         raise ArchitectureError(
-            f"The config asks for {key} = {config}, more than any model has; check config.json.",
+            f"The config asks for {plain(key)} = {plain(str(config))}, more than any model has; "
+            "check config.json.",
             key=key,
         )
 
@@ -159,7 +161,7 @@ def _config_class(model_type: object) -> type[Any]:
     library = transformers()
     if not isinstance(model_type, str) or model_type not in library.CONFIG_MAPPING:
         raise ArchitectureError(
-            f"transformers {library.__version__} has no model of type {model_type!r}.",
+            f"transformers {library.__version__} has no model of type {plain(repr(model_type))}.",
             key="model_type",
         )
     found: type[Any] = library.CONFIG_MAPPING[model_type]
