@@ -81,8 +81,7 @@ def _licence_lines(lineage: Lineage) -> list[str]:
     said = [f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence]
     if lineage.licence or not said:
         return []
-    silent = len(lineage.licences) - len(said)
-    more = f" The cards of {silent} others name none." if silent else ""
+    more = " The others' cards name none." if len(said) < len(lineage.licences) else ""
     return [
         "## Licence",
         "",

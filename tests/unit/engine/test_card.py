@@ -73,7 +73,7 @@ def test_a_licence_that_not_all_share_is_not_given_but_told(tmp_path: Path):
     card = card_of(tmp_path, base, *experts)
     assert "license" not in ModelCard(card).data.to_dict()
     assert "- base: mit\n- a: cc-by-nc-4.0" in card
-    assert "The cards of 1 others name none." in card
+    assert "The others' cards name none." in card
 
 
 def test_a_licence_of_another_name_comes_with_it(tmp_path: Path):
