@@ -12,10 +12,11 @@ import re
 import resource
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any, Final
 
 from ace_gui.architecture import blueprint, library
@@ -58,7 +59,12 @@ class Verdict:
 def sweep(workers: int | None = None) -> list[Verdict]:
     """The verdict on every class, in a few processes with limits on time and memory."""
     names = [each.__name__ for each in model_classes()]
-    with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_limited) as pool:
+    return verdicts(names, workers or os.cpu_count() or 1)
+
+
+def verdicts(names: Sequence[str], workers: int) -> list[Verdict]:
+    """The verdict on each of these classes, in as many processes."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_limited) as pool:
         return list(pool.map(verdict, names, chunksize=8))
 
 
@@ -234,19 +240,19 @@ def _has_task_inside(model: Any) -> bool:
     return any(_TASKS.search(type(module).__name__) for module in model.modules())
 
 
-def summary(verdicts: Iterable[Verdict]) -> str:
+def summary(found: Iterable[Verdict]) -> str:
     """The figures as Markdown, with what is wrong and why classes cannot be built."""
-    verdicts = list(verdicts)
-    ok = [each for each in verdicts if not each.refused]
+    every = list(found)
+    ok = [each for each in every if not each.refused]
     wrong = [line for each in ok for line in each.wrong]
     lines = [
         "| figure | count |",
         "| --- | --- |",
-        f"| model classes | {len(verdicts)} |",
+        f"| model classes | {len(every)} |",
         f"| built | {len(ok)} |",
         f"| tensors counted | {sum(each.tensors for each in ok)} |",
         f"| wrong | {len(wrong)} |",
     ]
-    reasons = Counter(each.refused for each in verdicts if each.refused)
+    reasons = Counter(each.refused for each in every if each.refused)
     lines += [f"| not built: {reason} | {count} |" for reason, count in reasons.most_common()]
     return "\n".join([*lines, "", *wrong])
