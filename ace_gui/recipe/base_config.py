@@ -14,8 +14,8 @@ def base_config(folder: Path) -> dict[str, Any]:
     """What the config holds; empty where there is none, or none that can be read."""
     file = folder / "config.json"
     try:
-        if file.stat().st_size > CONFIG_BYTES:
-            return {}
+        if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
+            return {}  # a pipe or a device would not end
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}

@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -33,6 +33,12 @@ from ace_gui.recipe.values import (
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
+
+MOST_VALUES: Final = 20_000
+DEEPEST: Final = 50
+LONGEST_TEXT: Final = 1000
+LARGEST_BITS: Final = 1100
+"""About as many bits as the largest number that a float can hold has."""
 
 
 class _ModelParameters(BaseModel):
@@ -93,7 +99,27 @@ class _Document(BaseModel):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that reads ``1e-5`` as a number, refuses repeated keys and needs no aliases."""
+    """Safe YAML that reads ``1e-5`` as a number, refuses repeated keys and needs no aliases.
+
+    It ends soon: what is deeper, longer or larger than any recipe is refused.
+    """
+
+    values = depth = 0
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if isinstance(node.value, str) and len(node.value) > LONGEST_TEXT:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"a text has more than {LONGEST_TEXT} characters", node.start_mark
+            )
+        return super().construct_scalar(node)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        found: int = super().construct_yaml_int(node)
+        if found.bit_length() > LARGEST_BITS:
+            raise yaml.constructor.ConstructorError(
+                None, None, "a number is too large", node.start_mark
+            )
+        return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -116,8 +142,22 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(
                 None, None, "aliases are not allowed", event.start_mark
             )
-        return super().compose_node(parent, index)
+        self.values += 1
+        self.depth += 1
+        if self.values > MOST_VALUES or self.depth > DEEPEST:
+            what = "too deeply nested" if self.depth > DEEPEST else "more than a recipe can say"
+            raise yaml.composer.ComposerError(
+                None,
+                None,
+                what,
+                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 # YAML 1.1 takes 1e-5 for text because it has no dot; nobody who writes it means text.
 _Loader.add_implicit_resolver(

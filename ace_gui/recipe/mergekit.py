@@ -18,6 +18,9 @@ from ace_gui.recipe.mergekit_settings import rules_of
 from ace_gui.recipe.values import ModelEntry, Recipe
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+_MOST_BLOCKS: Final = 10_000
+"""No model has more; a gradient over more would take for ever."""
+
 _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
@@ -32,6 +35,13 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
             "possible here; write one recipe a part.",
             path=path,
             key="modules",
+        )
+    if document.merge_method == "passthrough":
+        raise RecipeError(
+            f"{path}: mergekit's passthrough copies and stacks parts of models, which is not "
+            "possible here; merge whole models.",
+            path=path,
+            key="merge_method",
         )
     models, nearer = _models(document, path)
     base = document.base_model or _first_as_base(document, path)
@@ -109,14 +119,13 @@ def _plain(model: str, path: Path) -> str:
 def _blocks(document: Document, base: Path) -> int | None:
     """How many blocks the models have: as a slice says, else the base's config."""
     sources = document.slices[0].sources if document.slices else []
-    counts = {source.layer_range[1] for source in sources if source.layer_range}
-    if counts:
-        return counts.pop()
     config = base_config(base)
     inner = config.get("text_config")
     places: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    found = [place[key] for place in places for key in _BLOCK_KEYS if key in place]
-    return next((count for count in found if isinstance(count, int)), None)
+    found: list[object] = [source.layer_range[1] for source in sources if source.layer_range]
+    found += [place[key] for place in places for key in _BLOCK_KEYS if key in place]
+    counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
+    return next(counts, None)
 
 
 def _out_dtype(document: Document, path: Path) -> str | None:

@@ -280,13 +280,6 @@ def _ramplus_tl(settings: Settings) -> Translation:
     )
 
 
-def _passthrough(settings: Settings) -> Translation:
-    raise settings.refusal(
-        "copying and stacking parts of models is not possible here; merge the whole models",
-        "merge_method",
-    )
-
-
 def _nuslerp(settings: Settings) -> Translation:
     whole = settings.flag("nuslerp_flatten", default=True)
     if not settings.has_base:
@@ -399,6 +392,5 @@ METHODS: Final[Mapping[str, Callable[[Settings], Translation]]] = MappingProxyTy
         "ramplus_tl": _ramplus_tl,
         "nearswap": _nearswap,
         "arcee_fusion": _arcee_fusion,
-        "passthrough": _passthrough,
     }
 )

@@ -13,7 +13,7 @@ ParameterValue = float | int | bool | str
 Fate = Literal["merge", "average", "base"]
 """What becomes of a tensor: merged by the method, averaged, or kept from the base."""
 
-_RANGE: Final = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*))?\s*")
+_RANGE: Final = re.compile(r"\s{0,9}(\d{1,6})\s{0,9}(?:(-)\s{0,9}(\d{0,6}))?\s{0,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,6 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
         ({"merge_method": "passthrough"}, "merge_method", "passthrough"),
         ({"merge_method": "ties", "models": models({"density": "x"}, {})}, "density", "not x"),
         ({"models": models({"weight": float("inf")}, {})}, "weight", "finite"),
-        ({"models": models({"weight": 10**400}, {})}, "weight", "finite"),
         ({"models": models({"weight": True}, {})}, "weight", "finite"),
         ({"models": models({"weight": [0.1, "x"]}, {})}, "weight", "finite"),
         ({"models": models({"weight": []}, {})}, "weight", "empty"),

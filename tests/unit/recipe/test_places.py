@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.opening import open_models
+from ace_gui.engine.planning import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.places import Places, cache_folder
@@ -84,7 +84,7 @@ def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(
         recipe = load_recipe(file)
         assert recipe.base_model.is_relative_to(cache)
         with pytest.raises(RecipeError) as caught:
-            open_models(recipe)
+            prepare(recipe)
         assert "org/expert@v2 is neither" in caught.value.sentence
         assert "`hf download org/expert --revision v2`" in caught.value.sentence
 

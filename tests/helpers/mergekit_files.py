@@ -1,0 +1,200 @@
+"""Files in every form that mergekit documents, over tiny models: ``base``, ``a``, ``b``, ``c``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import transformers
+from torch import Tensor
+
+BLOCKS: Final = 3
+
+
+def entries(**own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Models with parameters of their own."""
+    return [{"model": name, "parameters": values} for name, values in own.items()]
+
+
+def over_base(method: str, models: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A file with a base."""
+    return {"merge_method": method, "base_model": "base", "models": models, **more}
+
+
+EVEN: Final = entries(a={"weight": 1.0}, b={"weight": 1.0}, c={"weight": 1.0})
+UNEVEN: Final = entries(a={"weight": 0.6}, b={"weight": 0.3}, c={"weight": 0.5})
+PAIR: Final = entries(a={"weight": 0.7}, b={"weight": 0.4})
+BY_PART: Final = [
+    {"filter": "self_attn", "value": [0, 0.5, 0.3, 0.7, 1]},
+    {"filter": "mlp", "value": [1, 0.5, 0.7, 0.3, 0]},
+    {"value": 0.5},
+]
+GRADIENTS: Final = entries(
+    a={"density": [1, 0.7, 0.1], "weight": 1.0},
+    b={"density": 0.5, "weight": [0, 0.3, 0.7, 1]},
+    c={"density": 0.33, "weight": [{"filter": "mlp", "value": 0.5}, {"value": 0}]},
+)
+
+SAME: Final[dict[str, dict[str, Any]]] = {
+    "linear": {"merge_method": "linear", "models": UNEVEN},
+    "linear, the base among the models": over_base(
+        "linear", [*UNEVEN, {"model": "base", "parameters": {"weight": 0.4}}]
+    ),
+    "linear with gradients": {
+        "merge_method": "linear",
+        "models": entries(a={"weight": [0.1, 0.9]}, b={"weight": [1, 0.2]}, c={"weight": 0.5}),
+    },
+    "linear, not normalised": {
+        "merge_method": "linear",
+        "models": UNEVEN,
+        "parameters": {"normalize": False},
+    },
+    "linear by filters": {
+        "merge_method": "linear",
+        "models": entries(a={"weight": BY_PART}, b={"weight": 0.5}),
+    },
+    "task_arithmetic": over_base("task_arithmetic", UNEVEN),
+    "task_arithmetic, lambda": over_base(
+        "task_arithmetic", UNEVEN, parameters={"lambda": 0.7}, chat_template="auto"
+    ),
+    "task_arithmetic, normalised gradients": over_base(
+        "task_arithmetic",
+        entries(a={"weight": [0.2, 1]}, b={"weight": -0.1}, c={"weight": [1, 0]}),
+        parameters={"normalize": True},
+    ),
+    "task_arithmetic in a slice": {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "slices": [
+            {
+                "sources": [
+                    {"model": "base", "layer_range": [0, BLOCKS]},
+                    {"model": "a", "layer_range": [0, BLOCKS], "parameters": {"weight": [0, 1]}},
+                ]
+            }
+        ],
+    },
+    "ties, nothing but weights": over_base("ties", EVEN),
+    "ties, density of each, not normalised": over_base(
+        "ties",
+        entries(a={"density": 0.5, "weight": 0.5}, b={"density": 0.25, "weight": 0.5}),
+        parameters={"normalize": False, "int8_mask": True},
+    ),
+    "ties, gradients and filters": over_base(
+        "ties", GRADIENTS, parameters={"normalize": True, "int8_mask": True}
+    ),
+    "ties, an empty heading": over_base(
+        "ties",
+        entries(a={"density": [0.8, 0.3, 0.1], "weight": [1.0, 0.8, 0.5]}, b={"weight": 0.2}),
+        parameters=None,
+    ),
+    "slerp by filters and gradients": {
+        "merge_method": "slerp",
+        "base_model": "base",
+        "slices": [
+            {
+                "sources": [
+                    {"model": "base", "layer_range": [0, BLOCKS]},
+                    {"model": "a", "layer_range": [0, BLOCKS]},
+                ]
+            }
+        ],
+        "parameters": {"t": BY_PART},
+    },
+    "slerp of two models": over_base(
+        "slerp", [{"model": "base"}, {"model": "far"}], parameters={"t": 0.3}
+    ),
+    "nuslerp": over_base("nuslerp", PAIR),
+    "nuslerp, rows": over_base("nuslerp", PAIR, parameters={"nuslerp_flatten": False}),
+    "nuslerp, columns": over_base(
+        "nuslerp", PAIR, parameters={"nuslerp_flatten": False, "nuslerp_row_wise": True}
+    ),
+    "nuslerp without a base": {
+        "merge_method": "nuslerp",
+        "models": entries(a={"weight": 0.6}, far={"weight": 0.2}),
+    },
+    "multislerp": over_base("multislerp", PAIR),
+    "multislerp, not normalised": over_base(
+        "multislerp", PAIR, parameters={"normalize_weights": False}
+    ),
+    "dare_linear of everything": over_base("dare_linear", UNEVEN, parameters={"density": 1.0}),
+    "dare_ties of everything": over_base("dare_ties", UNEVEN, parameters={"density": 1.0}),
+    "della of everything": over_base("della", UNEVEN, parameters={"density": 1.0}),
+    "della_linear of everything": over_base("della_linear", UNEVEN, parameters={"density": 1.0}),
+    "breadcrumbs": over_base("breadcrumbs", UNEVEN, parameters={"density": 0.7, "gamma": 0.05}),
+    "breadcrumbs, density of each": over_base(
+        "breadcrumbs",
+        entries(a={"weight": 1, "density": 0.9, "gamma": 0.2}, b={"weight": 0.5, "density": 0.3}),
+        parameters={"lambda": 0.5},
+    ),
+    "breadcrumbs_ties": over_base("breadcrumbs_ties", UNEVEN, parameters={"density": 0.6}),
+    "sce": over_base("sce", [{"model": name} for name in "abc"]),
+    "sce, selected": over_base(
+        "sce", [{"model": name} for name in "abc"], parameters={"select_topk": 0.5}
+    ),
+    "ram": over_base("ram", [{"model": name} for name in "abc"]),
+    "ramplus_tl": over_base("ramplus_tl", [{"model": name} for name in "abc"]),
+    "nearswap": over_base("nearswap", [{"model": "a"}], parameters={"t": 0.002}),
+}
+"""Merges that must be mergekit's up to rounding."""
+
+DEPARTS: Final[dict[str, dict[str, Any]]] = {
+    "dare_ties": over_base("dare_ties", UNEVEN, parameters={"density": 0.5}),
+    "della": over_base("della", UNEVEN, parameters={"density": 0.5}),
+    "model_stock": over_base("model_stock", [{"model": name} for name in "abc"]),
+    "karcher": over_base("karcher", [{"model": name} for name in "abc"]),
+    "arcee_fusion": over_base("arcee_fusion", [{"model": "base"}, {"model": "a"}]),
+}
+"""Merges that differ, as a warning says."""
+
+REFUSED: Final[dict[str, dict[str, Any]]] = {
+    "passthrough": {"merge_method": "passthrough", "models": [{"model": "a"}]},
+    "slices of two models": {
+        "merge_method": "passthrough",
+        "slices": [
+            {"sources": [{"model": "a", "layer_range": [0, 2]}]},
+            {"sources": [{"model": "b", "layer_range": [1, 3]}]},
+        ],
+    },
+    "a part of a model": {
+        "merge_method": "passthrough",
+        "slices": [{"sources": [{"model": "a", "layer_range": [0, 2]}]}],
+    },
+    "a method of a fork": over_base("ranked_ties", EVEN),
+    "modules": {"merge_method": "linear", "modules": {"text": {"models": EVEN}}},
+    "rescale": over_base("ties", EVEN, parameters={"rescale": True}),
+    "slerp of three": over_base("slerp", [{"model": name} for name in "abc"]),
+    "a key of a fork": over_base("ties", EVEN, align_weights="zipit"),
+}
+"""What no file of ours can say, refused by name."""
+
+
+def make_models(folder: Path) -> None:
+    """A tiny Llama, three fine-tunes and one that is far from it.
+
+    The embedding is changed by none, the first norm by ``a`` alone.
+    """
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        num_hidden_layers=BLOCKS,
+        hidden_size=32,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=48,
+        vocab_size=96,
+        max_position_embeddings=24,
+        tie_word_embeddings=False,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.save_pretrained(folder / "base")
+    for name, size in (("a", 4e-3), ("b", 2e-3), ("c", 3e-4), ("far", 5e-2)):
+        model.load_state_dict({key: _tuned(key, t, name, size) for key, t in start.items()})
+        model.save_pretrained(folder / name)
+
+
+def _tuned(key: str, tensor: Tensor, name: str, size: float) -> Tensor:
+    if "embed_tokens" in key or ("layers.0.input_layernorm" in key and name != "a"):
+        return tensor
+    return tensor + size * torch.randn_like(tensor)
