@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import shutil
 import time
 import zlib
 from collections import deque
@@ -16,6 +16,7 @@ from typing import Final
 import torch
 
 from ace_gui.checkpoints.claims import Claim
+from ace_gui.checkpoints.conversion_record import is_sound, stamps_of, write_record
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.files import changed, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.folder import (
@@ -53,6 +54,11 @@ class _Source:
     index: Path | None = None
     side: Mapping[str, Path] = field(default_factory=dict)
 
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (*self.files, *((self.index,) if self.index else ()), *self.side.values())
+
 
 def convert_pickle(path: Path, cache_folder: Path) -> Path:
     """Convert a pickled model, and return the folder to open in its place.
@@ -60,8 +66,8 @@ def convert_pickle(path: Path, cache_folder: Path) -> Path:
     Call it only with the person's consent. ``path`` is what ``open_checkpoint`` refused with
     PickleConsentError. Nothing in the pickle is run. The folder, ``CACHE/HASH/NAME/``, holds one
     safetensors file and copies of the side files; it appears whole or not at all, and is used
-    again as long as the files keep their size and time. Raises CheckpointError, OutputError, or
-    ResourceError where room is missing.
+    again as long as the files and itself keep their content. Raises CheckpointError, OutputError,
+    or ResourceError where room is missing.
     """
     deque(converting(path, cache_folder), maxlen=0)
     return _target(_source(Path(path)), cache_folder)
@@ -78,11 +84,13 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
         yield 0, 1
         time.sleep(_PAUSE)
     with claim:
-        if not os.path.isdir(target):  # noqa: PTH112 - also where it may not look
+        if not is_sound(target, source.all):
+            shutil.rmtree(target, ignore_errors=True)  # outdated or rotten
             yield from _converting(source, target)
 
 
 def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
+    stamps = stamps_of(source.all)
     files = [open_pickle(file) for file in source.files]
     names = unique_names(files)
     if source.index is not None:
@@ -90,6 +98,7 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
     with staged(target) as stage:
         yield from _convert(files, source, stage)
         copy_side_files(source.side, stage)
+        write_record(stage, stamps)
         promote(stage, target)
 
 
@@ -97,13 +106,15 @@ def find_converted(path: Path, cache_folder: Path) -> Path | None:
     """The folder of an earlier conversion of ``path``, None if there is none or it is outdated.
 
     Opens no pickle. For a path that ``open_checkpoint`` refused with PickleConsentError: consent
-    was given once, and the files are the same.
+    was given once, and the files are the same. What is there is read once a process, and so are
+    the files: bits may have changed in either, without a trace in size and time.
     """
     try:
-        target = _target(_source(Path(path)), cache_folder)
+        source = _source(Path(path))
+        target = _target(source, cache_folder)
+        return target if is_sound(target, source.all) else None
     except CheckpointError:
         return None
-    return target if os.path.isdir(target) else None  # noqa: PTH112 - as above
 
 
 def _source(path: Path) -> _Source:
@@ -138,8 +149,7 @@ def _folder_source(folder: Path) -> _Source:
 def _target(source: _Source, cache_folder: Path) -> Path:
     """``CACHE/HASH/NAME``; the hash is of the paths, sizes and times of all files."""
     digest = hashlib.sha256()
-    index = [source.index] if source.index else []
-    for path in (*source.files, *index, *source.side.values()):
+    for path in source.all:
         status = status_of(path)
         digest.update(f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return Path(cache_folder) / digest.hexdigest()[:16] / source.name

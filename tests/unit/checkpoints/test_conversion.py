@@ -133,10 +133,12 @@ def test_folders_come_with_their_side_files(shards: int, tmp_path: Path, cache: 
     converted = convert_pickle(caught.value.path, cache)
     assert converted.name == "expert-a"
     assert sorted(file.name for file in converted.iterdir()) == [
+        ".conversion.json",
         "config.json",
         "model.safetensors",
         "tokenizer.json",
     ]
+    assert ".conversion.json" not in open_checkpoint(converted).side_files
     assert_same(read(converted), small_tensors())
     assert open_checkpoint(converted).config == {"model_type": "bert"}
 
@@ -156,6 +158,51 @@ def test_converted_once_until_the_file_changes(tmp_path: Path, cache: Path):
     os.utime(BIN(folder), ns=(1, 1))
     assert find_converted(folder, cache) is None
     assert convert_pickle(folder, cache) != first
+
+
+def unseen(file: Path, content: bytes) -> None:
+    """Write another content of the same size, and put back the times."""
+    before = file.stat()
+    assert len(content) == before.st_size
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_pickle_of_another_content_with_its_old_size_and_time(tmp_path: Path, cache: Path):
+    folder = model_folder(tmp_path / "expert-a", small_tensors())
+    convert_pickle(folder, cache)
+    other = {name: tensor + 1 for name, tensor in small_tensors().items()}
+    again = BIN(model_folder(tmp_path / "expert-b", other)).read_bytes()
+    unseen(BIN(folder), again)
+    assert find_converted(folder, cache) is None
+    assert_same(read(convert_pickle(folder, cache)), other)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", ".conversion.json"])
+def test_bits_that_rot_in_a_kept_conversion_are_found(name: str, tmp_path: Path, cache: Path):
+    folder = model_folder(tmp_path / "expert-a", small_tensors())
+    converted = convert_pickle(folder, cache)
+    content = bytearray((converted / name).read_bytes())
+    content[-10] ^= 1
+    unseen(converted / name, bytes(content))
+    assert find_converted(folder, cache) is None
+    assert_same(read(convert_pickle(folder, cache)), small_tensors())
+    assert find_converted(folder, cache) == converted
+
+
+def test_a_conversion_without_its_record_or_a_file_is_made_again(tmp_path: Path, cache: Path):
+    folder = model_folder(tmp_path / "expert-a", small_tensors())
+    for name in ("model.safetensors", "config.json", ".conversion.json"):
+        (convert_pickle(folder, cache) / name).unlink()
+        assert find_converted(folder, cache) is None
+    assert_same(read(convert_pickle(folder, cache)), small_tensors())
+
+
+def test_the_same_pickle_copied_back_is_not_converted_again(tmp_path: Path, cache: Path):
+    folder = model_folder(tmp_path / "expert-a", small_tensors())
+    converted = convert_pickle(folder, cache)
+    unseen(BIN(folder), BIN(folder).read_bytes())
+    assert find_converted(folder, cache) == converted
 
 
 def test_find_converted_of_what_is_no_pickle(tmp_path: Path, cache: Path):
