@@ -143,6 +143,12 @@ def _out_dtype(document: Document, path: Path) -> str | None:
 def _tokenizer_notes(document: Document) -> list[str]:
     notes = []
     source = document.tokenizer_source or (document.tokenizer or {}).get("source")
+    if source == "union":
+        raise RecipeError(
+            "A union of vocabularies is not possible here; leave out the tokenizer's source, and "
+            "the merged model has the base's.",
+            key="tokenizer_source",
+        )
     if source not in (None, "base", document.base_model):
         notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
     if (document.tokenizer or {}).keys() - {"source"}:

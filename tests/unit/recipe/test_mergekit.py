@@ -150,6 +150,8 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
             "adapter",
         ),
         ({"out_dtype": "int8"}, "out_dtype", "int8"),
+        ({"tokenizer_source": "union"}, "tokenizer_source", "union of vocabularies"),
+        ({"tokenizer": {"source": "union"}}, "tokenizer_source", "union of vocabularies"),
         ({"modules": {"text": {}}}, "modules", "modules"),
         ({"models": None, "slices": [{"sources": [{"model": "a"}]}] * 2}, "slices", "slices"),
         ({"paramters": {}}, "paramters", "parameters"),
@@ -177,7 +179,7 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
         base_model="base",
         models=models({"weight": 1.0, "density": 0.5}),
         chat_template="chatml",
-        tokenizer_source="union",
+        tokenizer_source="b",
     )
     assert len(recipe.notes) == 4
     assert "density" in recipe.notes[1]
