@@ -176,7 +176,7 @@ def _says_what_only_mergekit_says(
         bool(_KEYS & content.keys())
         or (base is None and "merge_method" in content)
         or (
-            content.get("merge_method") in _METHODS
+            _names_a_method(content)
             and base is not None
             and any(entry.get("model") == base for entry in entries)
         )
@@ -186,13 +186,17 @@ def _says_what_only_mergekit_says(
 
 
 def _says_nothing_else(content: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bool:
-    method = content.get("merge_method")
     return (
-        isinstance(method, str)
-        and method in _METHODS
+        _names_a_method(content)
         and content.keys() <= _SHARED
         and all(p.keys() <= _SHARED_PARAMETERS for p in _parameters(content, entries))
     )
+
+
+def _names_a_method(content: Mapping[str, Any]) -> bool:
+    """Whether mergekit has the method."""
+    method = content.get("merge_method")
+    return isinstance(method, str) and method in _METHODS
 
 
 def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
