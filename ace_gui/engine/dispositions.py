@@ -8,6 +8,7 @@ from math import prod
 
 from ace_gui.architecture.names import block_list
 from ace_gui.architecture.scopes import DEFAULT, decide
+from ace_gui.architecture.submodels import stack_of, whole_stacks
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import is_float, listing, part_of, plain
 from ace_gui.engine.heads import HeadChoice, is_new
@@ -229,6 +230,8 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
     """
     lists = {block_list(name) for name in base.architecture.traits}
     for expert in experts:
+        # A tower of the base, say, whose other towers the expert lacks as a whole.
+        apart = whole_stacks(base.checkpoint.tensors, expert.own_names)
         missing = [
             name
             for name, traits in base.architecture.traits.items()
@@ -236,6 +239,7 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role != Role.BUFFER
             and not expert.has(name)
             and part_of(name, base.checkpoint.parts) not in expert.lacks
+            and not (stack_of(name) in apart and _has_blocks(expert, base))
         ]
         if missing:
             raise MismatchError(
@@ -262,6 +266,12 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
                 tensor=surplus[0],
                 details="\n".join(surplus),
             )
+
+
+def _has_blocks(expert: OpenedModel, base: OpenedModel) -> bool:
+    """Whether the expert has at least one of the base's stacks of blocks."""
+    stacked = {stack for name in base.checkpoint.tensors if (stack := stack_of(name))}
+    return bool(stacked - whole_stacks(base.checkpoint.tensors, expert.own_names))
 
 
 def _refuse_shapes(

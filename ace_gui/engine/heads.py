@@ -117,11 +117,12 @@ def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shar
     first = experts[0]
     answers = [match_names(first.extra, expert.extra) for expert in experts]
     names = [{theirs: own for own, theirs in answer.items()} for answer in answers]
-    found = []
+    found: list[_Shared] = []
+    outside = first.outside
     for name in first.extra:
         traits = first.architecture.traits[name]
         usable = traits.role is not Role.BUFFER and traits.tied_to is None
-        free = name not in base.checkpoint.tensors
+        free = name not in base.checkpoint.tensors and name not in outside
         if usable and free and all(name in known for known in names):
             own = tuple(known[name] for known in names)
             found += _agreeing(name, own, traits, experts)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ace_gui.architecture.apart import Describer
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.remembered import remembered
-from ace_gui.architecture.traits import Architecture, joined
+from ace_gui.architecture.submodels import match_part, stack_of, whole_stacks
+from ace_gui.architecture.traits import Architecture, Role, joined
 from ace_gui.checkpoints import (
     Adapter,
     Checkpoint,
@@ -50,6 +51,18 @@ class OpenedModel:
     extra: tuple[str, ...] = ()
     token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """What lies outside of the base, where that is only a part of this model.
+
+        Whole stacks of blocks are, and what stands beside them but for heads.
+        """
+        stacks = whole_stacks(self.checkpoint.tensors, set(self.own_names.values()))
+        traits = self.architecture.traits
+        body = [n for n in self.extra if traits[n].role not in (Role.HEAD, Role.VOCABULARY_HEAD)]
+        blocks = {n for n in body if traits[n].block is not None and stack_of(n) in stacks}
+        return frozenset(body) if blocks else frozenset()
 
     def has(self, base_name: str) -> bool:
         """Whether this model has the tensor that the base calls ``base_name``."""
@@ -107,7 +120,8 @@ def _open_expert(
         checkpoint = _adapted(path, base)
         answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
     else:
-        checkpoint, answers = answered(name, open_files(path), base.checkpoint)
+        checkpoint, found = answered(name, open_files(path), base.checkpoint)
+        answers = _with_part(found, checkpoint, base.checkpoint)
     if not answers:
         raise MismatchError(
             f"{name} has no tensor in common with the base: its first is "
@@ -124,6 +138,20 @@ def _open_expert(
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
         lacks=lacking_parts(answers.values(), base.checkpoint),
     )
+
+
+def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
+    """The answers, and those of a model within the other where stacks of blocks have none."""
+    if not whole_stacks(expert.tensors, answers) or not whole_stacks(
+        base.tensors, set(answers.values())
+    ):
+        return answers
+    shapes = [{n: info.shape for n, info in model.tensors.items()} for model in (base, expert)]
+    found = match_part(*shapes)
+    if len(found) <= len(answers):
+        return answers
+    taken = set(found.values())
+    return found | {o: n for o, n in answers.items() if o not in found and n not in taken}
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:

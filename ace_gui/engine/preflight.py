@@ -6,11 +6,12 @@ What makes a merge impossible is an error of planning. Here is what a person may
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from ace_gui.architecture.submodels import whole_stacks
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import (
     PIPELINE,
@@ -165,6 +166,20 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
         and part_of(name, base.checkpoint.parts) not in expert.lacks
     ]
     extra = [name for name in expert.extra if expert.architecture.traits[name].role not in _HEADS]
+    outside = expert.outside
+    stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
+    if stacks and not expert.lacks:
+        sentence = (
+            f"Holds a part of the base only: {len(missing)} tensors, {listing(sorted(stacks))} "
+            "among them, are combined without it, and stay the base's where no expert has them."
+        )
+        return Verdict.NOTE, sentence, missing
+    if outside:
+        sentence = (
+            f"Holds more than the base: {len(outside)} tensors, {listing(sorted(outside)[:1])} "
+            "among them, are saved in heads/, not merged. To merge these, take such a base."
+        )
+        return Verdict.NOTE, sentence, sorted(outside)
     if missing:
         vital = any(traits[name].role in _VITAL for name in missing)
         verdict = Verdict.WARNING if vital else Verdict.NOTE
@@ -353,13 +368,26 @@ def _rows_outcome(
     )
 
 
+def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
+    """The config within ``whole`` that is of the other's type, if there is one, else ``whole``."""
+    parts = (value for value in whole.values() if isinstance(value, Mapping))
+    wanted = part.get("model_type")
+    if wanted is None or whole.get("model_type") == wanted:
+        return whole
+    return next((each for each in parts if each.get("model_type") == wanted), whole)
+
+
 def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     theirs, ours = base.checkpoint.config, expert.checkpoint.config
     if theirs is None or ours is None:
         if theirs is None:
             return None
         return Verdict.NOTE, "Has no config.json: taken to be built as the base is.", ()
-    if base.architecture.family != expert.architecture.family:
+    # A tower, say, whose config is within that of the whole.
+    theirs, ours = _part_of(theirs, ours), _part_of(ours, theirs)
+    if theirs.get("model_type") != ours.get("model_type") and (
+        base.architecture.family != expert.architecture.family
+    ):
         sentence = (
             f"Is of family {plain(str(expert.architecture.family))}, the base of "
             f"{plain(str(base.architecture.family))}: equal shapes may mean different things."

@@ -1,0 +1,129 @@
+"""A tower of CLIP on the whole of it, a language model on one that also sees, and the other way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from ace_gui.engine.plan import Disposition
+from ace_gui.engine.planning import prepare
+from ace_gui.errors import MismatchError
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.merges import merged_tensors
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+}
+VISION = transformers.CLIPVisionConfig(**SIZES, image_size=16, patch_size=8, projection_dim=8)
+TEXT = transformers.CLIPTextConfig(
+    **SIZES, vocab_size=40, max_position_embeddings=20, projection_dim=8
+)
+LLAMA = transformers.LlamaConfig(**SIZES, num_key_value_heads=2, vocab_size=40)
+CONFIGS = {
+    "CLIPModel": transformers.CLIPConfig(text_config=TEXT, vision_config=VISION, projection_dim=8),
+    "CLIPVisionModel": VISION,
+    "CLIPVisionModelWithProjection": VISION,
+    "CLIPTextModel": TEXT,
+    "LlavaForConditionalGeneration": transformers.LlavaConfig(
+        text_config=LLAMA, vision_config=VISION
+    ),
+    "LlamaForCausalLM": LLAMA,
+    "LlamaModel": LLAMA,
+}
+
+
+def saved(folder: Path, kind: str, seed: int) -> Path:
+    torch.manual_seed(seed)
+    model = getattr(transformers, kind)(CONFIGS[kind])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape))
+    model.save_pretrained(folder)
+    return folder
+
+
+def merge_of(folder: Path, base: str, *kinds: str) -> Recipe:
+    experts = [saved(folder / f"e{i}", kind, i + 1) for i, kind in enumerate(kinds)]
+    return Recipe(
+        base_model=saved(folder / "base", base, 0),
+        models=tuple(ModelEntry(model=expert) for expert in experts),
+        merge_method="linear",
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "kind", "prefix"),
+    [
+        ("CLIPModel", "CLIPVisionModel", "vision_model."),
+        ("CLIPModel", "CLIPVisionModelWithProjection", ""),
+        ("CLIPModel", "CLIPTextModel", "text_model."),
+        ("LlavaForConditionalGeneration", "LlamaForCausalLM", "language_model."),
+        ("LlavaForConditionalGeneration", "LlamaModel", "language_model.model."),
+        ("LlavaForConditionalGeneration", "CLIPVisionModel", "vision_tower."),
+    ],
+)
+def test_experts_that_are_a_part_of_the_base(
+    base: str, kind: str, prefix: str, tmp_path: Path
+) -> None:
+    recipe = merge_of(tmp_path, base, kind, kind)
+    prepared = prepare(recipe)
+    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    ours = [load_file(entry.model / "model.safetensors") for entry in recipe.models]
+    before = load_file(recipe.base_model / "model.safetensors")
+    assert found.keys() == before.keys()
+    for name, tensor in ours[0].items():
+        mean = (tensor + ours[1][name]) / 2
+        torch.testing.assert_close(found[prefix + name], mean)
+    for name in before.keys() - {prefix + name for name in ours[0]}:
+        torch.testing.assert_close(found[name], before[name])
+    said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
+    assert all(sentence.startswith("Holds a part of the base only") for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("base", "kind", "prefix"),
+    [
+        ("CLIPVisionModel", "CLIPModel", "vision_model."),
+        ("LlamaForCausalLM", "LlavaForConditionalGeneration", "language_model."),
+    ],
+)
+def test_experts_of_which_the_base_is_a_part(
+    base: str, kind: str, prefix: str, tmp_path: Path
+) -> None:
+    recipe = merge_of(tmp_path, base, kind, kind)
+    prepared = prepare(recipe)
+    left = {r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT}
+    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    ours = [load_file(entry.model / "model.safetensors") for entry in recipe.models]
+    for name, tensor in found.items():
+        mean = (ours[0][prefix + name] + ours[1][prefix + name]) / 2
+        torch.testing.assert_close(tensor, mean)
+    assert left == ours[0].keys() - {prefix + name for name in found}
+    said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
+    assert all(sentence.startswith(f"Holds more than the base: {len(left)}") for sentence in said)
+
+
+def test_towers_of_two_kinds_meet_in_one_model(tmp_path: Path) -> None:
+    recipe = merge_of(tmp_path, "CLIPModel", "CLIPVisionModel", "CLIPTextModel")
+    rows = {row.name: row.experts for row in prepare(recipe).plan.rows}
+    assert {experts for name, experts in rows.items() if name.startswith("vision_")} == {(0,)}
+    assert {experts for name, experts in rows.items() if name.startswith("text_model")} == {(1,)}
+
+
+def test_a_model_with_fewer_blocks_is_no_part(tmp_path: Path) -> None:
+    recipe = merge_of(tmp_path, "LlamaForCausalLM", "LlamaForCausalLM")
+    config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 1})
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "e0")
+    with pytest.raises(MismatchError, match="lacks 9 tensors of the base"):
+        prepare(recipe)
+    config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 3})
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "e0")
+    with pytest.raises(MismatchError, match="has 9 tensors that the base lacks"):
+        prepare(recipe)
