@@ -19,8 +19,8 @@ from tests.helpers.checkpoints import save_model
 from tests.helpers.racing import DONE, KILLED, Task, Worker
 from tests.helpers.recipes import recipe_over
 
-TOLD = ("Another merge or export", "is not empty")
-"""What the slower one reads."""
+TOLD = ("Another merge or export", "is not empty", "cannot be continued")
+"""What the slower one reads; the last where it would resume what a killed one left."""
 
 
 @pytest.fixture

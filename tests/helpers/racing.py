@@ -102,12 +102,15 @@ class Worker:
         try:
             return str(self._pipe.recv())
         except (EOFError, ConnectionError):
-            self.close()
-            self._start()
             return KILLED
+        finally:
+            if self._killed:  # perhaps only after it had answered
+                self.close()
+                self._start()
 
     def kill(self) -> None:
         """As the system does when memory is short."""
+        self._killed = True
         self._process.kill()
 
     def close(self) -> None:
@@ -118,6 +121,7 @@ class Worker:
         self._pipe.close()
 
     def _start(self) -> None:
+        self._killed = False
         self._pipe, theirs = self._context.Pipe()
         self._process = self._context.Process(target=serve, args=(theirs,), daemon=True)
         self._process.start()
