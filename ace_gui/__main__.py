@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ace_gui.interrupts import end_at_once
+from ace_gui.cli.interrupts import end_at_once
 
 
 def main() -> None:
     """Entry point; exits 0 (done), 1 (a reported error), 2 (wrong usage) or 130 (cancelled)."""
     end_at_once()
-    from ace_gui.cli import main as run
+    from ace_gui.cli.commands import main as run
 
     run()
 

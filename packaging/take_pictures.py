@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from ace_gui.gui.picture import take_pictures
-from ace_gui.resources_path import resource_path
+from ace_gui.paths import resource_path
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Model files on disk: opened by their headers, read and written one tensor at a time."""
 
-from ace_gui.checkpoints.adapter_reader import AdapterReader, ExpandedReader, reader_of
-from ace_gui.checkpoints.adapters import (
+from ace_gui.checkpoints.adapters.adapter_reader import AdapterReader, ExpandedReader, reader_of
+from ace_gui.checkpoints.adapters.lora import (
     Adapter,
     ExpandedCheckpoint,
     LowRank,
@@ -11,7 +11,6 @@ from ace_gui.checkpoints.adapters import (
     open_adapter,
 )
 from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
-from ace_gui.checkpoints.conversion import convert_pickle, converting, find_converted
 from ace_gui.checkpoints.dtypes import (
     FORMATS,
     RECIPE_NAMES,
@@ -21,13 +20,14 @@ from ace_gui.checkpoints.dtypes import (
     tag_of,
     torch_dtype,
 )
-from ace_gui.checkpoints.files import FileStamp
 from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.grown import NOWHERE, GrownCheckpoint, Growth, Source, runs
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
-from ace_gui.checkpoints.labels import listing, place, plain
+from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_name, part_of
+from ace_gui.checkpoints.pickle.conversion import convert_pickle, converting, find_converted
+from ace_gui.checkpoints.plain_names import listing, place, plain
 from ace_gui.checkpoints.reader import (
     TensorReader,
     is_finite,

@@ -16,8 +16,8 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from ace_gui.checkpoints.labels import place
-from ace_gui.checkpoints.output import output_error
+from ace_gui.checkpoints.durable_writes import output_error
+from ace_gui.checkpoints.plain_names import place
 from ace_gui.checkpoints.staging import check_output_folder
 from ace_gui.errors import OutputError, WorkbenchError
 

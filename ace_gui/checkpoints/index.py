@@ -11,7 +11,6 @@ from stat import S_ISDIR
 from typing import Final
 
 from ace_gui.checkpoints.dtypes import is_float
-from ace_gui.checkpoints.files import FileStamp, read_config, refusal, status_of
 from ace_gui.checkpoints.folder import (
     STEMS,
     SUFFIX,
@@ -21,7 +20,7 @@ from ace_gui.checkpoints.folder import (
     refuse_other_file,
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
-from ace_gui.checkpoints.labels import NAMES_SHOWN, listing, place, plain
+from ace_gui.checkpoints.input_files import FileStamp, read_config, refusal, status_of
 from ace_gui.checkpoints.parts import (
     MAIN,
     PIPELINE,
@@ -30,6 +29,7 @@ from ace_gui.checkpoints.parts import (
     listed_folders,
     part_of,
 )
+from ace_gui.checkpoints.plain_names import NAMES_SHOWN, listing, place, plain
 from ace_gui.checkpoints.quantised import refuse_quantised_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files

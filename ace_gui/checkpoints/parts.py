@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ace_gui.checkpoints.files import read_json, read_json_value, refusal, unreadable
 from ace_gui.checkpoints.folder import holds_weights
+from ace_gui.checkpoints.input_files import read_json, read_json_value, refusal, unreadable
 from ace_gui.errors import CheckpointError
 
 PIPELINE: Final = "model_index.json"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.dtypes import FORMATS
-from ace_gui.checkpoints.files import refusal
 from ace_gui.checkpoints.header import TensorInfo
-from ace_gui.checkpoints.labels import place, plain
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.plain_names import place, plain
 from ace_gui.errors import CheckpointError
 
 ADAPTER_SENTENCE: Final = (

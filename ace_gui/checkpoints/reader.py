@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.labels import place, plain
+from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
+from ace_gui.checkpoints.plain_names import place, plain
 from ace_gui.checkpoints.witness import Witness
 from ace_gui.errors import NonFiniteError, ResourceError
 

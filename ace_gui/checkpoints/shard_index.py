@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.files import read_json, refusal
-from ace_gui.checkpoints.labels import listing, plain
+from ace_gui.checkpoints.input_files import read_json, refusal
+from ace_gui.checkpoints.plain_names import listing, plain
 
 INDEX_LIMIT: Final = 50_000_000
 """Largest index in bytes."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.files import (
+from ace_gui.checkpoints.durable_writes import output_error
+from ace_gui.checkpoints.input_files import (
     FileStamp,
     changed,
     open_regular,
@@ -23,7 +24,6 @@ from ace_gui.checkpoints.files import (
     refusal,
     unreadable,
 )
-from ace_gui.checkpoints.output import output_error
 from ace_gui.checkpoints.parts import listed_folders
 
 # Configs, tokenizers, processors and templates, in formats that are data and nothing else.

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.output import sync, writing
+from ace_gui.checkpoints.durable_writes import sync, writing
 from ace_gui.errors import OutputError
 from ace_gui.output_files import output_error, refused, require_apart, there
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.files import FileStamp, changed, open_regular, read_at, status_of
+from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, status_of
 
 Readings = Mapping[str, Sequence[tuple[int, int, int]]]
 """By file: from which byte to which was read, and the CRC-32 of that."""

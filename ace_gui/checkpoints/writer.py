@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.files import open_regular, read_at
-from ace_gui.checkpoints.labels import listing, place, plain
-from ace_gui.checkpoints.output import output_error, sync
+from ace_gui.checkpoints.durable_writes import output_error, sync
+from ace_gui.checkpoints.input_files import open_regular, read_at
+from ace_gui.checkpoints.plain_names import listing, place, plain
 from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, indexed
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ace_gui.engine.events import DeviceInfo
+from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.errors import ResourceError
 from ace_gui.machine import processors
 

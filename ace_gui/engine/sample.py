@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.architecture.loading import load_pretrained
-from ace_gui.engine.events import SampleAccuracy
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.store import MODEL
+from ace_gui.engine.contract.events import SampleAccuracy
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods import get_method
+from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.files import load_recipe
-from ace_gui.resources_path import resource_path
+from ace_gui.recipe.recipe_file import load_recipe
 
 BATCH: Final = 200
 COMPARED: Final = ("linear", "task_arithmetic", "ace")

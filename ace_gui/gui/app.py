@@ -12,13 +12,13 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import __version__
-from ace_gui.gui.guard import Guard, Interrupts
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.preload import Preload
-from ace_gui.gui.settings import Settings
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.control.engine_thread import EngineWorker
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.shell.crash_guard import Guard, Interrupts
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.preload import Preload
+from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme, set_scheme
-from ace_gui.gui.worker import EngineWorker
 
 _ALLOCATIONS: Final = 10_000
 """Objects between two collections of garbage. With Python's 700, and all of what was imported to
@@ -34,7 +34,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     interrupts = Interrupts(workbench.window.close, app)
     workbench.start()
     if demo:
-        from ace_gui.gui.demo import Demo
+        from ace_gui.gui.shell.sample_tour import Demo
 
         Demo(workbench.window)
     elif paths:

@@ -18,8 +18,8 @@ from PySide6.QtGui import QColor, QGuiApplication, QIcon, QPainter, QPalette, QP
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QStyleFactory, QToolTip
 
-from ace_gui.engine.roles import ROLE_FAMILIES
-from ace_gui.resources_path import resource_path
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES
+from ace_gui.paths import resource_path
 
 Scheme = Literal["light", "dark", "system"]
 

@@ -10,7 +10,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import (
+from ace_gui.methods.method import (
     Context,
     Kind,
     Merged,
@@ -19,9 +19,9 @@ from ace_gui.methods.base import (
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import divisor, finished, normalize_parameter, task_vector
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.trimming import kept_count, smallest
+from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
+from ace_gui.methods.shared.trimming import kept_count, smallest
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 def density_parameter() -> float:

@@ -8,16 +8,16 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
 from ace_gui.methods.breadcrumbs import (
     BREADCRUMBS,
     crumbs,
     density_parameter,
     outliers_parameter,
 )
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

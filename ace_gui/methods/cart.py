@@ -13,9 +13,9 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.linalg.leading import leading_triplets
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import combination, finished, require_mean
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import combination, finished, require_mean
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import combination, finished, task_vector
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 def mask_threshold_parameter() -> float:

@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import (
+from ace_gui.methods.method import (
     Context,
     Kind,
     Merged,
@@ -19,11 +19,11 @@ from ace_gui.methods.base import (
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import divisor, finished, normalize_parameter, task_vector
-from ace_gui.methods.draws import required, uniform
-from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.trimming import trimmed
+from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
+from ace_gui.methods.shared.draws import required, uniform
+from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.trimming import trimmed
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
     "L. Yu, B. Yu, H. Yu, F. Huang, Y. Li, Language Models are Super Mario: Absorbing Abilities "

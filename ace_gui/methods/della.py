@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.base import (
+from ace_gui.methods.method import (
     Context,
     Kind,
     Merged,
@@ -20,10 +20,10 @@ from ace_gui.methods.base import (
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.draws import required, uniform
-from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.draws import required, uniform
+from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 def density_parameter() -> float:

@@ -9,8 +9,6 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
-from ace_gui.methods.census import divisor, finished, normalize_parameter, task_vector
 from ace_gui.methods.della import (
     DELLA,
     check_chances,
@@ -18,8 +16,10 @@ from ace_gui.methods.della import (
     dropped,
     spread_parameter,
 )
-from ace_gui.methods.draws import required
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
+from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
+from ace_gui.methods.shared.draws import required
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import combination, finished, task_vector
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.modules import Mask, Masks
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.expert_modules import Mask, Masks
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import census, finished
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from torch import Tensor
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import Census, finished, summed
-from ace_gui.methods.experts import WeightedExperts, require_matrix
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import Census, finished, summed
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
 CITATION = (
     "D. Marczak, S. Magistri, S. Cygert, B. Twardowski, A. D. Bagdanov, J. van de Weijer, No Task "

@@ -15,20 +15,20 @@ from torch import Tensor
 
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.leading import NOTHING
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import census, finished
 from ace_gui.methods.dare import density_parameter, dropped
-from ace_gui.methods.draws import required
-from ace_gui.methods.election import Election, combine_parameter
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.survey import Findings, RankSurvey, Stage, required_findings
-from ace_gui.methods.trimming import (
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.draws import required
+from ace_gui.methods.shared.election import Election, combine_parameter
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
+from ace_gui.methods.shared.trimming import (
     THRESHOLD,
     above,
     least_rank,
     trim_parameter,
     trimmed,
 )
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "G. Stoica, P. Ramesh, B. Ecsedi, L. Choshen, J. Hoffman, Model merging with SVD to tie the "

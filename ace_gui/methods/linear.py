@@ -8,9 +8,9 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import require_mean
-from ace_gui.methods.experts import WeightedExperts, require_base
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import require_mean
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
 
 @dataclass(frozen=True, kw_only=True)

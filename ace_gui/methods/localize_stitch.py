@@ -9,11 +9,11 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.survey import RankSurvey, required_findings
-from ace_gui.methods.trimming import THRESHOLD, above, trim_survey
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.survey import RankSurvey, required_findings
+from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod
-from ace_gui.methods.census import Census, census, combination, finished, require_mean
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.shared.census import Census, census, combination, finished, require_mean
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

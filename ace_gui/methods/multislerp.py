@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import combination, finished, require_mean, task_vector
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import combination, finished, require_mean, task_vector
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 VANISHING: Final = 1e-8
 """Norm of a mean of directions that counts as zero, and what is added to norms; as in mergekit."""

@@ -9,10 +9,10 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import census, combination, finished
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.survey import NormSurvey, required_findings
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import census, combination, finished
+from ace_gui.methods.shared.survey import NormSurvey, required_findings
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

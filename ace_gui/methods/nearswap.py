@@ -9,9 +9,9 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.experts import WeightedExperts, require_one
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_one
 
 SMALLEST: Final = 1e-6
 """Distances below this count as this, as in mergekit."""

@@ -13,11 +13,11 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import census, finished
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.survey import Findings, RankSurvey, Stage, magnitudes, required_findings
-from ace_gui.methods.trimming import kept_count, smallest
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, required_findings
+from ace_gui.methods.shared.trimming import kept_count, smallest
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 WINSORISED: Final = 0.01
 """Share of entries at either end whose magnitude is moved to that of the next, as published."""

@@ -12,9 +12,9 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 

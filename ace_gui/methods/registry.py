@@ -12,9 +12,8 @@ from typing import Any, Final, get_type_hints
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import shown
-from ace_gui.methods.ace import ACE
+from ace_gui.methods.ace.algorithm import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
-from ace_gui.methods.base import MergeMethod
 from ace_gui.methods.base_slerp import BASE_SLERP
 from ace_gui.methods.breadcrumbs import BREADCRUMBS
 from ace_gui.methods.breadcrumbs_ties import BREADCRUMBS_TIES
@@ -30,6 +29,7 @@ from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN

@@ -10,7 +10,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import (
+from ace_gui.methods.method import (
     Context,
     Diagnostics,
     Kind,
@@ -19,9 +19,9 @@ from ace_gui.methods.base import (
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import combination, finished
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.trimming import smallest
+from ace_gui.methods.shared.census import combination, finished
+from ace_gui.methods.shared.trimming import smallest
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 SMALLEST: Final = 1e-6
 """What the coefficients of the agreeing experts sum to at least, as in mergekit."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, parameter
-from ace_gui.methods.census import finished, require_mean, task_vector
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import finished, require_mean, task_vector
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "K. Shoemake, Animating rotation with quaternion curves, SIGGRAPH 1985; for models: C. Goddard "

@@ -8,9 +8,9 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Kind, Merged, MergeMethod, scaling_parameter
-from ace_gui.methods.census import divisor, normalize_parameter
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, scaling_parameter
+from ace_gui.methods.shared.census import divisor, normalize_parameter
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.base import (
+from ace_gui.methods.method import (
     Context,
     Kind,
     Merged,
@@ -17,11 +17,11 @@ from ace_gui.methods.base import (
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.census import finished, task_vector
-from ace_gui.methods.election import Election, balanced_parameter, combine_parameter
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.survey import RankSurvey, required_findings
-from ace_gui.methods.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.survey import RankSurvey, required_findings
+from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.base import Context, Merged, MergeMethod, scaling_parameter
-from ace_gui.methods.census import census, finished
-from ace_gui.methods.experts import WeightedExperts
-from ace_gui.methods.modules import Factors
+from ace_gui.methods.method import Context, Merged, MergeMethod, scaling_parameter
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.expert_modules import Factors
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
     "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "

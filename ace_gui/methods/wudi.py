@@ -14,9 +14,9 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.base import Context, Merged, MergeMethod, parameter, scaling_parameter
-from ace_gui.methods.census import Census, census, combination, finished
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import Census, census, combination, finished
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 BETAS: Final = (0.9, 0.999)
 DIVISION_GUARD: Final = 1e-8

@@ -24,10 +24,7 @@ from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace_probes import in_float32
-from ace_gui.methods.ace_scan import prior_scale, scan, shares_of
-from ace_gui.methods.ace_stacked import few_experts, stacked_terms
-from ace_gui.methods.ace_terms import (
+from ace_gui.methods.ace.by_inputs import (
     Share,
     Sums,
     Terms,
@@ -36,7 +33,10 @@ from ace_gui.methods.ace_terms import (
     residual,
     terms,
 )
-from ace_gui.methods.experts import WeightedExperts, stacked
+from ace_gui.methods.ace.by_rows import few_experts, stacked_terms
+from ace_gui.methods.ace.first_pass import prior_scale, scan, shares_of
+from ace_gui.methods.ace.float32_check import in_float32
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 
 EPSILON = 1e-5

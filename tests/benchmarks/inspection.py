@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.distribution import distribution
-from ace_gui.engine.inspection import spectrum
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.merging import merge
-from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.subspaces import subspaces
-from ace_gui.engine.task_vectors import Readers, TaskVectors
-from ace_gui.engine.tensor_merge import merge_deltas
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_distribution import distribution
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.inspecting.layer_subspaces import subspaces
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.measuring import say

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import add_product_
-from ace_gui.methods.ace import AceParameters, ace_batch
-from ace_gui.methods.ace_probes import in_float32
-from ace_gui.methods.ace_scan import scan, shares_of
-from ace_gui.methods.ace_stacked import few_experts
-from ace_gui.methods.experts import WeightedExperts, stacked
+from ace_gui.methods.ace.algorithm import AceParameters, ace_batch
+from ace_gui.methods.ace.by_rows import few_experts
+from ace_gui.methods.ace.first_pass import scan, shares_of
+from ace_gui.methods.ace.float32_check import in_float32
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
 

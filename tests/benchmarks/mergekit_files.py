@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
-from ace_gui.recipe.files import load_recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.mergekit_files import DEPARTS, REFUSED, SAME, make_models
 from tests.helpers.merges import merged_tensors
 

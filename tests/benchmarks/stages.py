@@ -24,36 +24,41 @@ from functools import wraps
 from pathlib import Path
 
 STAGES = {
-    "describe the models": ["ace_gui.engine.opening:remembered"],
-    "plan": ["ace_gui.console:prepare"],
+    "describe the models": ["ace_gui.engine.planning.models:remembered"],
+    "plan": ["ace_gui.cli.console:prepare"],
     "read": ["ace_gui.checkpoints.reader:TensorReader.read_part"],
-    "look for NaN and Inf": ["ace_gui.engine.task_vectors:is_finite"],
-    "widen, turn, subtract the base": ["ace_gui.engine.task_vectors:TaskVectors.__getitem__"],
-    "ACE: norms and centring": ["ace_gui.methods.ace:scan"],
-    "ACE: probes": ["ace_gui.methods.ace_probes:Probes.add_"],
+    "look for NaN and Inf": ["ace_gui.engine.merging.task_vectors:is_finite"],
+    "widen, turn, subtract the base": [
+        "ace_gui.engine.merging.task_vectors:TaskVectors.__getitem__"
+    ],
+    "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:scan"],
+    "ACE: probes": ["ace_gui.methods.ace.float32_check:Probes.add_"],
     "ACE: sums over experts": [
-        "ace_gui.methods.ace_terms:collect",
-        "ace_gui.methods.ace_stacked:_stacked",
-        "ace_gui.methods.ace_probes:collect",
+        "ace_gui.methods.ace.by_inputs:collect",
+        "ace_gui.methods.ace.by_rows:_stacked",
+        "ace_gui.methods.ace.float32_check:collect",
     ],
     "ACE: solve": [
-        "ace_gui.methods.ace_terms:preliminary",
-        "ace_gui.methods.ace_stacked:_preliminary",
-        "ace_gui.methods.ace_probes:preliminary",
+        "ace_gui.methods.ace.by_inputs:preliminary",
+        "ace_gui.methods.ace.by_rows:_preliminary",
+        "ace_gui.methods.ace.float32_check:preliminary",
     ],
     "ACE: residual": [
-        "ace_gui.methods.ace_terms:residual",
-        "ace_gui.methods.ace_stacked:_residual",
+        "ace_gui.methods.ace.by_inputs:residual",
+        "ace_gui.methods.ace.by_rows:_residual",
     ],
-    "ACE: refinement": ["ace_gui.methods.ace:top_polars"],
-    "ACE: the rest": ["ace_gui.methods.ace:_merged_together"],
-    "average": ["ace_gui.methods.experts:WeightedExperts.weighted_sum"],
-    "add the base, turn back": ["ace_gui.engine.tensor_merge:_piece"],
+    "ACE: refinement": ["ace_gui.methods.ace.algorithm:top_polars"],
+    "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged_together"],
+    "average": ["ace_gui.methods.shared.weighted_experts:WeightedExperts.weighted_sum"],
+    "add the base, turn back": ["ace_gui.engine.merging.tensor_merge:_piece"],
     "write": ["ace_gui.checkpoints.writer:ShardedWriter.write_part"],
-    "checksum": ["ace_gui.engine.store:checksum", "ace_gui.engine.verification:checksum"],
+    "checksum": [
+        "ace_gui.engine.merging.store:checksum",
+        "ace_gui.engine.output.read_back:checksum",
+    ],
     "flush to the disk": ["ace_gui.checkpoints.writer:ShardedWriter.finish"],
-    "verify: SHA-256": ["ace_gui.engine.verification:sha256"],
-    "verify: read back, compare": ["ace_gui.engine.exporting:verify_shards"],
+    "verify: SHA-256": ["ace_gui.engine.output.read_back:sha256"],
+    "verify: read back, compare": ["ace_gui.engine.output.exporting:verify_shards"],
 }
 START, REST, END = "start-up: Python and imports", "everything else, waiting", "end of the process"
 
@@ -102,11 +107,11 @@ def child(recipe: str, out: str, report: str) -> None:
     """Merge under clocks; writes what they say to ``report``."""
     import psutil
 
-    from ace_gui.cli import app
+    from ace_gui.cli.commands import app
     from ace_gui.imports import heavy_imports
 
     with heavy_imports():  # as the command would
-        from ace_gui.console import merge_to_folder  # noqa: F401
+        from ace_gui.cli.console import merge_to_folder  # noqa: F401
 
     born = psutil.Process().create_time()
     clocks = Clocks()

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench, make_application
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.control.merge_stores import MergeStores
 from tests.helpers.windows import PATIENCE, keep_settings_in, nothing_left_running
 
 
@@ -49,7 +49,7 @@ def context() -> Iterator[ForkServerContext]:
     """Processes that begin with everything imported: importing takes far longer than a merge."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["ace_gui.console", "transformers.models.roberta.modeling_roberta"]
+        ["ace_gui.cli.console", "transformers.models.roberta.modeling_roberta"]
     )
     yield context
     from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 from typer.testing import CliRunner
 
-from ace_gui.cli import app
+from ace_gui.cli.commands import app
 from ace_gui.errors import PickleConsentError, WorkbenchError
 from ace_gui.gui.app import Workbench
 from tests.helpers.bad_recipes import BadRecipe, bad_recipes

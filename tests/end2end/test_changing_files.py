@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from ace_gui.checkpoints import staging_folder
-from ace_gui.engine.exporting import publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, FileChangedError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, tiny_bert

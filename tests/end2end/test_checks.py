@@ -9,9 +9,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from ace_gui.cli import app
-from ace_gui.engine.planning import prepare
-from ace_gui.recipe.files import load_recipe
+from ace_gui.cli.commands import app
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.command import ace_gui
 from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import file_of, file_over
@@ -54,7 +54,7 @@ def merge(recipe: Path, *options: str) -> Result:
 
 def shrink_disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     usage = SimpleNamespace(total=10**12, used=0, free=free)
-    monkeypatch.setattr("ace_gui.engine.budget.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("ace_gui.engine.planning.memory.shutil.disk_usage", lambda _: usage)
 
 
 def test_merge_tells_warnings_first_and_goes_on(recipe: Path) -> None:

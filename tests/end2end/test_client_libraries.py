@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ace_gui.engine.exporting import publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import prepare
 from tests.helpers import client_models as clients
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.client_models import Client, family, linear_weights, states

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.comparing import run
-from ace_gui.engine.comparison import by_method
+from ace_gui.cli.comparing import run
+from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.methods import METHODS
 

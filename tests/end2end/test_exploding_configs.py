@@ -11,7 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.state import State
+from ace_gui.gui.state.activity import State
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.windows import PATIENCE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.store import MODEL
+from ace_gui.engine.merging.store import MODEL
 from ace_gui.recipe import Recipe
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
@@ -17,9 +17,9 @@ from tests.helpers.recipes import recipe_of
 def merge_to(recipe: Recipe, out: Path, resume: bool) -> None:
     """What ``ace-gui merge`` does, in a child of a process that has everything imported."""
     from ace_gui.checkpoints import claimed, staging_folder
-    from ace_gui.engine.exporting import publish
-    from ace_gui.engine.merging import merge
-    from ace_gui.engine.planning import prepare
+    from ace_gui.engine.merging.merge import merge
+    from ace_gui.engine.output.exporting import publish
+    from ace_gui.engine.planning.prepare import prepare
 
     store = staging_folder(out)
     with claimed(out):

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.planning import prepare
-from ace_gui.recipe.files import load_recipe
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, roberta_family
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.checkpoints import convert_pickle, open_checkpoint
-from ace_gui.engine import opening
-from ace_gui.engine.exporting import export, publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.planning import models as opening
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MismatchError, PickleConsentError
 from tests.helpers.recipes import recipe_over
 

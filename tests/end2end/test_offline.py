@@ -124,8 +124,8 @@ def test_every_model_type(tmp_path: Path) -> None:
 ENGINE = """
 import sys
 from pathlib import Path
-from ace_gui.engine.jobs import CachedModelsJob, LoadRecipeJob
-from ace_gui.engine.process import EngineProcess
+from ace_gui.engine.contract.jobs import CachedModelsJob, LoadRecipeJob
+from ace_gui.engine.contract.engine_process import EngineProcess
 
 if __name__ == "__main__":
     engine = EngineProcess()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ace_gui.cli import app
+from ace_gui.cli.commands import app
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import file_of
 

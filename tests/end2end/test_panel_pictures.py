@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ace_gui.gui.panels.subspaces import Look
+from ace_gui.gui.panels.layer.subspaces_panel import Look
 from ace_gui.gui.plots.spectrum_curves import Quantity
 from tests.helpers.glue_family import glue_family
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from ace_gui.checkpoints import TensorReader, find_converted, open_checkpoint
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.recipe.files import dump_recipe, load_recipe
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from tests.helpers.checkpoints import save_model
 from tests.helpers.racing import DONE, KILLED, Task, Worker
 from tests.helpers.recipes import recipe_over

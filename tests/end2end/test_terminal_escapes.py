@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from ace_gui.cli import app
+from ace_gui.cli.commands import app
 from tests.helpers.checkpoints import save_model
 from tests.helpers.recipes import file_over
 

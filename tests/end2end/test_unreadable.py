@@ -18,7 +18,7 @@ DRIVER = """
 import json, os, shutil, sys
 from pathlib import Path
 from typer.testing import CliRunner
-from ace_gui.cli import app
+from ace_gui.cli.commands import app
 for line in Path(sys.argv[1]).read_text().splitlines():
     case = json.loads(line)
     modes = {path: os.stat(path).st_mode & 0o777 for path in case["modes"]}

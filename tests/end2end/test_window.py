@@ -14,9 +14,9 @@ from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.main_window import MainWindow
 from ace_gui.gui.models.layer_columns import Column
-from ace_gui.gui.state import State
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import file_of
 from tests.helpers.windows import PATIENCE

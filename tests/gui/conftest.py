@@ -16,10 +16,10 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication
 
 from ace_gui.gui.app import make_application
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.session import Session
-from ace_gui.gui.settings import Settings
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.settings import Settings
 from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load
 from tests.helpers.windows import keep_settings_in, nothing_left_running
 

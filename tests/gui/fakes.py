@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.events import (
+from ace_gui.engine.contract.events import (
     DeviceInfo,
     EngineReady,
     Event,
@@ -20,17 +20,17 @@ from ace_gui.engine.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.jobs import Job
-from ace_gui.engine.plan import Disposition, ExpertSummary, Plan, PlanRow
-from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.session import Session
+from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
 from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")

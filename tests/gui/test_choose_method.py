@@ -8,9 +8,9 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.catalogue import method_info
-from ace_gui.gui.dialogs.choose_method import ChooseMethodDialog
-from ace_gui.gui.main_window import MainWindow
+from ace_gui.engine.capabilities import method_info
+from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.methods import FAMILIES, METHODS
 from tests.gui.fakes import ACE, LINEAR
 

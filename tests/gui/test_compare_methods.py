@@ -8,14 +8,20 @@ from PySide6.QtCore import QModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.checks import disk_check
-from ace_gui.engine.events import CompareProgress, JobCancelled, JobDone, MethodCompared, PlanReady
-from ace_gui.engine.findings import LayerReport
-from ace_gui.engine.jobs import CompareJob, PlanJob, Variant
-from ace_gui.gui.dialogs.compare_methods import CompareMethodsDialog
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.models.compared import ComparedModel
-from ace_gui.gui.state import State
+from ace_gui.engine.contract.checks import disk_check
+from ace_gui.engine.contract.events import (
+    CompareProgress,
+    JobCancelled,
+    JobDone,
+    MethodCompared,
+    PlanReady,
+)
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
+from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
+from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from tests.gui.fakes import COLA, FakeWorker, plan, recipe
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import (
+from ace_gui.engine.contract.events import (
     Exported,
     ExportProgress,
     JobCancelled,
@@ -15,7 +15,7 @@ from ace_gui.engine.events import (
     Reported,
     ReportProgress,
 )
-from ace_gui.engine.jobs import (
+from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     ConvertJob,
     ExportJob,
@@ -26,10 +26,10 @@ from ace_gui.engine.jobs import (
     SpectrumJob,
 )
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
-from ace_gui.gui.conductor import Conductor
-from ace_gui.gui.session import Session
-from ace_gui.gui.state import State
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
     COLA,
     ENGINE,

@@ -1,10 +1,10 @@
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobDone, SampleAccuracy
-from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, SampleAccuracyJob
-from ace_gui.gui.demo import Demo
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.panels.accuracies import AccuraciesPanel
+from ace_gui.engine.contract.events import JobDone, SampleAccuracy
+from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, SampleAccuracyJob
+from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.sample_tour import Demo
 from tests.gui.fakes import (
     COLA,
     ENGINE,

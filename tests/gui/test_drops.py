@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QUrl
 
-from ace_gui.gui.drops import classify, expand, local_paths
+from ace_gui.gui.shell.dropped_paths import classify, expand, local_paths
 
 
 def model(folder: Path) -> Path:

@@ -3,9 +3,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.models.experts import NAME, STATUS, WEIGHT, ExpertsModel
-from ace_gui.gui.session import Session
+from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, COLA, SST2, plan, recipe, summary
 
 Fatal = QAbstractItemModelTester.FailureReportingMode.Fatal

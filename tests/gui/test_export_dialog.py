@@ -6,13 +6,13 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import Exported, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.jobs import ExportJob
-from ace_gui.engine.plan import Disposition
+from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import ExportJob
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import OutputError
-from ace_gui.gui.dialogs.export import ExportDialog, load_snippet
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.output_size import check_folder, output_size
+from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.output_size import check_folder, output_size
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, plan, recipe, row, started
 
 
@@ -96,7 +96,7 @@ def test_a_disk_without_room_is_said_before_the_export(
 ) -> None:
     one, whole = dialog._bytes(), SimpleNamespace(total=10**9, used=0, free=0)
     whole.free = one
-    monkeypatch.setattr("ace_gui.gui.output_size.shutil.disk_usage", lambda _: whole)
+    monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
     dialog.complete_heads.setChecked(True)  # needs more

@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.findings import LayerReport, LayerStatistics
-from ace_gui.gui.models.healths import Healths
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.gui.models.layer_columns import Column
-from ace_gui.gui.models.layers import LayersModel
-from ace_gui.gui.panels.health import HealthPanel
-from ace_gui.gui.session import Session
-from ace_gui.gui.state import MergeRun
+from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, adopt_two
 from tests.helpers.windows import in_view
 

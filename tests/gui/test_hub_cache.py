@@ -7,10 +7,10 @@ from PySide6.QtCore import QItemSelectionModel
 from PySide6.QtWidgets import QAbstractButton
 from pytestqt.modeltest import ModelTester
 
-from ace_gui.engine.events import CachedModelInfo, CachedModelsFound, JobDone
-from ace_gui.engine.jobs import CachedModelsJob, LoadRecipeJob, PlanJob
-from ace_gui.gui.dialogs.hub_cache import CachedModels, HubCacheDialog
-from ace_gui.gui.main_window import MainWindow
+from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound, JobDone
+from ace_gui.engine.contract.jobs import CachedModelsJob, LoadRecipeJob, PlanJob
+from ace_gui.gui.dialogs.hub_cache_dialog import CachedModels, HubCacheDialog
+from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import BASE, FakeWorker, load
 
 HUB = Path("/cache/hub")

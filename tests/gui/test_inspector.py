@@ -12,24 +12,30 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobDone, JobFailed, SampleAccuracy
-from ace_gui.engine.findings import (
+from ace_gui.engine.contract.events import JobDone, JobFailed, SampleAccuracy
+from ace_gui.engine.contract.findings import (
     LayerDifference,
     LayerDistribution,
     LayerStatistics,
     LayerSubspaces,
 )
-from ace_gui.engine.jobs import DifferenceJob, DistributionJob, Job, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.jobs import (
+    DifferenceJob,
+    DistributionJob,
+    Job,
+    SpectrumJob,
+    SubspacesJob,
+)
 from ace_gui.errors import EngineError
-from ace_gui.gui.findings import FINDINGS_KEPT, Findings
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.panels.compare import ComparePanel
-from ace_gui.gui.panels.distribution import DistributionPanel
-from ace_gui.gui.panels.spectra import SpectraPanel
-from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
-from ace_gui.gui.runs import RUNS_KEPT, FinishedRuns, run_titles
-from ace_gui.gui.session import Session
-from ace_gui.gui.state import MergeRun
+from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
+from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
+from ace_gui.gui.panels.two_merges_panel import ComparePanel
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.finished_runs import RUNS_KEPT, FinishedRuns, run_titles
+from ace_gui.gui.state.layer_results import FINDINGS_KEPT, Findings
+from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
     ACE,
     COLA,

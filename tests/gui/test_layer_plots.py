@@ -14,18 +14,23 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.findings import LayerDistribution, LayerReport, LayerSpectrum, LayerSubspaces
-from ace_gui.gui.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
-from ace_gui.gui.panels.spectra import figure_rows
-from ace_gui.gui.plots.alignment import LEFT, RIGHT, AlignmentPlot
-from ace_gui.gui.plots.base import Plot
-from ace_gui.gui.plots.colours import cell_colour, in_theme, ink_on
-from ace_gui.gui.plots.export_image import grab_plot, set_pictures_on_white
-from ace_gui.gui.plots.histogram import GAUSSIAN, HistogramPlot
-from ace_gui.gui.plots.matrix import ExpertMatrixPlot, agreement, pair_text
-from ace_gui.gui.plots.spectrum import SpectrumPlot
+from ace_gui.engine.contract.findings import (
+    LayerDistribution,
+    LayerReport,
+    LayerSpectrum,
+    LayerSubspaces,
+)
+from ace_gui.gui.panels.layer.spectra_panel import figure_rows
+from ace_gui.gui.plots.alignment_plot import LEFT, RIGHT, AlignmentPlot
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.colours import cell_colour, in_theme, ink_on
+from ace_gui.gui.plots.frame.export_image import grab_plot, set_pictures_on_white
+from ace_gui.gui.plots.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
+from ace_gui.gui.plots.histogram_plot import GAUSSIAN, HistogramPlot
+from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
 from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
-from ace_gui.gui.settings import Settings
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Theme, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
 from tests.helpers.windows import in_view

@@ -22,12 +22,12 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobCancelled, JobDone, JobFailed, PlanReady
-from ace_gui.engine.jobs import LoadRecipeJob, MergeJob, PlanJob
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
+from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.settings import Settings
-from ace_gui.gui.stores import MergeStores
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.gui.fakes import (
     BASE,
@@ -207,7 +207,7 @@ def test_what_was_opened_is_offered_again(loaded: MainWindow) -> None:
 
 
 def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Path) -> None:
-    from ace_gui.recipe.files import load_recipe
+    from ace_gui.recipe.recipe_file import load_recipe
 
     loaded.conductor.set_parameter("tau", 0.7)
     loaded.opener._write_recipe(tmp_path / "mine")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QInputDialog
 
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.menus import GIGABYTE
-from ace_gui.gui.settings import Settings
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.menus import GIGABYTE
+from ace_gui.gui.state.settings import Settings
 from tests.gui.fakes import ENGINE, FakeWorker
 
 MACHINE = replace(ENGINE, memory_bytes=20 * GIGABYTE)

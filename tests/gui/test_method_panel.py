@@ -4,10 +4,10 @@ import pytest
 from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.catalogue import method_info
-from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.panels.method import MethodPanel
-from ace_gui.gui.session import Session
+from ace_gui.engine.capabilities import method_info
+from ace_gui.gui.panels.method_panel import MethodPanel
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS

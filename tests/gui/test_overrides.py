@@ -7,15 +7,15 @@ from PySide6.QtCore import QItemSelectionModel
 from PySide6.QtWidgets import QDialogButtonBox, QMenu
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobDone, PlanReady
-from ace_gui.engine.jobs import PlanJob
-from ace_gui.engine.plan import Disposition, RowOverride
-from ace_gui.gui.dialogs.override import OverrideDialog
-from ace_gui.gui.inputs import Expert, Inputs
-from ace_gui.gui.main_window import MainWindow
+from ace_gui.engine.contract.events import JobDone, PlanReady
+from ace_gui.engine.contract.jobs import PlanJob
+from ace_gui.engine.contract.plan import Disposition, RowOverride
+from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.models.layer_columns import Column
-from ace_gui.gui.overriding import open_to_override, overridden, reset
-from ace_gui.gui.session import Session
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.inputs import Expert, Inputs
+from ace_gui.gui.state.layer_rules import open_to_override, overridden, reset
+from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import BASE, COLA, ENGINE, ROWS, SST2, FakeWorker, adopt_two, plan, recipe
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ace_gui.gui.pace import Pace
+from ace_gui.gui.control.time_left import Pace
 
 
 class Clock:

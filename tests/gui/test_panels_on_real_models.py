@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import Event, LayerAnalysed
-from ace_gui.engine.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
-from ace_gui.engine.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
-from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.runner import Runner
-from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.panels.distribution import DistributionPanel
-from ace_gui.gui.panels.spectra import SpectraPanel
-from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
+from ace_gui.engine.contract.events import Event, LayerAnalysed
+from ace_gui.engine.contract.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.service.runner import Runner
+from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
+from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.plots.spectrum_curves import AFTER
-from ace_gui.gui.session import Session
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
 from tests.helpers.inspected import deltas_of, row_named, singular_values
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of

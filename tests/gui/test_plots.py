@@ -18,16 +18,16 @@ from PySide6.QtSvg import QSvgRenderer
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.findings import ExpertSpectra, LayerReport, LayerSpectrum, Regime
-from ace_gui.engine.roles import ROLE_FAMILIES
+from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum, Regime
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.errors import OutputError
-from ace_gui.gui.plots.axes import QuantityAxis, number_text
-from ace_gui.gui.plots.base import quantity_axis
-from ace_gui.gui.plots.energies import EnergiesPlot
-from ace_gui.gui.plots.export_image import PIXELS_A_POINT, copy_plot, grab_plot
-from ace_gui.gui.plots.gamma import EMPTY, two_digits
-from ace_gui.gui.plots.heterogeneity import HeterogeneityPlot
-from ace_gui.gui.plots.spectrum import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.plots.energies_plot import EnergiesPlot
+from ace_gui.gui.plots.frame.axes import QuantityAxis, number_text
+from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
+from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.gamma_plot import EMPTY, two_digits
+from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.windows import in_view
 

@@ -7,7 +7,7 @@ import pyqtgraph as pg
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.plots.points import Points
+from ace_gui.gui.plots.frame.points import Points
 
 
 def drawn(qtbot: QtBot, item: pg.ScatterPlotItem) -> QImage:

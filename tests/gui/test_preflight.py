@@ -4,15 +4,15 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.events import JobDone, JobFailed, LayerAnalysed, PlanReady
-from ace_gui.engine.findings import LayerStatistics
-from ace_gui.engine.jobs import MergeJob, PlanJob
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import NonFiniteError
-from ace_gui.gui.main_window import MainWindow
+from ace_gui.gui.panels.checks_panel import CheckRow
+from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.notice import Severity
-from ace_gui.gui.panels.preflight import CheckRow
-from ace_gui.gui.panels.spectra import SpectraPanel
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, plan, recipe
 

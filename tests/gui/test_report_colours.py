@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from ace_gui.engine.roles import ROLE_FAMILIES
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.gui import theme
 
 BLOCKS = re.findall(

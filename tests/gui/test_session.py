@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.inputs import Inputs
-from ace_gui.gui.session import Session
-from ace_gui.gui.state import MergeRun, State
+from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import (
     BASE,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QThreadPool
 
-from ace_gui.engine.jobs import STORE_COMPLETE
-from ace_gui.gui.stores import KEPT_SECONDS, MergeStores
+from ace_gui.engine.contract.jobs import STORE_COMPLETE
+from ace_gui.gui.control.merge_stores import KEPT_SECONDS, MergeStores
 from ace_gui.recipe import Recipe
 
 ONE = Recipe(base_model=Path("base"), models=())

@@ -15,7 +15,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtGui import QIcon, QPalette
 from PySide6.QtWidgets import QApplication
 
-from ace_gui.engine.roles import ROLE_FAMILIES, role_family
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.gui.theme import (
     DARK,
     LIGHT,
@@ -26,7 +26,7 @@ from ace_gui.gui.theme import (
     palette_of,
     set_scheme,
 )
-from ace_gui.resources_path import resource_path
+from ace_gui.paths import resource_path
 
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB
 DEFICIENCIES = {

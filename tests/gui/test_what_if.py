@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import JobDone, JobFailed
-from ace_gui.engine.findings import LayerSpectrum
-from ace_gui.engine.jobs import PlanJob, SpectrumJob
-from ace_gui.engine.plan import RowOverride
+from ace_gui.engine.contract.events import JobDone, JobFailed
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
+from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError
-from ace_gui.gui.main_window import MainWindow
-from ace_gui.gui.overriding import governing
-from ace_gui.gui.panels.what_if import FIGURES, WhatIfPanel, figure_text
-from ace_gui.gui.session import Session
-from ace_gui.gui.what_if import DELAY, WhatIf
+from ace_gui.gui.control.what_if import DELAY, WhatIf
+from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.layer_rules import governing
+from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import (
     COLA,

@@ -1,8 +1,8 @@
 """A pass over the whole model, before or after the merge, is said in the status bar."""
 
-from ace_gui.engine.events import PassProgress
-from ace_gui.gui.main_window import MainWindow
+from ace_gui.engine.contract.events import PassProgress
 from ace_gui.gui.panels.progress import ProgressBar
+from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load, started
 
 

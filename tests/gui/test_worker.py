@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.events import Event, JobCancelled, JobDone, LayerAnalysed
-from ace_gui.engine.findings import LayerStatistics
-from ace_gui.engine.jobs import AnalyseJob, Job, MergeJob, PlanJob
+from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, LayerAnalysed
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.jobs import AnalyseJob, Job, MergeJob, PlanJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.worker import BATCH, EngineWorker
+from ace_gui.gui.control.engine_thread import BATCH, EngineWorker
 from tests.gui.fakes import COLA, ENGINE, recipe
 
 PLAN = PlanJob(recipe=recipe(COLA))

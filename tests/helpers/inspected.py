@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from ace_gui.engine.plan import PlanRow
-from ace_gui.engine.planning import Prepared
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.planning.prepare import Prepared
 
 Array = NDArray[np.float64]
 

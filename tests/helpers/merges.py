@@ -8,9 +8,9 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import Prepared
-from ace_gui.engine.store import MODEL
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning.prepare import Prepared
 
 
 def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str, Tensor]:

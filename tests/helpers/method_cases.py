@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
-from ace_gui.methods.base import Place
-from ace_gui.methods.survey import surveyed
+from ace_gui.methods.method import Place
+from ace_gui.methods.shared.survey import surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ace_gui.methods.draws import uniform
+from ace_gui.methods.shared.draws import uniform
 from tests.helpers import method_oracles as oracle
 from tests.helpers.method_cases import Array, base_of, matrix_cases, merged, place, tensor_cases
 

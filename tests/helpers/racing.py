@@ -31,7 +31,7 @@ class Task:
 
 def merging(task: Task) -> None:
     """``ace-gui merge``."""
-    from ace_gui.console import merge_to_folder
+    from ace_gui.cli.console import merge_to_folder
 
     merge_to_folder(
         task.what,
@@ -47,7 +47,7 @@ def merging(task: Task) -> None:
 
 def exporting(task: Task) -> None:
     """What the window does with a finished store."""
-    from ace_gui.engine.exporting import export
+    from ace_gui.engine.output.exporting import export
 
     list(export(task.what, task.out, dtype="float64", shard_bytes=30_000))
 

@@ -19,7 +19,7 @@ def test_import_contracts_hold() -> None:
 
 def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys; import ace_gui.gui.app, ace_gui.gui.main_window, ace_gui.cli; "
+        "import sys; import ace_gui.gui.app, ace_gui.gui.shell.main_window, ace_gui.cli.commands; "
         "heavy = {'torch', 'transformers', 'safetensors', 'pydantic', 'yaml'} & set(sys.modules); "
         "print(*sorted(heavy))"
     )

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from ace_gui.cli.unforeseen import status_of
 from ace_gui.errors import is_out_of_memory
-from ace_gui.reporting import status_of
 
 
 def test_torch_s_own_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

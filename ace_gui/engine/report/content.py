@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ace_gui.engine.checks import Check
-from ace_gui.engine.events import MethodInfo
-from ace_gui.engine.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
-from ace_gui.engine.health import LayerHealth, ModelHealth, layer_health, model_health
-from ace_gui.engine.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
+from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
+from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
 
 NONE: Final = "–"
 

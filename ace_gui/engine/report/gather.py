@@ -13,32 +13,32 @@ from typing import Final
 import torch
 
 import ace_gui
-from ace_gui.engine.analysis import analyse
-from ace_gui.engine.catalogue import method_info
-from ace_gui.engine.checks import WORST_FIRST, worst_first
-from ace_gui.engine.events import Reported, ReportProgress
-from ace_gui.engine.findings import (
+from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
+from ace_gui.engine.contract.events import Reported, ReportProgress
+from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
 )
-from ace_gui.engine.fit import equally_weighted, fit_checks
-from ace_gui.engine.health import layer_health
-from ace_gui.engine.inspection import spectrum
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.merging import input_paths
-from ace_gui.engine.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.planning import Prepared
+from ace_gui.engine.contract.health import layer_health
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.merge import input_paths
+from ace_gui.engine.merging.store import InputFile, Manifest, reports
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page
-from ace_gui.engine.store import InputFile, Manifest, reports
-from ace_gui.engine.surveying import surveyed
-from ace_gui.engine.task_vectors import Readers
-from ace_gui.engine.tensor_merge import TensorMerge
 from ace_gui.errors import FileChangedError
 from ace_gui.output_files import write_file
-from ace_gui.recipe.files import dump_recipe
+from ace_gui.recipe.recipe_file import dump_recipe
 
 SPECTRA: Final = 4
 """Most matrices whose spectra are shown."""

@@ -7,13 +7,14 @@ from typing import Final
 
 import jinja2
 
-from ace_gui.engine.checks import Verdict
-from ace_gui.engine.findings import Regime
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.report import figures, tables
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.engine.report import report_plots as figures
+from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
-from ace_gui.engine.roles import ROLE_FAMILIES, role_family
 
 TEMPLATE: Final = "report.html.jinja"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from ace_gui.engine.checks import Verdict
-from ace_gui.gui.models.figures import GAP
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.gui.models.figures_model import GAP
 
 OVERRIDDEN: Final = "◆"
 """Marks a tensor for which an override of the recipe holds."""

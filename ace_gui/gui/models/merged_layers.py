@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.findings import LayerStatistics
-from ace_gui.gui.layer_figures import LayerFigures
-from ace_gui.gui.session import Session
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.gui.state.layer_figures import LayerFigures
+from ace_gui.gui.state.session import Session
 
 REFRESH: Final = 60  # ms between announcements while figures stream in
 

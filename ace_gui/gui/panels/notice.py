@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Theme, current_theme, icon
-from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.plain_label import plain_label
 
 _ICON = 20  # px
 _DETAIL_LINES = 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QProgressBar, QStatusBar, QWidget
 
-from ace_gui.gui.session import Session
-from ace_gui.gui.state import State
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import duration, human_bytes
-from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.plain_label import plain_label
 
 _BAR = 220  # px
 _REFRESH = 60  # ms between two looks at the progress: the bar repaints the window each time

@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.errors import EngineError, OutputError, WorkbenchError
 from ace_gui.gui.app import Workbench, make_application
-from ace_gui.gui.main_window import MainWindow
 from ace_gui.gui.picture.choices import choice_pictures
 from ace_gui.gui.picture.tabs import tab_pictures
-from ace_gui.gui.state import State
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import Scheme, set_scheme
 
 PATIENCE: Final = 300_000  # ms for any one step

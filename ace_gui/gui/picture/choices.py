@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.overriding import overridden
+from ace_gui.gui.state.layer_rules import overridden
 from ace_gui.recipe import Override
 
 if TYPE_CHECKING:

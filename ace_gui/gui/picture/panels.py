@@ -7,11 +7,11 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.findings import LayerDistribution, LayerSubspaces
-from ace_gui.gui.panels.distribution import DistributionPanel
-from ace_gui.gui.panels.energies import EnergiesPanel
-from ace_gui.gui.panels.spectra import SpectraPanel
-from ace_gui.gui.panels.subspaces import Look, SubspacesPanel
+from ace_gui.engine.contract.findings import LayerDistribution, LayerSubspaces
+from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
+from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
+from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.picture.tabs import compare_merges, turn_to
 from ace_gui.gui.plots.spectrum_curves import Quantity

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.panels.compare import ComparePanel
-from ace_gui.gui.panels.what_if import WhatIfPanel
+from ace_gui.gui.panels.two_merges_panel import ComparePanel
+from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.resources_path import resource_path
+from ace_gui.paths import resource_path
 
 if TYPE_CHECKING:
     from ace_gui.gui.picture import Studio

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
-from ace_gui.engine.findings import ExpertSpectra, LayerSpectrum, Regime
-from ace_gui.engine.spectral_figures import NEGLIGIBLE, cumulative_energy
-from ace_gui.gui.plots.axes import number_text
-from ace_gui.gui.plots.colours import in_theme
-from ace_gui.gui.plots.legend import LegendEntry
+from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum, Regime
+from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_energy
+from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.frame.colours import in_theme
+from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Theme
 
 AFTER: Final = "merge: after"

@@ -16,10 +16,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.events import FieldInfo
+from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.text import number_text, tooltip
 from ace_gui.gui.widgets.check_box import CheckBox
-from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.recipe.values import ParameterValue
 

@@ -17,12 +17,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.figures import FigureColumn, FiguresModel
-from ace_gui.gui.plots.base import Plot
-from ace_gui.gui.plots.export_image import IN_PICTURE
-from ace_gui.gui.widgets.labels import heading
+from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.widgets.plain_label import heading
 from ace_gui.gui.widgets.table_export import copy_table, save_table
-from ace_gui.gui.widgets.tables import plain_rows
+from ace_gui.gui.widgets.table_style import plain_rows
 
 REFRESH: Final = 100  # ms between two readings of figures that change
 _NARROW, _WIDE = 60, 420  # px, of a column

@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.models.figures import FigureColumn, rows_of, write_csv
+from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
 
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:

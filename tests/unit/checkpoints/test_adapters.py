@@ -26,7 +26,7 @@ from ace_gui.checkpoints import (
     open_checkpoint,
     reader_of,
 )
-from ace_gui.checkpoints.adapter_config import is_remote
+from ace_gui.checkpoints.adapters.adapter_config import is_remote
 from ace_gui.errors import CheckpointError, FileChangedError, MismatchError, NonFiniteError
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.checkpoints import same_bits, save_model

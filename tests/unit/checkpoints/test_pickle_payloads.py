@@ -327,7 +327,7 @@ def test_opening_never_reads_a_pickle(file: Path, monkeypatch: pytest.MonkeyPatc
 
     zip_file(file, pickled({"a": Call(exec, ("raise SystemExit",))}))
     monkeypatch.setattr(torch, "load", forbidden)
-    monkeypatch.setattr("ace_gui.checkpoints.files.os.open", forbidden)
+    monkeypatch.setattr("ace_gui.checkpoints.input_files.os.open", forbidden)
     for path in (file, file.parent):
         with pytest.raises(PickleConsentError, match="not read unless you agree") as caught:
             open_checkpoint(path)

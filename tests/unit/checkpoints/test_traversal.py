@@ -12,7 +12,7 @@ import pytest
 
 from ace_gui.checkpoints import open_adapter, open_checkpoint
 from ace_gui.errors import CheckpointError, RecipeError
-from ace_gui.recipe.files import load_recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.checkpoints import save_model, small_tensors, write_index
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ace_gui import cli
-from ace_gui.reporting import reported
+from ace_gui.cli import commands as cli
+from ace_gui.cli.unforeseen import reported
 
 STATUSES = {0, 1, 2, 130}
 
@@ -165,7 +165,7 @@ def test_a_path_that_is_not_there_is_named(capfd: pytest.CaptureFixture[str]) ->
 def test_what_was_not_foreseen_is_logged(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_gui.console.show_methods", lambda: {}["no such key"])
+    monkeypatch.setattr("ace_gui.cli.console.show_methods", lambda: {}["no such key"])
     ended = run(capfd, "methods")
     assert ended.status == 1
     assert "KeyError" in ended.err

@@ -55,7 +55,7 @@ def test_streams_that_take_nothing(line: str, status: int, sentence: str) -> Non
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_every_encoding_prints_greek(encoding: str) -> None:
-    code = "from ace_gui.streams import *; prepare_streams(); print('γ > τ, ‖ΔW‖ 漢')"
+    code = "from ace_gui.cli.streams import *; prepare_streams(); print('γ > τ, ‖ΔW‖ 漢')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

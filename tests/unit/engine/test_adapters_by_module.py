@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MismatchError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.adapters import PREFIX, factors, save_adapter

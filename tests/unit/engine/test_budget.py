@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine import budget
-from ace_gui.engine.budget import matrices_at_once, peak_bytes
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning import memory as budget
+from ace_gui.engine.planning.memory import matrices_at_once, peak_bytes
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
 

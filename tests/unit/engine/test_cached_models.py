@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from ace_gui.engine.events import CachedModelsFound
-from ace_gui.engine.jobs import CachedModelsJob
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.runner import Runner
+from ace_gui.engine.contract.events import CachedModelsFound
+from ace_gui.engine.contract.jobs import CachedModelsJob
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.service.runner import Runner
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, small_tensors
 

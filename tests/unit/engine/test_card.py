@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from ace_gui.engine.exporting import publish
-from ace_gui.engine.libraries import library_of
-from ace_gui.engine.lineage import lineage_of
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.libraries import library_of
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.output.lineage import lineage_of
+from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.recipes import recipe_over
 
 Front = Mapping[str, object]
@@ -141,7 +141,7 @@ texts = st.text(st.characters(exclude_characters="/\x00", exclude_categories=["C
 def test_front_matter_is_yaml_whatever_the_models_say(
     licence: str, language: str, name: str, tmp_path: Path
 ):
-    from ace_gui.engine.card import _front_lines
+    from ace_gui.engine.output.model_card import _front_lines
     from ace_gui.recipe import ModelEntry, Recipe
 
     front = {"license": licence, "language": language, "base_model": name}

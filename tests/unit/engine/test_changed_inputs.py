@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.events import Event, TensorFinished
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.store import JOURNAL, MODEL, SURVEY
+from ace_gui.engine.contract.events import Event, TensorFinished
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import JOURNAL, MODEL, SURVEY
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import FileChangedError, ResumeError
 from ace_gui.recipe import Recipe
 from tests.helpers.adapters import factors, save_adapter

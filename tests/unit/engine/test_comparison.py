@@ -7,11 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ace_gui.comparing import run, variants
-from ace_gui.engine.comparison import by_method, by_value, compare, compared_record, title_of
-from ace_gui.engine.events import CompareProgress, MethodCompared
-from ace_gui.engine.jobs import CompareJob, Variant
-from ace_gui.engine.store import MODEL
+from ace_gui.cli.comparing import run, variants
+from ace_gui.engine.contract.events import CompareProgress, MethodCompared
+from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.inspecting.compare_recipes import (
+    by_method,
+    by_value,
+    compare,
+    compared_record,
+    title_of,
+)
+from ace_gui.engine.merging.store import MODEL
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from tests.helpers.models import Family, roberta_family

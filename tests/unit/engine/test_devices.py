@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine import batches, merging, tensor_merge
+from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.devices import available_devices, resolve_device
-from ace_gui.engine.events import TensorFinished
-from ace_gui.engine.gpu_room import GpuRoom
-from ace_gui.engine.merging import GPU_AHEAD, merge, under_way
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.store import MODEL, reports
-from ace_gui.engine.task_vectors import Readers
-from ace_gui.engine.tensor_merge import (
+from ace_gui.engine.merging import batches, tensor_merge
+from ace_gui.engine.merging import merge as merging
+from ace_gui.engine.merging.gpu_memory import GpuRoom
+from ace_gui.engine.merging.merge import GPU_AHEAD, merge, under_way
+from ace_gui.engine.merging.store import MODEL, reports
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import (
     CPU,
     CROWDED,
     FELL_BACK,
@@ -27,6 +27,7 @@ from ace_gui.engine.tensor_merge import (
     TensorMerge,
     merge_whole,
 )
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import NonFinite

@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.merging import merge
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Override, Recipe

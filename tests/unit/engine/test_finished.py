@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.findings import LayerSpectrum
-from ace_gui.engine.inspection import spectrum
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.spectral_figures import NEGLIGIBLE, condition_number
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, condition_number
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.inspected import Array, deltas_of, row_named, singular_values
@@ -103,7 +103,7 @@ def test_what_the_store_said_is_remembered(
     recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = look(prepare(recipe), UP, cache, store)
-    monkeypatch.setattr("ace_gui.engine.inspection.finished_spectrum", None)
+    monkeypatch.setattr("ace_gui.engine.inspecting.layer_spectrum.finished_spectrum", None)
     again = look(prepare(recipe), UP, cache, store)
     assert cache.latest is None
     assert np.array_equal(again.merged, found.merged)

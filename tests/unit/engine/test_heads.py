@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.architecture.loading import load_pretrained
-from ace_gui.engine.exporting import publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from ace_gui.recipe.files import dump_recipe, load_recipe
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Heads, NonFinite
 
 TINY = {

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from ace_gui.engine.checks import Verdict
-from ace_gui.engine.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.engine.health import (
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.health import (
     WORST_SHOWN,
     layer_health,
     model_health,
@@ -14,7 +14,7 @@ from ace_gui.engine.health import (
     norm_ratio,
 )
 from ace_gui.linalg.heterogeneity import heterogeneity
-from ace_gui.methods.ace_notes import LARGEST_RIDGE_MASS, regime
+from ace_gui.methods.ace.notes import LARGEST_RIDGE_MASS, regime
 
 PARAMETERS = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, "scaling": 1.0}
 

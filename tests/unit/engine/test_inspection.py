@@ -11,23 +11,23 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.analysis import analyse
-from ace_gui.engine.distribution import BINS, Moments, bin_edges, distribution
-from ace_gui.engine.events import JobDone
-from ace_gui.engine.findings import (
+from ace_gui.engine.contract.events import JobDone
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDistribution,
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.inspection import spectrum
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.jobs import DistributionJob, SpectrumJob, SubspacesJob
-from ace_gui.engine.parts import PART_ELEMENTS
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.runner import Runner, safe_steps
-from ace_gui.engine.subspaces import alignment, overlap, subspaces
+from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_distribution import BINS, Moments, bin_edges, distribution
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.inspecting.layer_subspaces import alignment, overlap, subspaces
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.service.runner import Runner, safe_steps
+from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle

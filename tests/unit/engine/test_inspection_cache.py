@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from ace_gui.checkpoints import FileStamp
-from ace_gui.engine.inspection_cache import (
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.inspecting.inspection_cache import (
     InspectionCache,
     cache_folder,
     cache_key,
     text_array,
     text_of,
 )
-from ace_gui.engine.plan import Disposition, PlanRow
 
 ROW = PlanRow(
     name="layer.0",

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from ace_gui.architecture.traits import Fusion, Role, TensorTraits
-from ace_gui.engine.events import MergeStarted, TensorFinished
-from ace_gui.engine.matrix_parts import Assembly, of_row, split_row
-from ace_gui.engine.merging import merge
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.store import MODEL, reports
+from ace_gui.engine.contract.events import MergeStarted, TensorFinished
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL, reports
+from ace_gui.engine.planning.matrix_parts import Assembly, of_row, split_row
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.merges import merged_tensors

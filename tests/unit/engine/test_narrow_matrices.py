@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.methods import METHODS
-from ace_gui.methods.base import Kind
+from ace_gui.methods.method import Kind
 from ace_gui.recipe import Override
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.engine import parts
-from ace_gui.engine.analysis import analyse
-from ace_gui.engine.exporting import export
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.store import reports
+from ace_gui.engine import streaming as parts
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.store import reports
+from ace_gui.engine.output.exporting import export
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import NonFiniteError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite

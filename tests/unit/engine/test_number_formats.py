@@ -17,9 +17,9 @@ from ace_gui.checkpoints import (
     tag_of,
     torch_dtype,
 )
-from ace_gui.engine.opening import conversions_folder
-from ace_gui.engine.plan import COMBINED, Disposition
-from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.engine.contract.plan import COMBINED, Disposition
+from ace_gui.engine.planning.models import conversions_folder
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError
 from ace_gui.recipe.overrides import Override
 from tests.helpers.adapters import PREFIX, factors, save_adapter

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.analysis import analyse
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from tests.helpers import method_oracles as oracle

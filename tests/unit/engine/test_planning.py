@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.plan import Disposition, PlanRow
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, gpt2_family, roberta_family

@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine import preflight
-from ace_gui.engine.checks import EVERYTHING, Check, Verdict, count_of, worst_first
-from ace_gui.engine.drift import drift
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.vocabularies import compare
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of, worst_first
+from ace_gui.engine.planning import preflight
+from ace_gui.engine.planning.config_differences import drift
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.tokenizers import compare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.models import gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_over

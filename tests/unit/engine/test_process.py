@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.events import (
+from ace_gui.engine.contract.engine_process import NICENESS, EngineProcess
+from ace_gui.engine.contract.events import (
     EngineReady,
     Event,
     JobCancelled,
@@ -18,10 +19,9 @@ from ace_gui.engine.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.findings import LayerSpectrum
-from ace_gui.engine.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
-from ace_gui.engine.plan import Disposition, Plan
-from ace_gui.engine.process import NICENESS, EngineProcess
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
+from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family

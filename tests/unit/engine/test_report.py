@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from ace_gui.cli import app
-from ace_gui.engine.events import Event, Reported, ReportProgress
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.jobs import MergeJob, ReportJob
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.planning import Prepared, prepare
+from ace_gui.cli.commands import app
+from ace_gui.engine.contract.events import Event, Reported, ReportProgress
+from ace_gui.engine.contract.jobs import MergeJob, ReportJob
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.content import number
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.svg import Axis, label, power, tag
-from ace_gui.engine.runner import Runner
+from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.events import TensorFinished
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
 from tests.helpers.merges import merged_tensors

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.engine.analysis import analyse
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.verification import verify_shards
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.read_back import verify_shards
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError, OutputError, RecipeError, WorkbenchError
 from ace_gui.methods import METHODS
 from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.files import load_recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.merges import merged_tensors
 
 
@@ -117,7 +117,7 @@ def test_an_error_of_the_statistics_names_its_tensor(
     def refuse(energies: object) -> None:
         raise MethodError("Cannot be.")
 
-    monkeypatch.setattr("ace_gui.engine.analysis.heterogeneity", refuse)
+    monkeypatch.setattr("ace_gui.engine.inspecting.statistics.heterogeneity", refuse)
     prepared = prepare(load_recipe(write(schema=1)))
     found = sentence(lambda: list(analyse(prepared)))
     assert found.sentence == f"`{found.tensor}` of `a`, `b`: Cannot be."
@@ -126,9 +126,9 @@ def test_an_error_of_the_statistics_names_its_tensor(
 def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
     write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ace_gui.engine.store import MODEL, checksums, planned_shards, read_finished
+    from ace_gui.engine.merging.store import MODEL, checksums, planned_shards, read_finished
 
-    monkeypatch.setattr("ace_gui.engine.tensor_merge.is_finite", lambda tensor: True)
+    monkeypatch.setattr("ace_gui.engine.merging.tensor_merge.is_finite", lambda tensor: True)
     prepared = prepare(load_recipe(write(merge_method="linear", out_dtype="float16", schema=1)))
     for name in ("base", "a", "b"):
         save_file(tensors(1, 1e6), tmp_path / name / "model.safetensors")

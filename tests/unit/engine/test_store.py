@@ -9,11 +9,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ace_gui.engine.events import Event, Exported, MergeFinished, MergeStarted, TensorFinished
-from ace_gui.engine.exporting import export, publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.store import JOURNAL, MODEL, read_finished
+from ace_gui.engine.contract.events import (
+    Event,
+    Exported,
+    MergeFinished,
+    MergeStarted,
+    TensorFinished,
+)
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
+from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import FileChangedError, NonFiniteError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
@@ -121,7 +127,7 @@ def test_what_was_merged_by_other_numbers_of_threads_is_not_continued(
 ) -> None:
     store = tmp_path / "store"
     stop_after(merge(prepared, store), 3)
-    monkeypatch.setattr("ace_gui.engine.merging.matrices_at_once", lambda *_: 7)
+    monkeypatch.setattr("ace_gui.engine.merging.merge.matrices_at_once", lambda *_: 7)
     with pytest.raises(ResumeError, match="side_by_side differs"):
         drain(merge(prepared, store, resume=True))
 

@@ -9,8 +9,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MismatchError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.merges import merged_tensors

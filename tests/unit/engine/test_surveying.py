@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine import surveying
-from ace_gui.engine.events import PassProgress, TensorFinished
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.store import SURVEY
-from ace_gui.engine.surveying import groups, surveyed
-from ace_gui.engine.task_vectors import Readers
+from ace_gui.engine.contract.events import PassProgress, TensorFinished
+from ace_gui.engine.merging import surveying
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import SURVEY
+from ace_gui.engine.merging.surveying import groups, surveyed
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import NonFiniteError, ResumeError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import NonFinite

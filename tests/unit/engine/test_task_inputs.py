@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.checkpoints import staging_folder
-from ace_gui.engine.exporting import publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.modules import EXPERTS, LAYOUT, MODULES
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.tasks import reconstruct, write_task_model
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.task_modules import EXPERTS, LAYOUT, MODULES
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.output.task_model import reconstruct, write_task_model
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, WorkbenchError
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of

@@ -8,12 +8,12 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from ace_gui.checkpoints import staging_folder
-from ace_gui.cli import app
-from ace_gui.engine.exporting import export, publish
-from ace_gui.engine.merging import merge
-from ace_gui.engine.modules import MODULES
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.tasks import experts_of, reconstruct, write_task_model
+from ace_gui.cli.commands import app
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.task_modules import MODULES
+from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.output.task_model import experts_of, reconstruct, write_task_model
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle

@@ -1,6 +1,6 @@
 """A quick look goes before a long merge, which goes on all the same."""
 
-from ace_gui.engine.turns import HEAD_START, Turns
+from ace_gui.engine.service.scheduling import HEAD_START, Turns
 
 MERGE = 1
 

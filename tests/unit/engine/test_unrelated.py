@@ -12,14 +12,14 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from ace_gui.checkpoints import staging_folder
-from ace_gui.cli import app
-from ace_gui.engine import store
-from ace_gui.engine.merging import merge
-from ace_gui.engine.planning import prepare
-from ace_gui.engine.unrelated import unrelated_checks
+from ace_gui.cli.commands import app
+from ace_gui.engine.inspecting.unrelated import unrelated_checks
+from ace_gui.engine.merging import store
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.files import dump_recipe
+from ace_gui.recipe.recipe_file import dump_recipe
 
 SHAPES = {f"layers.{n}.fc.weight": (24, 16) for n in range(40)}
 

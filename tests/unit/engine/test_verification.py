@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
-from ace_gui.engine.parts import checksum
-from ace_gui.engine.verification import sha256, verify_shards
+from ace_gui.engine.output.read_back import sha256, verify_shards
+from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 
 TENSORS = {"a": torch.linspace(-1, 1, 40).reshape(8, 5), "b": torch.ones(3, dtype=torch.float16)}

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.checks import Check, Verdict
-from ace_gui.engine.inspection_cache import InspectionCache
-from ace_gui.engine.look import Look
-from ace_gui.engine.merging import merge
-from ace_gui.engine.plan import Disposition
-from ace_gui.engine.planning import Prepared, prepare
-from ace_gui.engine.vocabulary_rows import NOWHERE, runs
+from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import Look
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.vocabulary_rows import NOWHERE, runs
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.merges import merged_tensors

@@ -9,11 +9,11 @@ import torch
 
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
-from ace_gui.methods import ace_scan
-from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.ace_stacked import few_experts, stacked_terms
-from ace_gui.methods.ace_terms import Share, Sums, collect, preliminary, residual, terms
-from ace_gui.methods.experts import WeightedExperts
+from ace_gui.methods.ace import first_pass as ace_scan
+from ace_gui.methods.ace.algorithm import AceParameters, ace
+from ace_gui.methods.ace.by_inputs import Share, Sums, collect, preliminary, residual, terms
+from ace_gui.methods.ace.by_rows import few_experts, stacked_terms
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
     AceCase,

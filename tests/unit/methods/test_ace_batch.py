@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.ace import ACE, AceParameters, ace, ace_batch
-from ace_gui.methods.base import Layer, Merged
+from ace_gui.methods.ace.algorithm import ACE, AceParameters, ace, ace_batch
+from ace_gui.methods.method import Layer, Merged
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from ace_gui.methods import ace_probes
-from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.ace_probes import LARGEST_ROUNDING, in_float32
-from ace_gui.methods.ace_scan import scan, shares_of
-from ace_gui.methods.experts import WeightedExperts, stacked
+from ace_gui.methods.ace import float32_check as ace_probes
+from ace_gui.methods.ace.algorithm import AceParameters, ace
+from ace_gui.methods.ace.first_pass import scan, shares_of
+from ace_gui.methods.ace.float32_check import LARGEST_ROUNDING, in_float32
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (

@@ -11,8 +11,8 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
-from ace_gui.methods.base import Kind
-from ace_gui.methods.draws import seed_of
+from ace_gui.methods.method import Kind
+from ace_gui.methods.shared.draws import seed_of
 from tests.helpers.method_cases import (
     Array,
     context,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS
-from ace_gui.methods.base import Kind
+from ace_gui.methods.method import Kind
 from tests.helpers import method_oracles as oracle
 from tests.helpers.method_cases import merged
 from tests.helpers.method_checks import CASES, CHECKS, LARGEST_ERROR, Check, errors

@@ -6,8 +6,8 @@ import pytest
 
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
-from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.base import Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.ace.algorithm import AceParameters, ace
+from ace_gui.methods.method import Kind, Merged, MergeMethod, parameter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS
 from ace_gui.methods.della import keep_chances
-from ace_gui.methods.draws import uniform
+from ace_gui.methods.shared.draws import uniform
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
 from tests.helpers.method_cases import assert_close, experts, merged, place, run, tensor_cases

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.survey import Findings, RankSurvey, Stage, magnitudes, surveyed
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, surveyed
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
 from tests.helpers.method_cases import Array

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.modules import Factors, Masks, packed, unpacked
+from ace_gui.methods.shared.expert_modules import Factors, Masks, packed, unpacked
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import low_rank_deltas
 from tests.helpers.method_cases import Array, experts, merged, tensor_cases

@@ -8,9 +8,9 @@ import pytest
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from ace_gui.recipe.files import load_recipe
-from ace_gui.recipe.mergekit_export import dump_mergekit
-from ace_gui.recipe.mergekit_schema import READ_AS_MERGEKIT
+from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT
+from ace_gui.recipe.mergekit.writing import dump_mergekit
+from ace_gui.recipe.recipe_file import load_recipe
 
 TIES = {
     "density": 0.2,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.files import dump_recipe, load_recipe
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import NonFinite, model_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.planning import prepare
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.places import Places, cache_folder
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.checkpoints import save_model, small_tensors
 
 COMMITS = ("a" * 40, "ab" * 20)

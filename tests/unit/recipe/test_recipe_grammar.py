@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ace_gui.engine.overrides import check_overrides
+from ace_gui.engine.planning.overridden_rows import check_overrides
 from ace_gui.errors import RecipeError
 from ace_gui.methods.registry import checked_parameters, get_method
-from ace_gui.recipe.files import load_recipe
 from ace_gui.recipe.overrides import Override, check_blocks
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.mergekit_files import DEPARTS, REFUSED, SAME
 
 SECONDS = 10.0

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.files import dump_recipe, load_recipe
-from ace_gui.recipe.mergekit_schema import READ_AS_MERGEKIT
+from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 
 WEIGHTED = [{"model": name, "parameters": {"weight": 1.0}} for name in ("a", "b")]
 SHARED = {"merge_method": "task_arithmetic", "base_model": "base", "models": WEIGHTED}

@@ -1,0 +1,176 @@
+"""``adapter_config.json`` of a PEFT adapter, read as plain JSON and never acted on."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ace_gui.checkpoints.adapters.module_patterns import UnusableError, matches
+from ace_gui.checkpoints.input_files import read_json, refusal
+from ace_gui.checkpoints.plain_names import plain
+from ace_gui.errors import CheckpointError
+
+Value = TypeVar("Value", int, float)
+
+CONFIG_LIMIT: Final = 10_000_000
+"""Largest adapter_config.json in bytes."""
+
+MERGE_FIRST: Final = (
+    "Merge it into its base with PEFT's `merge_and_unload`, and open the model you get."
+)
+
+_PROMPTS: Final = frozenset(
+    {
+        *("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING"),
+        *("ADAPTION_PROMPT", "CPT"),
+    }
+)
+
+# Each of them makes the adapter more than scale·B·A added to a weight.
+_UNSUPPORTED: Final = {
+    "use_dora": "uses DoRA",
+    "lora_bias": "trains a bias inside LoRA",
+    "use_qalora": "uses QALoRA",
+    "layer_replication": "repeats layers of its base",
+    "trainable_token_indices": "trains single rows of the embedding",
+    "target_parameters": "targets bare parameters",
+    "alora_invocation_tokens": "applies only after certain tokens",
+    "arrow_config": "routes among several adapters",
+}
+
+# The others (PiSSA, OLoRA, CorDA, LoftQ) change the base's weights before training, so that B·A is
+# relative to a base that is not on disk.
+_PLAIN_STARTS: Final = (True, False, None, "gaussian", "eva", "orthogonal")
+
+_REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterSettings:
+    """What decides the scale of B·A.
+
+    ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
+    value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
+    inputs × outputs. ``named_base``: the base as the adapter calls it, for showing only; empty
+    where that is a place on a network.
+    """
+
+    rank: int
+    alpha: float
+    rank_pattern: Mapping[str, int]
+    alpha_pattern: Mapping[str, float]
+    use_rslora: bool
+    fan_in_fan_out: bool
+    named_base: str
+    warnings: tuple[str, ...]
+
+    def rank_of(self, module: str) -> int:
+        """Rank of the factors of ``module``."""
+        return _patterned(self.rank_pattern, module, self.rank)
+
+    def scale_of(self, module: str) -> float:
+        """α/r, or α/√r with rank-stabilised LoRA (Kalajdzievski 2023, equation 7)."""
+        rank = self.rank_of(module)
+        alpha = _patterned(self.alpha_pattern, module, self.alpha)
+        return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+
+def read_adapter_config(path: Path) -> AdapterSettings:
+    """Read ``adapter_config.json``. Raises CheckpointError for all but plain LoRA."""
+    config = read_json(path, limit=CONFIG_LIMIT)
+    _refuse_other_kinds(path, config)
+    named_base = config.get("base_model_name_or_path") or ""
+    warnings: tuple[str, ...] = ()
+    if is_remote(str(named_base)):
+        named_base = ""
+        warnings = (
+            "Names a network location as its base. Not contacted; choose the base yourself.",
+        )
+    return AdapterSettings(
+        rank=_rank(path, "r", config.get("r", 8)),
+        alpha=_number(path, "lora_alpha", config.get("lora_alpha", 8)),
+        rank_pattern=_pattern(path, "rank_pattern", config, _rank),
+        alpha_pattern=_pattern(path, "alpha_pattern", config, _number),
+        use_rslora=config.get("use_rslora") is True,
+        fan_in_fan_out=config.get("fan_in_fan_out") is True,
+        named_base=plain(str(named_base)),
+        warnings=warnings,
+    )
+
+
+def is_remote(name: str) -> bool:
+    """Whether a path or address would reach for a network: ``\\\\host``, ``//host``, ``http:``.
+
+    Decided from the text alone. A drive letter is not remote, every longer scheme is.
+    """
+    return _REMOTE.match(name) is not None
+
+
+def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
+    kind = config.get("peft_type")
+    if str(kind).upper() in _PROMPTS:
+        shown = plain(str(kind))
+        sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so that "
+        raise refusal(path, f"{sentence}there is nothing to merge.")
+    if str(kind).upper() != "LORA":
+        shown = plain(str(kind))
+        raise refusal(path, f"This adapter is of type {shown}; only LoRA is added. {MERGE_FIRST}")
+    for key, what in _UNSUPPORTED.items():
+        if config.get(key):
+            raise refusal(path, f"This adapter {what} (`{key}`). {MERGE_FIRST}")
+    start = config.get("init_lora_weights", True)
+    if start not in _PLAIN_STARTS:
+        shown = plain(str(start))
+        raise refusal(
+            path,
+            f"This adapter began from a changed base (`init_lora_weights`: {shown}). {MERGE_FIRST}",
+        )
+
+
+def _number(path: Path, key: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise _impossible(path, key, value)
+
+
+def _rank(path: Path, key: str, value: object) -> int:
+    if type(value) is int and 0 < value < 2**31:
+        return value
+    raise _impossible(path, key, value)
+
+
+def _impossible(path: Path, key: str, value: object) -> CheckpointError:
+    return refusal(path, f"`{key}` is {plain(json.dumps(value))}, which it cannot be.")
+
+
+def _pattern(
+    path: Path,
+    key: str,
+    config: Mapping[str, object],
+    checked: Callable[[Path, str, object], Value],
+) -> dict[str, Value]:
+    """Module name, its end, or a regular expression for them → value."""
+    pattern = config.get(key) or {}
+    if not isinstance(pattern, dict):
+        raise refusal(path, f"`{key}` is no table of modules. Download it again.")
+    for module in pattern:
+        try:
+            matches(module, "module")
+        except UnusableError:
+            sentence = f"`{key}` has `{plain(module)}`, which cannot be matched. {MERGE_FIRST}"
+            raise refusal(path, sentence) from None
+    return {module: checked(path, key, value) for module, value in pattern.items()}
+
+
+def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:
+    """The value of the table's first key that is ``module`` or its end after a dot, as PEFT has it.
+
+    Raises UnusableError.
+    """
+    found = (value for key, value in pattern.items() if matches(key, module))
+    return next(found, default)

@@ -1,0 +1,214 @@
+"""Opening and reading files that may be anything: the only place here that opens an input."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import json
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ace_gui.checkpoints.plain_names import place
+from ace_gui.errors import CheckpointError, FileChangedError
+
+# Without O_NONBLOCK a FIFO that takes a file's place after the check would block for ever.
+_READ_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+JSON_MEMORY: Final = 512_000_000
+"""Most that a JSON file may take in memory; published tokenizers take up to 300 MB."""
+
+_MEMORY_A_BYTE: Final = 16
+"""Most that a file at its limit may take, as a multiple of this limit."""
+
+_WIDE: Final = re.compile(b"[\xf0-\xf4]")
+"""Begins a character for which Python holds a whole text in four bytes a character."""
+
+_seek_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStamp:
+    """What tells a file from a changed one. ``size`` in bytes, times in nanoseconds.
+
+    ``ctime_ns``, of the last change of content or name, is no part of it: a new link to the file
+    changes it too.
+    """
+
+    path: Path
+    size: int
+    mtime_ns: int
+    inode: int
+    device: int
+    ctime_ns: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, path: Path, status: os.stat_result) -> FileStamp:
+        """The stamp in a stat result."""
+        return cls(
+            path=path,
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            inode=status.st_ino,
+            device=status.st_dev,
+            ctime_ns=status.st_ctime_ns,
+        )
+
+
+def refusal(path: Path, sentence: str, *, tensor: str | None = None) -> CheckpointError:
+    """The error that says ``sentence`` of the file or folder at ``path``."""
+    return CheckpointError(f"{place(path)}: {sentence}", path=path, tensor=tensor)
+
+
+def changed(path: Path) -> FileChangedError:
+    """The error for a file that is no longer what it was when its header was read."""
+    return FileChangedError(
+        f"{place(path)}: The file changed while it was in use. Wait until whatever writes it has "
+        "finished, then open the model again.",
+        path=path,
+    )
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
+    """The error for a path that the system does not let us read."""
+    if isinstance(error, ValueError) or error.errno in (errno.ENAMETOOLONG, errno.EILSEQ):
+        sentence = "This is not a valid path."
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+        sentence = "No such file or folder. Check the path."
+    elif error.errno in (errno.EACCES, errno.EPERM):
+        sentence = "No permission to read it. Change its permissions, or copy it."
+    elif error.errno == errno.ELOOP:
+        sentence = "This link points to itself."
+    else:
+        sentence = f"Cannot be read ({error.strerror}). Check the disk, or copy the file again."
+    failure = refusal(path, sentence)
+    failure.details = str(error)
+    return failure
+
+
+def status_of(path: Path, *, follow: bool = True) -> os.stat_result:
+    """``os.stat``, of a link itself where that is not followed. Raises CheckpointError."""
+    try:
+        return path.stat(follow_symlinks=follow)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+
+
+@contextmanager
+def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, FileStamp]]:
+    """A descriptor for reading, and the file's stamp. ``follow``: whether it may be a link.
+
+    Raises CheckpointError unless it is a regular file, and for every error while reading in the
+    block. Checked before opening, because opening a device can act on it, and again afterwards.
+    """
+    _require_regular(path, status_of(path, follow=follow))
+    no_link = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, _READ_FLAGS | no_link)
+        try:
+            status = os.fstat(descriptor)
+            _require_regular(path, status)
+            yield descriptor, FileStamp.of(path, status)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """Fill ``buffer`` from ``offset``; the number of bytes read, fewer only at the file's end."""
+    done = 0
+    while done < len(buffer):
+        count = _read_once(descriptor, buffer[done:], offset + done)
+        if count == 0:
+            break
+        done += count
+    return done
+
+
+def read_json(path: Path, *, limit: int) -> dict[str, object]:
+    """A JSON object from a small file. Raises CheckpointError; ``limit`` in bytes."""
+    value = read_json_value(path, limit=limit)
+    if not isinstance(value, dict):
+        raise refusal(path, "This JSON file holds no object. Download it again.")
+    return value
+
+
+def read_config(path: Path, *, limit: int) -> dict[str, object]:
+    """A config.json that other programs can read and this one can write: strictly UTF-8.
+
+    Raises CheckpointError, also for what only JSON's escapes can spell and no text can hold.
+    """
+    config = read_json(path, limit=limit)
+    with open_regular(path) as (descriptor, _):
+        beginning = bytearray(len(codecs.BOM_UTF8))
+        read_at(descriptor, memoryview(beginning), 0)
+    if beginning == codecs.BOM_UTF8:
+        raise refusal(
+            path,
+            "Begins with a byte order mark, which transformers does not read. Save it as UTF-8 "
+            "without one.",
+        )
+    try:
+        json.dumps(config, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        failure = refusal(path, "Holds text that is not Unicode. Download it again.")
+        failure.details = str(error)
+        raise failure from None
+    return config
+
+
+def read_json_value(path: Path, *, limit: int) -> object:
+    """As ``read_json``, whatever the JSON holds."""
+    with open_regular(path) as (descriptor, stamp):
+        if stamp.size > limit:
+            raise refusal(path, f"Too large for JSON ({stamp.size} bytes); the limit is {limit}.")
+        raw = bytearray(stamp.size)
+        if read_at(descriptor, memoryview(raw), 0) < stamp.size:
+            raise changed(path)
+    if json_memory(raw) > min(JSON_MEMORY, _MEMORY_A_BYTE * limit):
+        raise refusal(path, "Holds more values than any such file does. Download it again.")
+    try:
+        value: object = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        failure = refusal(path, "This is not valid JSON. Download it again.")
+        failure.details = str(error)
+        raise failure from None
+    return value
+
+
+def json_memory(raw: bytes | bytearray) -> int:
+    """Bytes that a JSON text may take in Python, counted without reading it.
+
+    The text as Python holds it, then every dictionary, list, and value beside another in them. An
+    upper estimate: commas and brackets also stand within text.
+    """
+    width = 4 if _WIDE.search(raw) else 1 if raw.isascii() else 2
+    values = 240 * raw.count(b"{") + 96 * raw.count(b"[") + 150 * raw.count(b",")
+    return (2 + width) * len(raw) + values
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise refusal(path, "Not a regular file.")
+
+
+def _read_once(descriptor: int, buffer: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    with _seek_lock:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        data = os.read(descriptor, min(len(buffer), 1 << 26))
+    buffer[: len(data)] = data
+    return len(data)

@@ -1,0 +1,1 @@
+"""PyTorch pickles, read without running them."""

@@ -1,0 +1,223 @@
+"""Converting a PyTorch pickle, once and with consent, to a model folder in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from stat import S_ISDIR
+from typing import Final
+
+import torch
+
+from ace_gui.checkpoints.claims import Claim
+from ace_gui.checkpoints.dtypes import FORMATS
+from ace_gui.checkpoints.folder import (
+    ADAPTER_CONFIG,
+    PICKLED_ADAPTER,
+    find_pickled_weights,
+    is_pickle,
+)
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.input_files import changed, open_regular, read_at, refusal, status_of
+from ace_gui.checkpoints.pickle.conversion_record import is_sound, stamps_of, write_record
+from ace_gui.checkpoints.pickle.tensors import PickledFile, PickledTensor, open_pickle, unique_names
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
+from ace_gui.checkpoints.shards import OutputTensor, plan_shards
+from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
+from ace_gui.checkpoints.staging import promote, staged
+from ace_gui.checkpoints.writer import ShardedWriter
+from ace_gui.errors import CheckpointError
+
+_BLOCK: Final = 1 << 26
+"""Bytes of a tensor in memory at a time."""
+
+_ONE_FILE: Final = 2**63
+
+_PAUSE: Final = 0.1
+"""Seconds between two looks at a conversion that another process does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """What is converted: ``files`` of weights, their index, and what goes with them."""
+
+    name: str
+    stem: str
+    files: tuple[Path, ...]
+    index: Path | None = None
+    side: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (*self.files, *((self.index,) if self.index else ()), *self.side.values())
+
+
+def convert_pickle(path: Path, cache_folder: Path) -> Path:
+    """Convert a pickled model, and return the folder to open in its place.
+
+    Call it only with the person's consent. ``path`` is what ``open_checkpoint`` refused with
+    PickleConsentError. Nothing in the pickle is run. The folder, ``CACHE/HASH/NAME/``, holds one
+    safetensors file and copies of the side files; it appears whole or not at all, and is used
+    again as long as the files and itself keep their content. Raises CheckpointError, OutputError,
+    or ResourceError where room is missing.
+    """
+    deque(converting(path, cache_folder), maxlen=0)
+    return _target(_source(Path(path)), cache_folder)
+
+
+def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
+    """As ``convert_pickle``, step by step: yields the bytes done and the bytes to do.
+
+    Closing the iterator stops the conversion and leaves nothing behind.
+    """
+    source = _source(Path(path))
+    target = _target(source, cache_folder)
+    while (claim := Claim.take(target)) is None:  # another process is converting it
+        yield 0, 1
+        time.sleep(_PAUSE)
+    with claim:
+        if not is_sound(target, source.all):
+            shutil.rmtree(target, ignore_errors=True)  # outdated or rotten
+            yield from _converting(source, target)
+
+
+def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
+    stamps = stamps_of(source.all)
+    files = [open_pickle(file) for file in source.files]
+    names = unique_names(files)
+    if source.index is not None:
+        check_against_index(source.index, read_shard_index(source.index, ".bin"), names)
+    with staged(target) as stage:
+        yield from _convert(files, source, stage)
+        copy_side_files(source.side, stage)
+        write_record(stage, stamps)
+        promote(stage, target)
+
+
+def find_converted(path: Path, cache_folder: Path) -> Path | None:
+    """The folder of an earlier conversion of ``path``, None if there is none or it is outdated.
+
+    Opens no pickle. For a path that ``open_checkpoint`` refused with PickleConsentError: consent
+    was given once, and the files are the same. What is there is read once a process, and so are
+    the files: bits may have changed in either, without a trace in size and time.
+    """
+    try:
+        source = _source(Path(path))
+        target = _target(source, cache_folder)
+        return target if is_sound(target, source.all) else None
+    except CheckpointError:
+        return None
+
+
+def _source(path: Path) -> _Source:
+    """The files that belong to a folder of pickled weights, or to a bare pickle."""
+    if S_ISDIR(status_of(path).st_mode):
+        return _folder_source(path)
+    if not is_pickle(path.name):
+        raise refusal(path, "This is not a PyTorch pickle.")
+    if (path.parent / "config.json").is_file():
+        weights = find_pickled_weights(path.parent)
+        if weights is not None and weights.path == path:
+            return _folder_source(path.parent)
+    return _Source(name=path.stem, stem="model", files=(path,))
+
+
+def _folder_source(folder: Path) -> _Source:
+    weights = find_pickled_weights(folder)
+    if weights is None:
+        raise refusal(folder, "Holds no PyTorch pickle of weights.")
+    side = find_side_files(folder).files
+    if weights.path.name == PICKLED_ADAPTER:
+        side = {ADAPTER_CONFIG: folder / ADAPTER_CONFIG, **side}
+    stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else weights.stem
+    name = folder.absolute().name
+    if not weights.is_index:
+        return _Source(name=name, stem=stem, files=(weights.path,), side=side)
+    shards = read_shard_index(weights.path, ".bin")
+    files = shard_files(weights.path, shards.values())
+    return _Source(name=name, stem=stem, files=tuple(files), index=weights.path, side=side)
+
+
+def _target(source: _Source, cache_folder: Path) -> Path:
+    """``CACHE/HASH/NAME``; the hash is of the paths, sizes and times of all files."""
+    digest = hashlib.sha256()
+    for path in source.all:
+        status = status_of(path)
+        digest.update(f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return Path(cache_folder) / digest.hexdigest()[:16] / source.name
+
+
+def _convert(
+    files: Sequence[PickledFile], source: _Source, stage: Path
+) -> Iterator[tuple[int, int]]:
+    outputs = [
+        OutputTensor(name=tensor.name, dtype=tensor.span.dtype, shape=tensor.shape)
+        for file in files
+        for tensor in file.tensors
+    ]
+    (shard,) = plan_shards(outputs, _ONE_FILE, stem=source.stem)
+    shard = replace(
+        shard, metadata={name: kept for file in files for name, kept in file.ties.items()}
+    )
+    checked = sum(storage.size for file in files for storage in file.storages if storage.crc)
+    total = checked + sum(output.nbytes for output in outputs)
+    done = 0
+    with ShardedWriter(stage, [shard]) as writer:
+        for file in files:
+            for step in _steps(file, writer):
+                done += step
+                yield done, total
+        writer.finish()
+
+
+def _steps(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
+    """Check and copy one file; yields the bytes of each step."""
+    yield from _check_storages(file)
+    spans = {tensor.name: tensor.span for tensor in file.tensors}
+    pickled = Checkpoint(path=file.stamp.path, folder=None, tensors=spans, files=(file.stamp,))
+    with TensorReader(pickled) as reader:
+        for tensor in file.tensors:
+            yield from _copy(tensor, reader, writer)
+
+
+def _check_storages(file: PickledFile) -> Iterator[int]:
+    """Compare with the zip's checksums, where it has them, so that bit rot is not converted."""
+    buffer = memoryview(bytearray(_BLOCK))
+    with open_regular(file.stamp.path) as (descriptor, stamp):
+        if stamp != file.stamp:
+            raise changed(stamp.path)
+        for storage in file.storages:
+            found = 0
+            for start in range(0, storage.size if storage.crc else 0, _BLOCK):
+                block = buffer[: min(_BLOCK, storage.size - start)]
+                if read_at(descriptor, block, storage.start + start) < len(block):
+                    raise changed(stamp.path)
+                found = zlib.crc32(block, found)
+                yield len(block)
+            if found != storage.crc:
+                sentence = f"`{storage.name}` does not match its checksum. Download it again."
+                raise refusal(stamp.path, sentence)
+
+
+def _copy(tensor: PickledTensor, reader: TensorReader, writer: ShardedWriter) -> Iterator[int]:
+    """One tensor, in blocks where its elements lie in order, else gathered in memory."""
+    if tensor.contiguous:
+        (count,) = tensor.span.shape
+        step = _BLOCK * 8 // FORMATS[tensor.span.dtype].bits
+        for start in range(0, count, step):
+            part = reader.read_part(tensor.name, start, min(start + step, count))
+            writer.write_part(tensor.name, start, part)
+            yield part.nbytes
+        writer.mark_written(tensor.name)
+    else:
+        whole = torch.as_strided(reader.read(tensor.name), tensor.shape, tensor.strides)
+        writer.write(tensor.name, whole)
+        yield whole.nbytes

@@ -1,0 +1,368 @@
+"""The command line: the engine without a window, and the door to the window.
+
+Everything heavy is imported by the command that needs it, so that the window opens fast and
+``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ace_gui import __version__
+from ace_gui.cli.arguments import gigabytes_given, path_given, threads_given
+from ace_gui.cli.interrupts import ignore, interruptible, starting
+from ace_gui.cli.streams import prepare_streams, say
+from ace_gui.cli.unforeseen import finished, reported
+from ace_gui.errors import WorkbenchError
+from ace_gui.imports import heavy_imports
+from ace_gui.offline import go_offline
+
+WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
+"""Typer's errors about a command line; which module they are of depends on its version."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ace-gui {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    help="Merge fine-tuned experts in closed form, and see what the merge does. "
+    "Without a command: open the window, with a recipe or model folders (the base first) loaded.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
+]
+RecipeFile = Annotated[
+    Path, typer.Argument(parser=path_given, metavar="RECIPE.yaml", help="The recipe.")
+]
+Convert = Annotated[
+    bool,
+    typer.Option(
+        "--convert",
+        help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Also replace a file that this program did not make.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        parser=threads_given,
+        metavar="N",
+        help="Threads for computing (default: one for each processor).",
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _default(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        _window([], verbose=False)
+
+
+@app.command("open", hidden=True)
+def open_window(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(parser=path_given, help="A recipe, or model folders, base first."),
+    ],
+    verbose: Verbose = False,
+) -> None:
+    """Open the window with a recipe or model folders loaded."""
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise typer.BadParameter(f"{missing[0]} does not exist.")
+    _window(paths, verbose=verbose)
+
+
+@app.command("demo")
+def demo(
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Print the results instead of opening a window.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path_given,
+            metavar="DIR",
+            help="Write the merged model and a picture of the window.",
+        ),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Merge the sample project and show what happened."""
+    with _reported(verbose):
+        if not headless and not has_display():
+            headless = True
+            typer.echo("There is no display, so the demo runs without a window.", err=True)
+        if headless:
+            with starting(), heavy_imports():
+                from ace_gui.cli.demo import run_headless
+
+            run_headless(out)
+        else:
+            with starting():
+                from ace_gui.gui.app import run
+
+            raise SystemExit(run(demo=True))
+
+
+@app.command("merge")
+def merge(
+    recipe: RecipeFile,
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+    ],
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    threads: Threads = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            parser=gigabytes_given,
+            metavar="GB",
+            help="Memory to use at most (default: what is free).",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
+    ] = False,
+    complete_heads: Annotated[
+        bool,
+        typer.Option(
+            "--complete-heads", help="Also write a whole model for each expert's own head."
+        ),
+    ] = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge a recipe and write a folder that transformers loads."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.console import merge_to_folder
+
+        merge_to_folder(
+            recipe,
+            out,
+            device=device,
+            threads=threads,
+            memory_bytes=None if memory is None else int(memory * 1e9),
+            resume=resume,
+            convert=convert,
+            complete_heads=complete_heads,
+        )
+
+
+@app.command("task")
+def task(
+    model: Annotated[
+        Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder that merge wrote.")
+    ],
+    expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")],
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+    ],
+    base: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path_given,
+            metavar="DIR",
+            help="The base model (default: where the recipe says).",
+        ),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Make one expert's model again from a merged one (emr, tall_masks, tsv_c)."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.engine.output.task_model import write_task_model
+
+        typer.echo(f"Written to {write_task_model(model, expert, out, base=base)}.")
+
+
+@app.command("inspect")
+def inspect(
+    recipe: RecipeFile,
+    json: Annotated[
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
+    ] = None,
+    overwrite: Overwrite = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the plan, γ, energies and regime of every tensor; merge nothing."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.console import inspect_recipe
+
+        inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert, overwrite=overwrite)
+
+
+@app.command("report")
+def report(
+    recipe: RecipeFile,
+    out: Annotated[
+        Path,
+        typer.Option(parser=path_given, metavar="FILE.html", help="The report."),
+    ],
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write one HTML file that shows what the merge of a recipe does; write no model."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.console import report_recipe
+
+        report_recipe(
+            recipe, out, device=device, threads=threads, convert=convert, overwrite=overwrite
+        )
+
+
+@app.command("compare")
+def compare(
+    recipe: Annotated[
+        Path,
+        typer.Argument(
+            parser=path_given, metavar="RECIPE.yaml", help="The recipe, or the word sample."
+        ),
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="a,b,c|all", help="The methods, each with its defaults.")
+    ] = "",
+    parameter: Annotated[
+        str, typer.Option(metavar="NAME=v1,v2", help="Values of one parameter of one method.")
+    ] = "",
+    json: Annotated[
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    overwrite: Overwrite = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge by several methods, or with several values, and print one table; keep nothing."""
+    with _reported(verbose):
+        if not methods and not parameter:
+            raise typer.BadParameter("Say which --methods or which --parameter to compare.")
+        with starting(), heavy_imports():
+            from ace_gui.cli.comparing import compare_methods
+
+        compare_methods(
+            recipe,
+            methods=methods,
+            parameter=parameter,
+            json_file=json,
+            device=device,
+            overwrite=overwrite,
+        )
+
+
+@app.command("mergekit")
+def mergekit(
+    recipe: RecipeFile,
+    out: Annotated[Path, typer.Option(parser=path_given, metavar="FILE", help="The file.")],
+    overwrite: Overwrite = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.comparing import write_mergekit
+
+        write_mergekit(recipe, out, overwrite=overwrite)
+
+
+@app.command("methods")
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, in full.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """List the merge methods, or show one with its parameters, ranges and citation."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.console import show_method, show_methods
+
+        show_methods() if name is None else show_method(name)
+
+
+def has_display() -> bool:
+    """Whether a window can be shown here."""
+    if not sys.platform.startswith("linux"):
+        return True
+    wanted = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+    return any(os.environ.get(name) for name in wanted)
+
+
+def main() -> None:
+    """Do what the command line says, and exit with 0, 1 (reported error), 2 (usage) or 130."""
+    prepare_streams()
+    go_offline()
+    arguments = sys.argv[1:]
+    status: object = 0
+    try:
+        with reported("--verbose" in arguments, WRONG_USAGE):
+            status = app(args=_with_command(arguments), standalone_mode=False)
+    except WRONG_USAGE as error:
+        say(f"Error: {error.format_message().rstrip('.')}. Try ace-gui --help.")
+        status = error.exit_code
+    except SystemExit as end:
+        status = end.code
+    ignore()
+    sys.exit(finished(status if isinstance(status, int) else 0))
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """``ace-gui PATH…`` opens the window."""
+    first = next(iter(arguments), "-")
+    commands = {command.name for command in app.registered_commands}
+    if first.startswith("-") or first in commands:
+        return arguments
+    if os.path.exists(first) or Path(first).suffix or os.sep in first:  # noqa: PTH110
+        return ["open", *arguments]
+    return arguments
+
+
+def _window(paths: list[Path], *, verbose: bool) -> None:
+    with _reported(verbose):
+        if not has_display():
+            raise WorkbenchError(
+                "There is no display to open a window on; use ace-gui merge, inspect or "
+                "demo --headless, or run under a display."
+            )
+        with starting():
+            from ace_gui.gui.app import run
+
+        raise SystemExit(run(paths))
+
+
+@contextlib.contextmanager
+def _reported(verbose: bool) -> Iterator[None]:
+    with reported(verbose, WRONG_USAGE, typer.Exit), interruptible():
+        yield

@@ -1,0 +1,171 @@
+"""What ``ace-gui compare`` and ``ace-gui mergekit`` do: several merges in a table, and recipes for
+mergekit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from ace_gui.checkpoints import discard
+from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
+from ace_gui.engine.contract.events import CompareProgress, MethodCompared
+from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.inspecting.compare_recipes import by_method, by_value, compare, compared_record
+from ace_gui.engine.merging.merge import models_of
+from ace_gui.engine.sample import sample_recipe
+from ace_gui.errors import RecipeError
+from ace_gui.formatting import printable
+from ace_gui.methods import METHODS, checked_parameters, get_method
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.mergekit.writing import dump_mergekit
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.values import ParameterValue
+
+# As ``ace_gui.cli.console`` has them.
+JSON_MARK: Final = b'{\n "methods": ['
+MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
+
+ALL = "all"
+SAMPLE = Path("sample")
+
+
+def compare_methods(
+    recipe_file: Path,
+    *,
+    methods: str,
+    parameter: str,
+    json_file: Path | None,
+    device: str,
+    overwrite: bool = False,
+) -> None:
+    """``ace-gui compare``: merge by each method or with each value, and print one table.
+
+    ``methods``: names with commas between, or all; ``parameter``: ``name=value,value``; either may
+    be empty. Raises RecipeError for an unknown one.
+    """
+    use_threads(None)
+    recipe = _recipe(recipe_file)
+    recipes = variants(recipe, methods, parameter)
+    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
+    outputs.check({json_file: JSON_MARK})
+    rows = run(recipes, device)
+    if json_file is not None:
+        content = {"methods": [compared_record(row) for row in rows]}
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        outputs.write(json_file, text + "\n", JSON_MARK)
+    console = wide_console()
+    console.print(comparison_table(rows))
+    for row in rows:
+        if row.error:
+            console.print(shown(f"{row.title}: {row.error}", style="yellow"))
+    warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
+    print_warnings(tuple(warnings), Console(stderr=True))
+
+
+def _recipe(file: Path) -> Recipe:
+    """The recipe; the sample's, where that is what is named and there is no such file."""
+    return sample_recipe() if file == SAMPLE and not file.exists() else load_recipe(file)
+
+
+def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:
+    """The recipes to compare. Raises RecipeError."""
+    names = (
+        list(METHODS) if methods == ALL else [n.strip() for n in methods.split(",") if n.strip()]
+    )
+    recipes = by_method(recipe, names) if names else (recipe,)
+    if not parameter:
+        return recipes
+    name, equals, values = parameter.partition("=")
+    if not equals or not values or len(recipes) != 1:
+        raise RecipeError(
+            "Say --parameter name=value,value with at most one method.", key="parameter"
+        )
+    return by_value(recipes[0], name.strip(), [_value(text) for text in values.split(",")])
+
+
+def _value(text: str) -> ParameterValue:
+    """A number, true, false, or text, as a recipe would read it."""
+    try:
+        return float(text) if "e" in text.lower() else _scalar(yaml.safe_load(text))
+    except (ValueError, yaml.YAMLError):
+        return text
+
+
+def _scalar(value: object) -> ParameterValue:
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]:
+    """Merge and measure each; what was merged is removed again."""
+    rows = []
+    columns = (TextColumn("{task.description}", markup=False), BarColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="ace-compare-") as folder,
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+    ):
+        task = progress.add_task("", total=None)
+        jobs = [Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes)]
+        for event in compare(CompareJob(variants=tuple(jobs), device=device)):
+            match event:
+                case CompareProgress():
+                    title = printable(f"{event.place + 1}/{event.of} {event.title}")
+                    total = event.total or None
+                    progress.update(task, description=title, total=total, completed=event.done)
+                case MethodCompared():
+                    rows.append(event)
+                    discard(event.variant.store)
+    return rows
+
+
+def comparison_table(rows: Sequence[MethodCompared]) -> Table:
+    """One line a merge: accuracy where it is known, norm, distances, health, time, memory."""
+    tasks = next((row.accuracies for row in rows if row.accuracies), {})
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    headings = (*tasks, "mean") if tasks else ()
+    for heading in (*headings, "norm", "distance", "cosine", "warned", "seconds", "memory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        if not row.error:
+            table.add_row(shown(row.title), *_accuracy_cells(row), *_cells(row))
+    return table
+
+
+def _accuracy_cells(row: MethodCompared) -> list[str]:
+    if not row.accuracies:
+        return []
+    return [f"{value:.3f}" for value in (*row.accuracies.values(), row.mean_accuracy or 0.0)]
+
+
+def _cells(row: MethodCompared) -> list[str]:
+    cosines = list(row.cosines.values())
+    return [
+        f"{row.relative_norm:.2f}",
+        f"{row.mean_distance or 0.0:.2f}",
+        f"{sum(cosines) / len(cosines):.2f}" if cosines else "",
+        str(row.warned),
+        f"{row.seconds:.1f}",
+        f"{row.peak_bytes / 1e6:.0f} MB",
+    ]
+
+
+def write_mergekit(recipe_file: Path, out: Path, *, overwrite: bool = False) -> None:
+    """``ace-gui mergekit``: a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
+    recipe = load_recipe(recipe_file)
+    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
+    parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
+    text = dump_mergekit(recipe, dataclasses.asdict(parameters), out.resolve().parent)
+    outputs.write(out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
+    for line in text.splitlines():
+        if line.startswith("# "):
+            Console(stderr=True).print(shown(f"Note: {line[2:]}", style="yellow"))

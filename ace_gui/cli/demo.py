@@ -1,0 +1,97 @@
+"""``ace-gui demo --headless``: the sample's whole journey, printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ace_gui.checkpoints import check_output_folder, claimed_output, staging_folder
+from ace_gui.cli.console import inspect_records, print_checks, print_layers, wide_console
+from ace_gui.engine.contract.events import SampleAccuracy
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.unrelated import unrelated_checks
+from ace_gui.engine.merging.merge import input_folders, merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.sample import EXPERTS, sample_accuracies, sample_recipe
+from ace_gui.paths import resource_path
+
+PICTURE = "window.png"
+
+
+def run_headless(out: Path | None) -> None:
+    """Print γ of every layer and the accuracies; write the merged model and a picture to ``out``.
+
+    Raises WorkbenchError, before anything else where ``out`` cannot be written.
+    """
+    use_threads(None)
+    prepared = prepare(sample_recipe())
+    target = None if out is None else check_output_folder(out, input_folders(prepared))
+    statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
+    print_layers(prepared.plan, inspect_records(prepared, statistics))
+    console = wide_console()
+    print_checks(unrelated_checks(prepared), console)
+    console.print("\nHeld-out accuracy of the sample, each merge with its method's defaults:\n")
+    console.print(accuracy_table(list(sample_accuracies())))
+    if target is not None:
+        _write(prepared, target, console)
+
+
+def accuracy_table(rows: list[SampleAccuracy]) -> Table:
+    """One line a model: accuracy by task, mean, and mean relative to the experts."""
+    experts = next(row for row in rows if row.model == EXPERTS)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for heading in (*experts.by_task, "mean", "of experts"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        relative = [row.by_task[task] / top for task, top in experts.by_task.items()]
+        values = (*row.by_task.values(), row.mean, sum(relative) / len(relative))
+        title = "experts, each on its own task" if row is experts else row.model
+        table.add_row(Text(title), *(f"{value:.3f}" for value in values))
+    return table
+
+
+def _write(prepared: Prepared, target: Path, console: Console) -> None:
+    with claimed_output(target, input_folders(prepared)):
+        store = staging_folder(target)
+        for _ in merge(prepared, store, device="cpu", as_output=True):
+            pass
+        result = publish(store, target)
+    console.print(f"\nThe merged model is in {target}: {', '.join(result.files)}")
+    problem = take_picture(target / PICTURE)
+    if problem:
+        console.print(f"No picture of the window could be taken: {problem}")
+    else:
+        console.print(f"A picture of the window is in {target / PICTURE}.")
+
+
+def take_picture(file: Path) -> str:
+    """Have the real window draw the sample off screen; what went wrong, or nothing.
+
+    In a process of its own: the window's libraries may be missing on a server, and a missing one
+    ends the process that asks for it.
+    """
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    recipe = resource_path("sample/sample.yaml")
+    with tempfile.TemporaryDirectory(prefix="ace-settings-") as settings:
+        environment["XDG_CONFIG_HOME"] = settings
+        result = subprocess.run(
+            [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(file)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if result.returncode == 0 and file.exists():
+        return ""
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit status {result.returncode}"

@@ -1,0 +1,57 @@
+"""What the engine offers, as plain values: methods, scopes, devices, models it can find."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import torch
+
+from ace_gui.architecture.scopes import SCOPES
+from ace_gui.checkpoints.hub_cache import cache_folder, cached_models
+from ace_gui.engine.contract.events import (
+    CachedModelInfo,
+    CachedModelsFound,
+    EngineReady,
+    FieldInfo,
+    MethodInfo,
+)
+from ace_gui.engine.devices import available_devices
+from ace_gui.machine import total_memory
+from ace_gui.methods import FAMILIES, METHODS, parameter_fields
+
+
+def engine_ready() -> EngineReady:
+    """The first thing an engine process says."""
+    return EngineReady(
+        methods=tuple(method_info(name) for name in METHODS),
+        devices=available_devices(),
+        scopes=tuple((scope.name, scope.description) for scope in SCOPES.values()),
+        threads=torch.get_num_threads(),
+        memory_bytes=total_memory(),
+    )
+
+
+def cached_models_found() -> CachedModelsFound:
+    """The models in the local Hugging Face cache."""
+    models = tuple(CachedModelInfo(**asdict(model)) for model in cached_models())
+    return CachedModelsFound(folder=cache_folder(), models=models)
+
+
+def method_info(name: str) -> MethodInfo:
+    """A registered method, as a chooser or a help text shows it."""
+    method = METHODS[name]
+    return MethodInfo(
+        name=method.name,
+        title=method.title,
+        family=next(title for title, family in FAMILIES.items() if method in family),
+        summary=method.summary,
+        formula=method.formula,
+        citation=method.citation,
+        least=method.least,
+        most=method.most,
+        seeded=method.seeded,
+        fields=tuple(
+            FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
+            for item in parameter_fields(method)
+        ),
+    )

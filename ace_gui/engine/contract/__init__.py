@@ -1,0 +1,1 @@
+"""What the engine and its owner say to each other: plain values, free of torch."""

@@ -1,0 +1,161 @@
+"""The engine in a process of its own, and the handle its owner holds.
+
+The owner sends jobs and cancellations over a pipe; the engine sends ``(job number, event)`` back.
+One merge-like job and any number of quick ones (plan, spectrum) share the process: jobs are
+generators, and the newest quick one goes first at every step.
+
+The window's process imports this module, so nothing heavy is imported at its top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Final
+
+from ace_gui.engine.contract.events import Event
+from ace_gui.engine.contract.jobs import Job
+from ace_gui.errors import EngineError
+from ace_gui.imports import heavy_imports
+from ace_gui.offline import go_offline
+
+COOPERATIVE_SECONDS: Final = 5.0
+"""How long a cancelled job may take to reach its next step before the process is ended."""
+
+NICENESS: Final = 5
+"""How far the engine stands back, where the system knows of it: its owner shall go on answering."""
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Queue a job."""
+
+    number: int
+    job: Job
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Stop a job at its next step."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Quit:
+    """End the process."""
+
+
+Message = Submit | Cancel | Quit
+
+
+class EngineProcess:
+    """A handle on one engine process. Safe to use from two threads: one sends, one receives.
+
+    ``receive`` blocks; everything else returns at once.
+    """
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs,), name="ace-engine", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._next = 1
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, for memory figures and for tests that kill it."""
+        return self._process.pid
+
+    @property
+    def pipe(self) -> Connection:
+        """The owner's end, for ``multiprocessing.connection.wait``; read it with ``receive``."""
+        return self._pipe
+
+    def submit(self, job: Job) -> int:
+        """Queue a job; its events carry the returned number. Raises EngineError if it is gone."""
+        number = self._next
+        self._next += 1
+        self._send(Submit(number, job))
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Ask a job to stop at its next step."""
+        self._send(Cancel(number))
+
+    def receive(self, timeout: float | None = None) -> tuple[int, Event] | None:
+        """The next event with its job's number (0: the engine's own); None at a timeout.
+
+        Raises EngineError with a sentence when the process has ended.
+        """
+        try:
+            if not self._pipe.poll(timeout):
+                return None
+            received: tuple[int, Event] = self._pipe.recv()
+        except (EOFError, OSError):
+            raise self._ended() from None
+        return received
+
+    def close(self, timeout: float = COOPERATIVE_SECONDS) -> None:
+        """End the process: ask, then terminate, then kill."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(Quit())
+        for end in (None, self._process.terminate, self._process.kill):
+            if end is not None:
+                end()
+            self._process.join(timeout)
+            if self._process.exitcode is not None:
+                break
+        self._pipe.close()
+
+    def terminate(self) -> None:
+        """End the process now."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End the process without asking."""
+        self._process.kill()
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError:
+            raise self._ended() from None
+
+    def _ended(self) -> EngineError:
+        self._process.join(2.0)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            likely = (
+                ", probably for lack of memory" if -code == getattr(signal, "SIGKILL", 9) else ""
+            )
+            return EngineError(
+                f"The engine was stopped by the system{likely} ({name}). Merge again to resume "
+                "from the last finished tensor.",
+                details=f"exit code {code}",
+            )
+        return EngineError(
+            "The engine process ended unexpectedly. Merge again to resume from the last finished "
+            "tensor.",
+            details=f"exit code {code}",
+        )
+
+
+def _serve(pipe: Connection) -> None:
+    """The engine process's main function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to stop
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    go_offline()
+    with heavy_imports():
+        from ace_gui.engine.service import runner
+
+    runner.serve(pipe)

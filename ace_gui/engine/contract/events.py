@@ -1,0 +1,310 @@
+"""What the engine says while it works: plain values, nothing of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ace_gui.engine.contract.findings import (
+    ExpertSpectra,
+    LayerDifference,
+    LayerDistribution,
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    LayerSubspaces,
+)
+from ace_gui.engine.contract.jobs import Variant
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe.values import ParameterValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldInfo:
+    """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str."""
+
+    name: str
+    kind: str
+    default: ParameterValue
+    label: str
+    help: str
+    low: float | None
+    high: float | None
+    low_open: bool
+    logarithmic: bool
+    choices: tuple[str, ...]
+    presets: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodInfo:
+    """One merge method, as a chooser shows it. ``family``: under which heading.
+
+    ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
+    random numbers.
+    """
+
+    name: str
+    title: str
+    family: str
+    summary: str
+    formula: str
+    citation: str
+    fields: tuple[FieldInfo, ...]
+    least: int = 1
+    most: int | None = None
+    seeded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceInfo:
+    """One device: ``name`` for the recipe's sake ("cpu", "cuda:0"), ``title`` for people's."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineReady:
+    """The engine process has started and imported what it needs."""
+
+    methods: tuple[MethodInfo, ...]
+    devices: tuple[DeviceInfo, ...]
+    scopes: tuple[tuple[str, str], ...]  # name, what it does
+    threads: int
+    memory_bytes: int = 0  # of the machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModelInfo:
+    """One revision of a model in the local Hugging Face cache; ``bytes`` of all its files."""
+
+    name: str
+    revision: str
+    folder: Path
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModelsFound:
+    """The models in the local Hugging Face cache, which is ``folder``."""
+
+    folder: Path
+    models: tuple[CachedModelInfo, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReady:
+    """The plan of a recipe."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAnalysed:
+    """Statistics of one tensor; ``done`` of ``total`` tensors are known now."""
+
+    statistics: LayerStatistics
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStarted:
+    """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run."""
+
+    total: int
+    done: int
+    bytes_total: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassProgress:
+    """Before or after the merge itself, ``done`` of ``total`` tensors of a pass over the model."""
+
+    title: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFinished:
+    """One tensor is merged and on disk. ``bytes_done`` counts output bytes."""
+
+    report: LayerReport
+    done: int
+    total: int
+    bytes_done: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeFinished:
+    """Every tensor is in the merge store at ``store``."""
+
+    store: Path
+    seconds: float
+    peak_bytes: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportProgress:
+    """``done`` of ``total`` tensors are looked at for the report."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """The report is written."""
+
+    file: Path
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportProgress:
+    """``done`` of ``total`` bytes are written."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionProgress:
+    """``done`` of ``total`` bytes of a pickle are converted."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """The output folder is complete."""
+
+    folder: Path
+    files: tuple[str, ...]
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleAccuracy:
+    """Held-out accuracy of one model on the sample's tasks, each in [0, 1]."""
+
+    model: str
+    by_task: Mapping[str, float]
+
+    @property
+    def mean(self) -> float:
+        """Unweighted mean over the tasks."""
+        return sum(self.by_task.values()) / len(self.by_task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareProgress:
+    """The merge at ``place`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
+
+    title: str
+    place: int
+    of: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodCompared:
+    """One merge of several: what came of it, or the ``error`` that kept it from being made.
+
+    ``place``: among those compared, from 0. ``seconds`` of planning and merging; ``peak_bytes`` of
+    the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
+    merged or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F, ``distances`` ‖Δ − ΔW_t‖_F by that (1
+    is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
+    and ``noted``: tensors with a warning or a departure from the published procedure; ``refined``:
+    heterogeneous ones. ``accuracies``: by task, only of the sample. ``reports``: a tensor each.
+    ``warnings``: of the merge as a whole.
+    """
+
+    title: str
+    variant: Variant
+    place: int
+    error: str = ""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    norm: float = 0.0
+    expert_norms: Mapping[str, float] = field(default_factory=dict)
+    distances: Mapping[str, float] = field(default_factory=dict)
+    cosines: Mapping[str, float] = field(default_factory=dict)
+    warned: int = 0
+    noted: int = 0
+    refined: int = 0
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    reports: tuple[LayerReport, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def relative_norm(self) -> float:
+        """‖Δ‖ by the experts' mean ‖ΔW_t‖; 0 where nothing is known."""
+        norms = [norm for norm in self.expert_norms.values() if norm > 0]
+        return self.norm * len(norms) / sum(norms) if norms else 0.0
+
+    @property
+    def mean_distance(self) -> float | None:
+        """Unweighted mean over the experts."""
+        return sum(self.distances.values()) / len(self.distances) if self.distances else None
+
+    @property
+    def mean_accuracy(self) -> float | None:
+        """Unweighted mean over the tasks."""
+        return sum(self.accuracies.values()) / len(self.accuracies) if self.accuracies else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDone:
+    """The job ended well; nothing more will come of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailed:
+    """The job ended with an error; nothing more will come of it."""
+
+    error: WorkbenchError
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCancelled:
+    """The job was cancelled; nothing more will come of it."""
+
+
+Event = (
+    EngineReady
+    | CachedModelsFound
+    | PlanReady
+    | LayerAnalysed
+    | MergeStarted
+    | PassProgress
+    | TensorFinished
+    | MergeFinished
+    | ExpertSpectra
+    | LayerSpectrum
+    | LayerSubspaces
+    | LayerDistribution
+    | LayerDifference
+    | ReportProgress
+    | Reported
+    | ExportProgress
+    | ConversionProgress
+    | Exported
+    | SampleAccuracy
+    | CompareProgress
+    | MethodCompared
+    | JobDone
+    | JobFailed
+    | JobCancelled
+)

@@ -1,0 +1,310 @@
+"""How well a tensor took the merge: what is known of it, as a verdict and sentences.
+
+Plain arithmetic on what the engine reported, so that the window does it itself::
+
+    health = layer_health(statistics, report, plan.parameters)
+    health.verdict            Verdict.OK, NOTE or WARNING
+    health.findings           a title, a verdict and a sentence each, worst first
+    summary = model_health([health, …])
+    summary.sentence, summary.counts, summary.extremes, summary.worst
+
+Either of ``statistics`` and ``report`` may be None: before a merge there is no report. The limits
+are derived from ACE's equations (Xu et al., arXiv:2603.02945v2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.recipe.values import ParameterValue
+
+LARGEST_RIDGE_MASS: Final = 0.5
+NOTED_RIDGE_MASS: Final = 0.1
+"""e = Σ ε_t enters the refinement as −(e/T) Σ_t ΔW_t: near 1 it turns it on the experts."""
+
+SMALL_ENERGY: Final = 0.1
+"""Mean energy Ē below which the prior, divided by it, takes nearly all of each row's mean."""
+
+LARGEST_REFINEMENT: Final = 10.0
+"""Refinement by solution: a refinement that large is the result, not a correction of it."""
+
+LARGEST_NORM: Final = 10.0
+SMALLEST_NORM: Final = 0.05
+"""‖ΔW‖ of the merge by the experts' mean: more than the first times √T, to which T unrelated
+experts of one norm add up, or less than the second."""
+
+WORST_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing to know of a tensor. ``title``: what it is about ("Ridge mass")."""
+
+    title: str
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHealth:
+    """What is known of one tensor's health.
+
+    ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F. The other figures are those
+    of ``LayerReport`` and ``LayerStatistics``; None where unknown.
+    """
+
+    name: str
+    findings: tuple[Finding, ...] = ()
+    mean_log_energy: float | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    norm_ratio: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the findings'."""
+        return min((f.verdict for f in self.findings), key=WORST_FIRST.index, default=Verdict.OK)
+
+    @property
+    def tooltip(self) -> str:
+        """Every finding's sentence, a line each."""
+        return "\n".join(finding.sentence for finding in self.findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extreme:
+    """The most worrying value of one figure in a model, and the tensor that has it."""
+
+    title: str
+    value: float
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelHealth:
+    """The health of all tensors together.
+
+    ``counts``: tensors by verdict. ``titles``: tensors by title of a finding, most frequent first.
+    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``.
+    """
+
+    verdict: Verdict
+    sentence: str
+    counts: Mapping[Verdict, int]
+    titles: Mapping[str, int]
+    extremes: tuple[Extreme, ...]
+    worst: tuple[LayerHealth, ...]
+
+
+def layer_health(
+    statistics: LayerStatistics | None,
+    report: LayerReport | None,
+    parameters: Mapping[str, ParameterValue],
+) -> LayerHealth:
+    """The health of one tensor; at least one of ``statistics`` and ``report`` is given.
+
+    ``parameters``: the plan's, all resolved. Raises ValueError where nothing is known.
+    """
+    known = report or statistics
+    if known is None:
+        raise ValueError("Neither statistics nor a report is given.")
+    found = list(_before(statistics, report, parameters)) if statistics is not None else []
+    ratio = None if report is None else norm_ratio(report)
+    if report is not None:
+        found += _after(report, ratio)
+    found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
+    return LayerHealth(
+        name=known.name,
+        findings=tuple(found),
+        mean_log_energy=None if statistics is None else statistics.mean_log_energy,
+        ridge_mass=None if report is None else report.ridge_mass,
+        condition=None if report is None else report.condition,
+        refinement_cosine=None if report is None else report.refinement_cosine,
+        refinement_ratio=None if report is None else report.refinement_ratio,
+        norm_ratio=ratio,
+    )
+
+
+def near_pole(found: LayerStatistics, tau: float) -> bool:
+    """Whether γ exceeds τ only because the mean log energy is near zero.
+
+    γ is the variance of the log energies by their squared mean. Where the variance alone is at most
+    τ, multiplying all the task vectors by one factor would change the regime.
+    """
+    if found.gamma is None or found.mean_log_energy is None:
+        return False
+    return found.gamma > tau >= found.gamma * found.mean_log_energy**2
+
+
+def norm_ratio(report: LayerReport) -> float | None:
+    """‖ΔW‖_F of the merge by the mean of the experts' ‖ΔW_t‖_F; None where unknown or 0/0."""
+    if report.delta_norm is None or not report.energies:
+        return None
+    mean = math.fsum(map(math.sqrt, report.energies.values())) / len(report.energies)
+    return report.delta_norm / mean if mean else None
+
+
+def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
+    """All tensors together, in the order given where they are equally bad."""
+    layers = list(layers)
+    counts = Counter(layer.verdict for layer in layers)
+    titles = Counter(title for layer in layers for title in {f.title for f in layer.findings})
+    worrying = [layer for layer in layers if layer.verdict != Verdict.OK]
+    worrying.sort(key=lambda layer: (WORST_FIRST.index(layer.verdict), -len(layer.findings)))
+    return ModelHealth(
+        verdict=min(counts, key=WORST_FIRST.index, default=Verdict.OK),
+        sentence=_summary(counts),
+        counts=counts,
+        titles=dict(titles.most_common()),
+        extremes=tuple(_extremes(layers)),
+        worst=tuple(worrying[:WORST_SHOWN]),
+    )
+
+
+def _before(
+    found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
+) -> Iterator[Finding]:
+    """What the experts alone tell; what a report says in its own words is left to it."""
+    tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
+    kept = [value for name, value in found.energies.items() if name not in found.left_out]
+    if report is None and found.left_out:
+        yield _note("Left out", _left_out_sentence(found))
+    if found.gamma is None or tau is None or not found.gamma > tau:
+        return
+    if report is None and near_pole(found, tau):
+        yield _warning("γ near its pole", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
+    mean_energy = math.fsum(kept) / len(kept)
+    if mean_energy < SMALL_ENERGY:
+        yield _note("Prior", _prior_sentence(mean_energy))
+    if report is None and epsilon is not None:
+        least = math.fsum(epsilon / value for value in kept)
+        if least > LARGEST_RIDGE_MASS:
+            yield _warning(
+                "Ridge mass",
+                f"The ridge mass Σ εₜ will be {least:.2g} or more, so that the refinement may "
+                "work against the experts. Lower ε.",
+            )
+
+
+def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
+    """What the merge itself found, and figures out of the ordinary."""
+    for sentence in report.warnings:
+        yield _warning("Method", sentence)
+    for sentence in report.notes:
+        yield _note("Departure", sentence)
+    mass = report.ridge_mass
+    refined = report.regime is Regime.HETEROGENEOUS
+    if refined and mass is not None and NOTED_RIDGE_MASS < mass <= LARGEST_RIDGE_MASS:
+        yield _note(
+            "Ridge mass",
+            f"The ridge mass Σ εₜ is {mass:.2g}: noticeable in the refinement, which it turns "
+            "against the experts as it nears 1. A lower ε would leave more room.",
+        )
+    refinement = report.refinement_ratio
+    if refinement is not None and refinement > LARGEST_REFINEMENT:
+        yield _warning(
+            "Refinement",
+            f"The refinement is {refinement:.3g} times as large as the solution it refines. "
+            "Lower ε, lower the refined fraction, or raise τ.",
+        )
+    if ratio is not None and ratio > LARGEST_NORM * math.sqrt(len(report.energies or ())):
+        yield _warning(
+            "Norm",
+            f"The merged change is {ratio:.3g} times as large as the experts' on average. Lower "
+            "the scaling, or check this tensor's ε.",
+        )
+    if ratio is not None and ratio < SMALLEST_NORM:
+        yield _note(
+            "Norm",
+            f"The merged change has {ratio:.2%} of the experts' mean norm: most of what they "
+            "learned here is lost. Compare another method for this tensor.",
+        )
+
+
+def _left_out_sentence(found: LayerStatistics) -> str:
+    names = ", ".join(found.left_out[:3])
+    more = f" and {len(found.left_out) - 3} more" if len(found.left_out) > 3 else ""
+    left = len(found.energies) - len(found.left_out)
+    then = {
+        0: "the tensor stays as in the base",
+        1: "the task vector of the one expert left is taken as it is",
+    }.get(left, f"γ and the merge are those of the other {left}")
+    return f"Numerically unchanged by {names}{more}: {then}."
+
+
+def _pole_sentence(gamma: float, mean: float) -> str:
+    return (
+        f"γ = {gamma:.3g} exceeds τ only because the mean log energy, {mean:.2g}, is near zero "
+        "(‖ΔW‖ near 1), where γ has a pole; the experts hardly differ in scale. Raise τ to treat "
+        "the tensor as homogeneous."
+    )
+
+
+def _prior_sentence(mean_energy: float) -> str:
+    lost = 1 / (1 + mean_energy)
+    return (
+        f"The mean energy is {mean_energy:.2g}. ACE divides its prior by it, which takes up to "
+        f"{lost:.0%} of each row's mean over the inputs (½ in the homogeneous regime). Raise τ if "
+        "this tensor should keep more of it."
+    )
+
+
+def _summary(counts: Mapping[Verdict, int]) -> str:
+    total = sum(counts.values())
+    warned, noted = counts.get(Verdict.WARNING, 0), counts.get(Verdict.NOTE, 0)
+    if not warned and not noted:
+        return f"Nothing out of the ordinary in {_tensors(total)}."
+    parts = [
+        f"{_tensors(count)} with {word}"
+        for count, word in ((warned, "a warning"), (noted, "a note"))
+        if count
+    ]
+    return f"Of {total}: {', '.join(parts)}."
+
+
+def _tensors(count: int) -> str:
+    return f"{count} tensor" if count == 1 else f"{count} tensors"
+
+
+def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
+    """Of every figure the value that comes nearest to trouble."""
+    wanted = (
+        ("Largest ridge mass Σ εₜ", "ridge_mass", max),
+        ("Largest condition number", "condition", max),
+        ("Lowest refinement cosine", "refinement_cosine", min),
+        ("Largest refinement by solution", "refinement_ratio", max),
+        ("Largest merged by experts' norm", "norm_ratio", max),
+        ("Smallest merged by experts' norm", "norm_ratio", min),
+    )
+    for title, figure, worst in wanted:
+        known = [(getattr(layer, figure), layer.name) for layer in layers]
+        known = [(value, name) for value, name in known if value is not None]
+        if known:
+            value, name = worst(known, key=lambda pair: pair[0])
+            yield Extreme(title=title, value=value, name=name)
+    means = [(layer.mean_log_energy, layer.name) for layer in layers]
+    near = [(abs(mean), name) for mean, name in means if mean is not None]
+    if near:
+        value, name = min(near)
+        yield Extreme(title="Mean log energy nearest to zero", value=value, name=name)
+
+
+def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None:
+    value = parameters.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _note(title: str, sentence: str) -> Finding:
+    return Finding(title=title, verdict=Verdict.NOTE, sentence=sentence)
+
+
+def _warning(title: str, sentence: str) -> Finding:
+    return Finding(title=title, verdict=Verdict.WARNING, sentence=sentence)

@@ -1,0 +1,180 @@
+"""What the engine can be asked to do: one frozen value an operation. ``runner`` does them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.recipe import Recipe
+
+STORE_COMPLETE: Final = "complete"
+"""Name of the file in a merge store that says: every tensor is here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob:
+    """Read headers, check, decide. Yields PlanReady."""
+
+    recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRecipeJob:
+    """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedModelsJob:
+    """List the local Hugging Face cache, without the network. Yields CachedModelsFound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertJob:
+    """Convert a PyTorch pickle, with the person's consent. Yields ConversionProgress.
+
+    ``path`` is that of the PickleConsentError. Planning then finds the converted model by itself.
+    """
+
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseJob:
+    """Read every merged or averaged tensor once. Yields LayerAnalysed a tensor."""
+
+    recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeJob:
+    """Merge into a store. Yields MergeStarted, TensorFinished a tensor, MergeFinished.
+
+    ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses. ``memory_bytes``:
+    what the merge may use, None: what is free.
+    """
+
+    recipe: Recipe
+    store: Path
+    device: str = "auto"
+    threads: int | None = None
+    resume: bool = False
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumJob:
+    """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
+
+    The former only where the latter is not remembered. ``store``: of a finished merge, which need
+    not be done again where it was of just this recipe and rounding hides nothing.
+    """
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+    store: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubspacesJob:
+    """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionJob:
+    """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
+
+    recipe: Recipe
+    row: PlanRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceJob:
+    """Two finished merges of one base, tensor by tensor. Yields LayerDifference a tensor.
+
+    ``row`` None: every tensor that either changed, without spectra; else that one, with spectra if
+    it is a matrix.
+    """
+
+    first: Path
+    second: Path
+    row: PlanRow | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportJob:
+    """Write what a finished merge did as one HTML file. Yields ReportProgress, then Reported.
+
+    ``store``: of the finished merge. A ``file`` that exists is replaced.
+    """
+
+    store: Path
+    file: Path
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportJob:
+    """Write a finished store as a model folder. Yields ExportProgress, then Exported.
+
+    ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
+    ``complete_heads``: also a whole model for each expert with a head of its own.
+    """
+
+    store: Path
+    folder: Path
+    dtype: str | None = None
+    shard_bytes: int = 5_000_000_000
+    complete_heads: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One merge of several that are compared; ``store`` is a folder of its own."""
+
+    recipe: Recipe
+    store: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareJob:
+    """Merge several recipes one after another and measure each.
+
+    Yields CompareProgress while it works, and MethodCompared a variant, also where one fails.
+    ``memory_bytes``: as of a MergeJob.
+    """
+
+    variants: tuple[Variant, ...]
+    device: str = "auto"
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleAccuracyJob:
+    """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
+
+
+Job = (
+    PlanJob
+    | LoadRecipeJob
+    | CachedModelsJob
+    | ConvertJob
+    | AnalyseJob
+    | MergeJob
+    | SpectrumJob
+    | SubspacesJob
+    | DistributionJob
+    | DifferenceJob
+    | ReportJob
+    | ExportJob
+    | SampleAccuracyJob
+    | CompareJob
+)

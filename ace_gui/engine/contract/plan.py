@@ -1,0 +1,164 @@
+"""What will happen to each tensor, and why. Plain values; ``planning`` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+from ace_gui.engine.contract.checks import Check
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+
+class Disposition(StrEnum):
+    """What becomes of a tensor; the value is what people read."""
+
+    MERGED = "merged"
+    AVERAGED = "averaged"
+    BASE = "kept from base"
+    PER_EXPERT = "kept per expert"
+    COPIED = "copied"
+    DROPPED = "dropped"
+
+
+COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
+"""What reads every expert's tensor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOverride:
+    """What one tensor does differently from the recipe's method.
+
+    ``parameters``: of ``method``, every one resolved. ``weights``: one an expert of the recipe.
+    ``own``: for each of these what it has of parameters of its own; empty where none has any.
+    ``rules``: the places in the recipe's list of the rules that led to it.
+    """
+
+    method: str
+    parameters: Mapping[str, ParameterValue]
+    weights: tuple[float, ...]
+    rules: tuple[int, ...]
+    own: tuple[Mapping[str, ParameterValue], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixPart:
+    """One of several matrices that a stored tensor holds.
+
+    ``tensor`` and ``tensor_shape`` are the stored one's. Of its elements, flattened, those from
+    ``start`` to ``stop`` repeat every ``period``, and the matrix has ``first`` to ``last`` of every
+    repetition: all of them where it lies in one piece, and a third of each row where GPT-2 stores
+    query, key and value side by side.
+    """
+
+    tensor: str
+    tensor_shape: tuple[int, ...]
+    start: int
+    stop: int
+    period: int
+    first: int
+    last: int
+
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether its elements follow one another in the tensor."""
+        return self.last - self.first == self.period
+
+    @property
+    def fills_stretch(self) -> bool:
+        """Whether it is the last of the parts that share elements ``start`` to ``stop``."""
+        return self.last == self.period
+
+    @property
+    def ends_tensor(self) -> bool:
+        """Whether it is the last part of its tensor."""
+        return self.fills_stretch and self.stop == prod(self.tensor_shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRow:
+    """One tensor of the output, or of the experts' heads; or one of the matrices in a tensor.
+
+    ``name`` is the base's name, followed by "[query]" or "[7]" where the row is a ``part`` of the
+    tensor; the parts of a tensor follow one another in its order. ``shape`` and ``dtype`` are the
+    base's as stored, or the first owner's where the base has no such tensor. ``transposed``:
+    stored inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that
+    have it. ``override``: what it does differently, None where the recipe's method, parameters and
+    weights hold.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    dtype: str
+    disposition: Disposition
+    reason: str
+    in_base: bool = True
+    block: int | None = None
+    transposed: bool = False
+    tied_to: str | None = None
+    experts: tuple[int, ...] = ()
+    override: RowOverride | None = None
+    part: MatrixPart | None = None
+
+    @property
+    def tensor(self) -> str:
+        """The base's name of the stored tensor."""
+        return self.name if self.part is None else self.part.tensor
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of the stored tensor."""
+        return self.shape if self.part is None else self.part.tensor_shape
+
+    @property
+    def ends_tensor(self) -> bool:
+        """Whether the stored tensor is complete with this row."""
+        return self.part is None or self.part.ends_tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertSummary:
+    """One line of the experts' list."""
+
+    name: str
+    path: str
+    bytes: int
+    dtype: str
+    architecture: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that is known before a tensor is read.
+
+    ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
+    where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a
+    γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory, which
+    ``largest_tensor`` decides. ``bytes_beside``: of heads and of what the method leaves for each
+    expert. ``checks``: what was looked at and how it came out, worst first.
+    """
+
+    recipe: Recipe
+    base: ExpertSummary
+    experts: tuple[ExpertSummary, ...]
+    rows: tuple[PlanRow, ...]
+    parameters: Mapping[str, ParameterValue]
+    parameter_notes: Mapping[str, str]
+    heterogeneity: bool
+    warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    bytes_to_read: int = 0
+    bytes_to_write: int = 0
+    bytes_beside: int = 0
+    peak_bytes: int = 0
+    largest_tensor: str = ""
+
+    def tau_of(self, row: PlanRow) -> float | None:
+        """The threshold of γ that holds for a row; None where its method has none."""
+        values = self.parameters if row.override is None else row.override.parameters
+        tau = values.get("tau")
+        return None if tau is None else float(tau)

@@ -1,0 +1,235 @@
+"""Several merges of the same experts, one after another, and what came of each in one row.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.engine.contract.checks import DISK, Verdict, memory_check, replaced
+from ace_gui.engine.contract.events import (
+    CompareProgress,
+    Event,
+    MergeFinished,
+    MethodCompared,
+    PassProgress,
+    TensorFinished,
+)
+from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.contract.plan import COMBINED, Plan
+from ace_gui.engine.merging.measured_peak import peak_bytes, reset_peak
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL, reports
+from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.prepare import Prepared, preparing
+from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
+from ace_gui.engine.streaming import Part, parts_of
+from ace_gui.errors import ResourceError, WorkbenchError
+from ace_gui.methods import checked_parameters, get_method, parameter_fields
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+CPU = torch.device("cpu")
+
+
+def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
+    """The recipe with each of the methods in turn, its own parameters where it is the recipe's.
+
+    Overrides speak of the recipe's method and stay with that alone. Raises RecipeError for an
+    unknown one.
+    """
+    return tuple(
+        recipe
+        if get_method(name).name == recipe.merge_method
+        else replace(recipe, merge_method=name, parameters={}, overrides=(), notes=())
+        for name in dict.fromkeys(methods)
+    )
+
+
+def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tuple[Recipe, ...]:
+    """The recipe with each of the values of one parameter in turn. Raises RecipeError."""
+    method = get_method(recipe.merge_method)
+    found = []
+    for value in values:
+        parameters = {**recipe.parameters, name: value}
+        checked_parameters(method, parameters)
+        found.append(replace(recipe, parameters=parameters))
+    return tuple(found)
+
+
+def title_of(recipe: Recipe) -> str:
+    """The method, and its parameters as far as they are set and not the default."""
+    method = get_method(recipe.merge_method)
+    defaults = {field.name: field.default for field in parameter_fields(method)}
+    parts = [f"{n} {v}" for n, v in recipe.parameters.items() if defaults.get(n) != v]
+    return ", ".join((method.title, *parts))
+
+
+def compare(job: CompareJob) -> Iterator[Event | None]:
+    """Merge every variant and measure it; one that cannot be merged says why in its row."""
+    for place, variant in enumerate(job.variants):
+        title = title_of(variant.recipe)
+        progress = CompareProgress(title=title, place=place, of=len(job.variants), done=0, total=0)
+        yield progress
+        try:
+            yield from _compared(job, variant, progress)
+        except WorkbenchError as error:
+            yield MethodCompared(title=title, variant=variant, place=place, error=error.sentence)
+
+
+def _compared(
+    job: CompareJob, variant: Variant, progress: CompareProgress
+) -> Iterator[Event | None]:
+    reset_peak()
+    started = time.monotonic()
+    prepared = yield from preparing(variant.recipe)
+    _require_room(prepared.plan, job.memory_bytes, begun=variant.store.exists())
+    warnings: tuple[str, ...] = ()
+    events = merge(
+        prepared,
+        variant.store,
+        device=job.device,
+        resume=variant.store.exists(),
+        memory_bytes=job.memory_bytes,
+    )
+    for event in events:
+        match event:
+            case MergeFinished(warnings=found_before):
+                warnings = found_before
+            case TensorFinished(done=done, total=total) | PassProgress(done=done, total=total):
+                yield replace(progress, done=done, total=total)
+    seconds, peak = time.monotonic() - started, peak_bytes()
+    measured: dict[str, Any] = {}
+    for known in measure(prepared, variant.store):
+        measured = known
+        yield None
+    accuracies: Mapping[str, float] = {}
+    if is_sample(variant.recipe):
+        yield None
+        accuracies = folder_accuracy("", variant.store / MODEL, sample_tasks()).by_task
+    found = reports(variant.store)
+    yield MethodCompared(
+        title=progress.title,
+        variant=variant,
+        place=progress.place,
+        seconds=seconds,
+        peak_bytes=peak,
+        accuracies=accuracies,
+        parameters=prepared.plan.parameters,
+        **measured,
+        **_health(found),
+        reports=tuple(found.values()),
+        warnings=warnings,
+    )
+
+
+def _require_room(plan: Plan, memory_bytes: int | None, *, begun: bool) -> None:
+    """Refuse what the checks say would fail; one that was ``begun`` has its room on the disk."""
+    checks = plan.checks
+    if memory_bytes is not None:
+        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+        checks = replaced(checks, limit)
+    for check in checks:
+        if check.verdict is Verdict.ERROR and not (begun and check.title == DISK):
+            raise ResourceError(check.line)
+
+
+def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
+    """How far the merged model is from the base and from every expert, over what was combined.
+
+    Yields what is known so far, so that the caller can stop; the last is complete. ``norm`` is
+    ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, ``cosines``
+    of Δ and ΔW_t, and ``expert_norms``.
+    """
+    readers, names = Readers(prepared), prepared.plan.recipe.expert_names
+    merged = TensorReader(open_checkpoint(store / MODEL))
+    square, figures_3T = 0.0, np.zeros((3, len(names)))
+    for row in prepared.plan.rows:
+        if not row.in_base or row.disposition not in COMBINED or row.tied_to is not None:
+            continue
+        for part in parts_of(math.prod(row.shape)):
+            deltas = TaskVectors(row, readers, CPU, part)
+            delta = of_row(row, part, partial(_read, merged, row.tensor)).to(deltas.base.dtype)
+            delta = delta.reshape(-1) - deltas.base.reshape(-1)
+            square += _dot(delta, delta)
+            # The row's own experts only: the others have no such tensor.
+            for place, t in enumerate(row.experts):
+                expert = deltas[place].reshape(-1)
+                gap = delta - expert
+                figures_3T[:, t] += (
+                    _dot(expert, expert),
+                    _dot(delta, expert),
+                    _dot(gap, gap),
+                )
+        yield _figures(square, figures_3T, names)
+
+
+def _figures(
+    square: float, figures_3T: NDArray[np.float64], names: Sequence[str]
+) -> dict[str, Any]:
+    norm = math.sqrt(square)
+    squares_T, products_T, gaps_T = figures_3T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances_T = np.sqrt(gaps_T / squares_T)
+        cosines_T = products_T / (np.sqrt(squares_T) * norm)
+    return {
+        "norm": norm,
+        "expert_norms": dict(zip(names, np.sqrt(squares_T).tolist(), strict=True)),
+        "distances": dict(zip(names, distances_T.tolist(), strict=True)),
+        "cosines": dict(zip(names, np.clip(cosines_T, -1, 1).tolist(), strict=True)),
+    }
+
+
+def _health(found: Mapping[str, LayerReport]) -> dict[str, Any]:
+    everything = found.values()
+    return {
+        "warned": sum(bool(report.warnings) for report in everything),
+        "noted": sum(bool(report.notes) for report in everything),
+        "refined": sum(report.regime is Regime.HETEROGENEOUS for report in everything),
+    }
+
+
+def compared_record(row: MethodCompared) -> dict[str, object]:
+    """A row as ``compare --json`` has it."""
+    recipe = row.variant.recipe
+    record = asdict(replace(row, reports=()))
+    del record["variant"], record["reports"]
+    return {
+        "method": recipe.merge_method,
+        **{key: _plain(value) for key, value in record.items()},
+        "relative_norm": _plain(row.relative_norm),
+        "mean_accuracy": row.mean_accuracy,
+    }
+
+
+def _plain(value: object) -> object:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _dot(first: Tensor, second: Tensor) -> float:
+    """Summed in float64: a part has half a million terms."""
+    return float(torch.dot(first.double(), second.double()))
+
+
+def _read(reader: TensorReader, name: str, part: Part | None) -> Tensor:
+    return reader.read(name) if part is None else reader.read_part(name, *part)

@@ -1,0 +1,153 @@
+"""What every close look at one tensor shares.
+
+What takes long is a generator that yields None between its parts, so that whoever drives it can do
+something else first, or stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+import torch
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache, cache_key
+from ace_gui.engine.merging.non_finite import settle
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.vocabulary_rows import rows_digest
+from ace_gui.engine.streaming import ordered
+from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.methods.method import Merged
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+Answer = TypeVar("Answer")
+
+LARGEST_KEPT: Final = 1 << 24
+"""Most elements of a merge that is kept in memory for another look: 128 MB with W_pre."""
+
+
+class Look:
+    """A tensor under a recipe. Its task vectors are opened when first asked for."""
+
+    def __init__(
+        self, prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
+    ) -> None:
+        self.row = row
+        self.cache = cache
+        self.readers = Readers(prepared)
+        self.names = tuple(self.readers.experts[t].model.name for t in row.experts)
+        self.prepared = prepared
+        self.device = device
+        self._deltas: TaskVectors | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def deltas(self) -> TaskVectors:
+        """The task vectors of the tensor, on the device. Safe to ask for from several threads."""
+        with self._opening:
+            if self._deltas is None:
+                self._deltas = TaskVectors(self.row, self.readers, self.device)
+            return self._deltas
+
+    def merged(self) -> Merged:
+        """The merge of the tensor, with its preliminary solution where there is one.
+
+        Of several looks at one tensor, which mostly come one after the other, the first computes
+        it. Not to be overwritten.
+        """
+        key = self.merge_key("merge")
+        if self.cache.latest is not None and self.cache.latest[0] == key:
+            return self.cache.latest[1]
+        self.cache.latest = None  # so that two are never in memory
+        merged = merge_deltas(self.row, self.prepared, self.deltas, keep_preliminary=True)
+        if merged.delta.numel() <= LARGEST_KEPT:
+            self.cache.latest = key, merged
+        return merged
+
+    def surveyed(self) -> Iterator[None]:
+        """Look at the whole model first, where the tensor's method asks for it."""
+        for _ in surveyed(self.prepared, self.readers, only=self.row):
+            yield None
+
+    def key(self, kind: str, *experts: int) -> str:
+        """Names what depends on these of the tensor's experts alone; none given: on all."""
+        chosen = [self.row.experts[place] for place in experts] or self.row.experts
+        models = (self.prepared.base, *(self.prepared.experts[t] for t in chosen))
+        stamps = tuple(stamp for model in models for stamp in model.checkpoint.files)
+        orders = [rows_digest(model, self.row.tied_to or self.row.tensor) for model in models]
+        return cache_key(kind, self.row, stamps, orders)
+
+    def merge_key(self, kind: str) -> str:
+        """Names what depends on the recipe as well, and on the device that computes it."""
+        prepared, row = self.prepared, self.row
+        terms = (
+            row.disposition,
+            prepared.method_of(row).name,
+            prepared.parameters_of(row),
+            prepared.own_of(row),
+            prepared.weights_of(row),
+            prepared.findings_of(row),
+            prepared.plan.recipe.seed,
+            self.names,
+            self.device.type,
+        )
+        return self.key(repr((kind, *terms)))
+
+    def remembered(self, key: str, compute: Callable[[], Arrays]) -> Arrays:
+        """What was computed before, or now."""
+        found = self.cache.get(key)
+        if found is None:
+            found = compute()
+            self.cache.put(key, found)
+        return found
+
+
+def finite_only(
+    prepared: Prepared, row: PlanRow, look: Callable[[PlanRow], Iterator[Answer | None]]
+) -> Iterator[Answer | None]:
+    """The steps of a look, begun anew without experts that turn out to have NaN or Inf there.
+
+    Raises MethodError for a tensor that no expert has, NonFiniteError where a merge would stop.
+    """
+    if not row.experts:
+        raise MethodError(f"No expert has `{row.name}`; choose another tensor.", tensor=row.name)
+    try:
+        yield from look(row)
+        return
+    except NonFiniteError as error:
+        settled = settle(error, row, prepared, Readers(prepared))
+    if not settled.row.experts:
+        raise MethodError(settled.notes[0], tensor=row.name)
+    yield from look(settled.row)
+
+
+def require_matrix(row: PlanRow) -> None:
+    """Raise MethodError for a tensor that is no matrix."""
+    if len(row.shape) != 2:
+        raise MethodError(f"`{row.name}` has no spectrum; choose a matrix.", tensor=row.name)
+
+
+def side_by_side(
+    work: Callable[[Item], Found], items: Iterable[Item], device: torch.device
+) -> Generator[None, None, list[Found]]:
+    """``work`` on every item, in order, one processor each; returns what it found.
+
+    Decompositions gain little from a second thread, two of them at once gain all of it. A GPU does
+    one after the other: its libraries must not be started by two threads at once.
+    """
+    one = partial(torch.set_num_threads, 1)
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    found = []
+    with ThreadPoolExecutor(threads, initializer=one) as pool:
+        for each in ordered(pool, work, items):
+            found.append(each)
+            yield None
+    return found

@@ -1,0 +1,110 @@
+"""A close look at one matrix: the spectra of the experts and of the merge, before and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import torch
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.spectral_figures import Spectrum
+from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache, text_array, text_of
+from ace_gui.engine.inspecting.layer_context import Look, finite_only, require_matrix, side_by_side
+from ace_gui.engine.inspecting.stored_spectrum import finished_spectrum
+from ace_gui.engine.merging.tensor_merge import report_of
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.linalg import side_by_side as decompositions
+from ace_gui.linalg.spectra import singular_values
+
+_REPORT: Final = TypeAdapter(LayerReport)
+
+
+def spectrum(
+    prepared: Prepared,
+    row: PlanRow,
+    device: torch.device,
+    cache: InspectionCache,
+    store: Path | None = None,
+) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
+    """Singular values of every expert's task vector, then of W_pre and of the merged delta as well.
+
+    Those of the experts are remembered apart, so that another recipe only computes the merge's, and
+    come alone first where these take a while. ``store``: of a finished merge, to take the merge's
+    from if that is as good. Raises MethodError for a tensor that is no matrix or that no expert
+    has, NonFiniteError where a merge would stop.
+    """
+    require_matrix(row)
+    return finite_only(
+        prepared, row, lambda finite: _spectrum(Look(prepared, finite, device, cache), store)
+    )
+
+
+def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
+    def expert(t: int) -> Arrays:
+        key = look.key("spectrum", t)
+        return look.remembered(key, lambda: {"sigma": _values(look.deltas[t])})
+
+    found = yield from side_by_side(expert, range(len(look.names)), look.device)
+    experts = {name: each["sigma"] for name, each in zip(look.names, found, strict=True)}
+    merged = look.cache.get(look.merge_key("spectrum"))
+    if merged is None:
+        yield ExpertSpectra(name=look.row.name, experts=experts)
+        merged = _of_store(look, store)
+    if merged is None:
+        yield from look.surveyed()
+        merged = look.remembered(look.merge_key("spectrum"), lambda: _of_merge(look))
+    yield LayerSpectrum(
+        name=look.row.name,
+        experts=experts,
+        preliminary=merged.get("preliminary"),
+        merged=merged["merged"],
+        report=_REPORT.validate_python(json.loads(text_of(merged["report"]))),
+    )
+
+
+def _of_store(look: Look, store: Path | None) -> Arrays | None:
+    """The entry of a finished merge, kept apart from what is computed exactly."""
+    if store is None:
+        return None
+    key = look.merge_key("spectrum of a finished merge")
+    kept = look.cache.get(key)
+    if kept is not None:
+        return kept
+    known = finished_spectrum(store, look)
+    if known is None:
+        return None
+    report, merged = known[1], known[0].cpu().numpy()
+    method = look.prepared.method_of(look.row)
+    has_preliminary = method.heterogeneity and look.row.disposition == Disposition.MERGED
+    entry = _entry(report, merged, merged if has_preliminary else None)
+    look.cache.put(key, entry)
+    return entry
+
+
+def _of_merge(look: Look) -> Arrays:
+    merged = look.merged()
+    norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+    report = report_of(look.row, look.names, merged.diagnostics, norm)
+    if merged.preliminary is None:
+        return _entry(report, _values(merged.delta))
+    if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
+        return _entry(report, *[_values(merged.delta)] * 2)
+    both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
+    found = decompositions.side_by_side(_values, both, entries=entries, device=look.device)
+    return _entry(report, *found)
+
+
+def _entry(report: LayerReport, merged: Spectrum, preliminary: Spectrum | None = None) -> Arrays:
+    values = {"merged": merged} | ({} if preliminary is None else {"preliminary": preliminary})
+    return {**values, "report": text_array(json.dumps(asdict(report)))}
+
+
+def _values(matrix: Tensor) -> Spectrum:
+    return singular_values(matrix).cpu().numpy()

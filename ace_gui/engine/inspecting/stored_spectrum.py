@@ -1,0 +1,78 @@
+"""The spectrum of a merge as a finished one of the same recipe left it, not merged again.
+
+O outputs, I inputs, R = min(O, I). A store holds W = W₀ + ΔW rounded to its dtype with unit
+roundoff u. What rounding adds to ΔW is much like noise of at most u·‖W‖_F/√(OI) an entry. With as
+much as that, its spectral norm would be N = u·‖W‖_F·(1/√O + 1/√I); it is about a quarter. By Weyl's
+inequality no singular value moves by more; most move by a hundredth of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+import ace_gui
+from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.inspecting.layer_context import Look
+from ace_gui.engine.merging.store import MODEL, InputFile, read_finished, reports
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import WorkbenchError
+from ace_gui.linalg.spectra import singular_values
+from ace_gui.versions import library_versions
+
+CLEAR: Final = 8.0
+"""Singular values from so many N on are right to 3 %, a pixel of a logarithmic plot."""
+
+HIDDEN: Final = 0.5
+"""Those of up to so many N may be nothing but rounding."""
+
+
+def finished_spectrum(store: Path, look: Look) -> tuple[Tensor, LayerReport] | None:
+    """Singular values (R,) of the ΔW of a finished merge, largest first, float64, and its report.
+
+    Directions that are empty but for rounding have 0. None where the merge was not of exactly this
+    recipe, files and version, refined the tensor, or rounding may show.
+    """
+    row = look.row
+    try:
+        report = _report(store, look.prepared, row)
+        if report is None or report.refinement_ratio is not None:
+            return None
+        weights = TensorReader(open_checkpoint(store / MODEL))
+        merged_OI = of_row(row, None, partial(_read, weights, row.tensor))
+        base_OI = of_row(row, None, partial(look.readers.base.read, row.tensor))
+    except WorkbenchError:  # the store is being removed, or was damaged: merging needs none
+        return None
+    wide_OI = merged_OI.to(look.device, torch.float64)
+    noise = torch.finfo(merged_OI.dtype).eps / 2 * float(torch.linalg.matrix_norm(wide_OI))
+    noise *= sum(1 / sqrt(size) for size in row.shape)
+    sigma_R = singular_values(wide_OI.sub_(base_OI.to(look.device)))
+    hidden_R = sigma_R <= HIDDEN * noise
+    if bool(((sigma_R < CLEAR * noise) & ~hidden_R).any()) or bool(hidden_R.all()):
+        return None
+    return sigma_R.masked_fill(hidden_R, 0.0), report
+
+
+def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None:
+    """What the store says of the row, None where it is another merge's."""
+    manifest = read_finished(store)
+    same = (
+        manifest.recipe == prepared.plan.recipe
+        and manifest.inputs == tuple(map(InputFile.of, prepared.files))
+        and manifest.program == ace_gui.__version__
+        and manifest.libraries == library_versions()
+        and row in manifest.rows
+    )
+    return reports(store).get(row.name) if same else None
+
+
+def _read(reader: TensorReader, name: str, part: tuple[int, int] | None) -> Tensor:
+    return reader.read(name) if part is None else reader.read_part(name, *part)

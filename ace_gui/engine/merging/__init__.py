@@ -1,0 +1,1 @@
+"""Carry out a plan, one tensor at a time, into a store."""

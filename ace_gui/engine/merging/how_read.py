@@ -1,0 +1,54 @@
+"""How the tensors of a plan are found in the files: what a resumed merge must find as it was."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from ace_gui.checkpoints import Checkpoint, ExpandedCheckpoint
+from ace_gui.checkpoints.grown import GrownCheckpoint, Source
+from ace_gui.engine.planning.prepare import Prepared
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+def how_read(prepared: Prepared) -> str:
+    """A digest of names, formats, shapes and places, scales of adapters, and orders of rows.
+
+    With the bytes at those places, it determines what is merged: a header or a tokenizer may
+    change without its file's size and time.
+    """
+    digest = hashlib.sha256()
+    for model in (prepared.base, *prepared.experts):
+        _add(digest, sorted(model.own_names.items()))
+        _add_places(digest, model.checkpoint)
+        for name, rows in sorted(model.token_rows.items()):
+            _add(digest, name)
+            digest.update(rows.tobytes())
+    return digest.hexdigest()
+
+
+def _add_places(digest: _Digest, checkpoint: Checkpoint) -> None:
+    _add(digest, sorted(checkpoint.tensors.items()))
+    if isinstance(checkpoint, ExpandedCheckpoint):
+        _add(digest, sorted(checkpoint.deltas.items()))
+        _add(digest, sorted(checkpoint.beneath.items()))
+        _add_places(digest, checkpoint.base)
+    if isinstance(checkpoint, GrownCheckpoint):
+        _add_places(digest, checkpoint.base)
+        for name, growth in sorted(checkpoint.growths.items()):
+            _add(digest, name)
+            for source in (growth.own, *growth.donors):
+                _add_source(digest, source)
+
+
+def _add_source(digest: _Digest, source: Source | None) -> None:
+    if source is not None:
+        _add(digest, (source.owner, source.name))
+        digest.update(source.rows.tobytes())
+
+
+def _add(digest: _Digest, value: object) -> None:
+    digest.update(repr(value).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,286 @@
+"""The merge: a generator that carries out a plan, one tensor at a time, into a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from math import prod
+from pathlib import Path
+
+import torch
+
+from ace_gui.checkpoints import (
+    FORMATS,
+    GrownCheckpoint,
+    ShardedWriter,
+    claimed,
+    copy_side_files,
+    plan_shards,
+    torch_dtype,
+)
+from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.inspecting.unrelated import unrelated_checks
+from ace_gui.engine.merging.batches import Batch, alone, batches
+from ace_gui.engine.merging.gpu_memory import GpuRoom, bytes_free, merged_with_room
+from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.non_finite import require_finite_heads
+from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.task_modules import write_modules
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge, rounded
+from ace_gui.engine.output.config_file import change_config
+from ace_gui.engine.planning.expert_files import head_tensors
+from ace_gui.engine.planning.memory import matrices_at_once, measured_peak_bytes, require_memory
+from ace_gui.engine.planning.prepare import Prepared, output_dtype, require_experts, store_dtype
+from ace_gui.engine.streaming import ordered
+from ace_gui.recipe import Recipe
+
+SHARD_BYTES = 5_000_000_000
+GPU_AHEAD = 4
+HEADS = "heads"
+
+
+def merge(
+    prepared: Prepared,
+    store_folder: Path,
+    *,
+    device: str = "auto",
+    resume: bool = False,
+    as_output: bool = False,
+    memory_bytes: int | None = None,
+) -> Iterator[Event]:
+    """Merge into a store at ``store_folder``.
+
+    ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
+    are kept in float32 (float64 where the base is), so that an export rounds once.
+    ``memory_bytes``: what the merge may use, None: what is free. Stopping the iteration cancels;
+    the store can then be resumed.
+
+    Raises WorkbenchError of every kind that reading, merging and writing can raise.
+    """
+    require_experts(prepared)
+    require_memory(prepared.plan.rows, prepared.method, memory_bytes)
+    started = time.monotonic()
+    where = resolve_device(device)
+    far = tuple(check.line for check in unrelated_checks(prepared))
+    manifest = replace(
+        make_manifest(prepared, where, memory_bytes, as_output=as_output),
+        warnings=prepared.plan.warnings + far,
+    )
+    readers = Readers(prepared)
+    require_finite_heads(prepared, readers)
+    opened = MergeStore.resume if resume else MergeStore.create
+    with (
+        writing(store_folder),
+        claimed(store_folder),
+        opened(store_folder, manifest, readers.witness) as store,
+    ):
+        yield from _fill(store, prepared, readers, where)
+    yield MergeFinished(
+        store=store_folder,
+        seconds=time.monotonic() - started,
+        peak_bytes=measured_peak_bytes(),
+        warnings=manifest.warnings,
+    )
+
+
+def _fill(
+    store: MergeStore,
+    prepared: Prepared,
+    readers: Readers,
+    device: torch.device,
+) -> Iterator[Event]:
+    """Merge what the store lacks, and put beside it what belongs to a model."""
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    yield from surveyed(prepared, readers, store=store.folder)
+    store.log_readings()
+    yield MergeStarted(
+        total=len(rows),
+        done=store.rows_done,
+        bytes_total=sum(_bytes(row, store.manifest) for row in rows),
+        peak_bytes=prepared.plan.peak_bytes,
+    )
+    yield from _merge_rows(rows, prepared, readers, store, device)
+    _write_heads(prepared, readers, store.model / HEADS)
+    base = prepared.base.checkpoint
+    copy_side_files(base.side_files, store.model)
+    if isinstance(base, GrownCheckpoint):
+        change_config(store.model / "config.json", base.changes)
+    yield from write_modules(prepared, readers, store.model)
+    readers.check_unchanged()
+    store.complete()
+
+
+def make_manifest(
+    prepared: Prepared, device: torch.device, memory_bytes: int | None, *, as_output: bool
+) -> Manifest:
+    """What the store binds: the recipe, the inputs as they are now, the layout, the versions."""
+    plan, at_once = prepared.plan, GPU_AHEAD
+    if device.type == "cpu":
+        at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
+    dtypes = {
+        row.tensor: output_dtype(row, plan.recipe.out_dtype) if as_output else store_dtype(row)
+        for row in plan.rows
+        if row.in_base
+    }
+    return Manifest(
+        recipe=plan.recipe,
+        parameters=plan.parameters,
+        inputs=tuple(map(InputFile.of, prepared.files)),
+        input_folders=input_folders(prepared),
+        expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
+        rows=plan.rows,
+        headers=how_read(prepared),
+        dtypes=dtypes,
+        stems=prepared.base.checkpoint.stems,
+        shard_bytes=SHARD_BYTES,
+        device=str(device),
+        threads=torch.get_num_threads(),
+        side_by_side=at_once,
+    )
+
+
+def input_folders(prepared: Prepared) -> tuple[Path, ...]:
+    """The folders of the models; a bare file has none."""
+    models = (prepared.base, *prepared.experts)
+    return tuple(model.checkpoint.folder for model in models if model.checkpoint.folder is not None)
+
+
+def input_paths(prepared: Prepared) -> tuple[Path, ...]:
+    """What no output may be or lie in: the models as the recipe names them, and their folders."""
+    return (*models_of(prepared.plan.recipe), *input_folders(prepared))
+
+
+def models_of(recipe: Recipe) -> tuple[Path, ...]:
+    """The models as the recipe names them."""
+    return (recipe.base_model, *(entry.model for entry in recipe.models))
+
+
+Begun = Sequence[tuple[PlanRow, TensorMerge]]
+"""What is merged together: rows with their works."""
+
+Merging = tuple[PlanRow, TensorMerge, Iterable[Piece]]
+"""A row, its work, and the pieces that this gives."""
+
+
+def _merge_rows(
+    rows: list[PlanRow],
+    prepared: Prepared,
+    readers: Readers,
+    store: MergeStore,
+    device: torch.device,
+) -> Iterator[TensorFinished]:
+    # Of all rows, also those that are done: what is merged together must not depend on that.
+    together = (alone if device.type == "cpu" else batches)(rows, prepared)
+    left = [batch for batch in together if any(row.tensor not in store.done for row in batch)]
+    waiting = [row for row in rows if row.tensor not in store.done]
+    in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
+    begun = partial(_begun, prepared=prepared, readers=readers, device=device)
+    # One thread of torch's own in each: teams of threads within threads only wait for another.
+    one = partial(torch.set_num_threads, 1)
+    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        room, ahead = GpuRoom(bytes_free(device)), store.manifest.side_by_side
+        whole = under_way(begun(left), pool, room, ahead)
+        others = map(partial(_taken, pool), begun(in_parts))
+        merged = _in_plan_order(waiting, prepared, whole, others)
+        yield from _written(rows, merged, store)
+
+
+def _in_plan_order(
+    rows: list[PlanRow],
+    prepared: Prepared,
+    whole: Iterator[list[Merging]],
+    others: Iterator[list[Merging]],
+) -> Iterator[Merging]:
+    """One by one what comes in batches, ordered by their first rows, and what comes in parts."""
+    early = {merging[0].name: merging for merging in next(whole, [])}  # so that it is under way
+    for row in rows:
+        source = whole if prepared.is_whole(row) else others
+        while row.name not in early:
+            early |= {merging[0].name: merging for merging in next(source)}
+        yield early.pop(row.name)
+
+
+def _written(
+    rows: list[PlanRow], merged: Iterator[Merging], store: MergeStore
+) -> Iterator[TensorFinished]:
+    bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
+    started = time.monotonic()
+    for row, work, pieces in merged:
+        dtype = torch_dtype(store.manifest.dtypes[row.tensor])
+        for piece in pieces:
+            store.write(row, piece.start, rounded(piece.values, dtype, row.name))
+        store.log(row, work.report)
+        bytes_done += _bytes(row, store.manifest)
+        yield TensorFinished(
+            report=work.report,
+            done=store.rows_done,
+            total=len(rows),
+            bytes_done=bytes_done,
+            seconds=time.monotonic() - started,
+        )
+        started = time.monotonic()
+
+
+def _begun(
+    together: Sequence[Batch], prepared: Prepared, readers: Readers, device: torch.device
+) -> Iterator[Begun]:
+    """Rows with their works, their successors' tensors already on their way from the disk."""
+    for batch, following in zip_longest(together, together[1:], fillvalue=()):
+        here = {row.tensor for row in batch}
+        for row in {row.tensor: row for row in following if row.tensor not in here}.values():
+            readers.will_read(row)
+        yield [(row, TensorMerge(row, prepared, readers, device)) for row in batch]
+
+
+def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
+    """With their pieces, which are made when they are asked for."""
+    return [(row, work, work.pieces(pool)) for row, work in begun]
+
+
+def under_way(
+    begun: Iterable[Begun], pool: ThreadPoolExecutor, room: GpuRoom, ahead: int
+) -> Iterator[list[Merging]]:
+    """Matrices with their pieces, batch by batch, in order; ``ahead`` batches at a time.
+
+    Small matrices let the threads of a processor wait for each other, so that it merges several
+    side by side, each by its share of the threads. On a GPU several batches, each on a stream of
+    its own and as long as there is room, are read, copied and computed at the same time.
+    """
+    if ahead == 1:
+        yield from map(partial(_taken, pool), begun)
+        return
+
+    def begin(batch: Begun) -> list[Merging]:
+        found = merged_with_room([work for _, work in batch], pool, room)
+        return [(row, work, pieces) for (row, work), pieces in zip(batch, found, strict=True)]
+
+    share = partial(torch.set_num_threads, max(1, torch.get_num_threads() // ahead))
+    with ThreadPoolExecutor(ahead, initializer=share) as side_by_side:
+        yield from ordered(side_by_side, begin, begun, ahead=ahead)
+
+
+def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
+    """Every expert's own tensors, under its own names, one file an expert."""
+    for t, expert in enumerate(prepared.experts):
+        outputs = head_tensors(prepared.plan.rows, expert, t)
+        if not outputs:
+            continue
+        folder.mkdir(exist_ok=True)
+        shards = plan_shards(outputs, SHARD_BYTES, stem=expert.name)
+        with ShardedWriter(folder, shards) as writer:
+            for output in outputs:
+                writer.write(output.name, readers.experts[t].reader.read(output.name))
+            writer.finish()
+
+
+def _bytes(row: PlanRow, manifest: Manifest) -> int:
+    return prod(row.shape) * FORMATS[manifest.dtypes[row.tensor]].bits // 8

@@ -1,0 +1,415 @@
+"""The merge store: a merged model in the making, on disk, with a journal of what is finished.
+
+::
+
+    STORE/
+      manifest.json     what this merge is: recipe, inputs, versions, layout
+      journal.jsonl     one line a finished tensor, with its checksum and report, and before it
+                        lines with the checksums of what was read for it
+      survey.json       what methods that ask for it know of the whole model
+      model/            the merged model as it will be exported, heads and side files included
+      complete          written last: every tensor is here
+      .made-by-…        the mark of a folder that may be removed
+
+A store whose process died is reopened with ``resume`` and goes on after the last journalled
+tensor. What the journal calls finished is read back and compared with its checksum first, so that
+bytes which never reached the disk are merged again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, fields
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+import ace_gui
+from ace_gui.checkpoints import (
+    FileStamp,
+    OutputTensor,
+    Readings,
+    Shard,
+    ShardedWriter,
+    TensorReader,
+    Witness,
+    discard,
+    open_checkpoint,
+    plan_parts,
+)
+from ace_gui.checkpoints.durable_writes import output_error, sync
+from ace_gui.checkpoints.staging import mark
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.jobs import STORE_COMPLETE
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.planning.matrix_parts import Assembly
+from ace_gui.engine.streaming import checksum, parts_of
+from ace_gui.errors import CheckpointError, OutputError, ResumeError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+from ace_gui.versions import library_versions
+
+MANIFEST = "manifest.json"
+NEW_MANIFEST = f"{MANIFEST}.new"
+JOURNAL = "journal.jsonl"
+SURVEY = "survey.json"
+_READ = "read"
+MODEL = "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file that the merge reads; another size or time means another merge."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, stamp: FileStamp) -> Self:
+        """The file of a stamp."""
+        return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything that a merge's result depends on, and what its export needs to know.
+
+    ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
+    expert in transformers, where it is known. ``headers``: a digest of where every tensor lies in
+    the inputs and how it is made of them (``how_read``). ``dtypes``: dtype tag in the store of
+    every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
+    model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
+    threads each has, on which its rounding may depend; on a GPU, how many batches, whose
+    composition follows from ``rows``. ``libraries``: versions, by name. ``warnings``: what was said
+    before the merge; no part of what it results in.
+    """
+
+    recipe: Recipe
+    parameters: Mapping[str, ParameterValue]
+    inputs: tuple[InputFile, ...]
+    input_folders: tuple[Path, ...]
+    expert_classes: tuple[str | None, ...]
+    rows: tuple[PlanRow, ...]
+    headers: str
+    dtypes: Mapping[str, str]
+    stems: Mapping[str, str]
+    shard_bytes: int
+    device: str
+    threads: int
+    side_by_side: int
+    program: str = ace_gui.__version__
+    libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
+    warnings: tuple[str, ...] = ()
+
+    def differences(self, other: Manifest) -> list[str]:
+        """What differs, in words, for people who want to resume."""
+        changed = [
+            f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
+            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
+            if mine != theirs
+        ]
+        apart = {"inputs", "libraries", "warnings"}
+        names = [item.name for item in fields(self) if item.name not in apart]
+        changed += [name for name in names if getattr(self, name) != getattr(other, name)]
+        changed += [
+            f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
+            for name, now in other.libraries.items()
+            if self.libraries.get(name) != now
+        ]
+        if len(self.inputs) != len(other.inputs):
+            changed.append("the number of input files")
+        return changed
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+class MergeStore:
+    """An open store. Use ``create``, ``resume`` or ``finished``, and close it.
+
+    ``done``: reports of finished tensors, one a row, by tensor. ``rows_done``: how many rows of the
+    plan are merged, those of an unfinished tensor included.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        writer: ShardedWriter,
+        journal: IO[str],
+        done: dict[str, tuple[LayerReport, ...]],
+        witness: Witness,
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.done = done
+        self._writer = writer
+        self._journal = journal
+        self._witness = witness
+        self._checksum = 0
+        self._assembly = Assembly()
+        self._reports: list[LayerReport] = []
+        self.rows_done = sum(map(len, done.values()))
+
+    @property
+    def model(self) -> Path:
+        """The folder of the model in the making."""
+        return self.folder / MODEL
+
+    @classmethod
+    def create(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
+        """A new store; one that is already there is removed first.
+
+        Raises OutputError or ResourceError where the disk cannot hold it.
+        """
+        discard(folder)
+        model = folder / MODEL
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            mark(folder)
+            model.mkdir()
+            writer = ShardedWriter(model, planned_shards(manifest))
+            (folder / JOURNAL).touch()
+            # Last and in one step: with a manifest there is a store that can be resumed.
+            (folder / NEW_MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
+            (folder / NEW_MANIFEST).replace(folder / MANIFEST)
+            journal = (folder / JOURNAL).open("a", encoding="utf-8")
+        except OSError as error:
+            raise output_error(folder, error) from None
+        return cls(folder, manifest, writer, journal, {}, witness)
+
+    @classmethod
+    def resume(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
+        """Go on with an unfinished store, or create it where there is none.
+
+        What was read of the inputs is read again, as sizes and times do not tell every change.
+        Raises ResumeError where the store belongs to other inputs, recipe, versions or device.
+        """
+        if not (folder / MANIFEST).exists():
+            return cls.create(folder, manifest, witness)
+        changed = _read_manifest(folder).differences(manifest)
+        if changed:
+            raise ResumeError(
+                f"The unfinished merge in {folder} cannot be continued: {', '.join(changed)} "
+                "differs. Merge again without resuming.",
+                path=folder,
+            )
+        shards = planned_shards(manifest)
+        mark(folder)
+        ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
+        readings = _recalled(folder, witness)
+        (folder / STORE_COMPLETE).unlink(missing_ok=True)
+        _remove_companions(folder / MODEL, shards)
+        verified = _verified(folder, shards)
+        _rewrite_journal(folder, readings, verified)
+        writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
+        journal = (folder / JOURNAL).open("a", encoding="utf-8")
+        done = {name: found for name, (found, _) in verified.items()}
+        return cls(folder, manifest, writer, journal, done, witness)
+
+    def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
+        """Put some elements of a row in their place in its tensor; pieces come in order.
+
+        A matrix that lies between others in the tensor waits in memory until these are there too.
+        """
+        if row.part is not None:
+            complete = self._assembly.add(row.part, piece)
+            if complete is None:
+                return
+            start, piece = row.part.start, complete
+        self._writer.write_part(row.tensor, start, piece)
+        self._checksum = checksum(piece, self._checksum if start else 0)
+
+    def log(self, row: PlanRow, report: LayerReport) -> None:
+        """Every piece of the row is written: put its tensor into the journal, once complete."""
+        self._reports.append(report)
+        self.rows_done += 1
+        if not row.ends_tensor:
+            return
+        self._writer.mark_written(row.tensor)
+        self.log_readings()
+        self.done[row.tensor] = tuple(self._reports)
+        self._journal.write(_line(row.tensor, self.done[row.tensor], self._checksum))
+        self._journal.flush()
+        self._reports.clear()
+
+    def log_readings(self) -> None:
+        """Put what was read since into the journal, before anything that was made of it."""
+        readings = self._witness.fresh()
+        if readings:
+            self._journal.write(json.dumps({_READ: readings}) + "\n")
+            self._journal.flush()
+
+    def complete(self) -> None:
+        """Make everything durable and say so; the last thing that happens to a store."""
+        self._writer.finish()
+        self._journal.flush()
+        sync(self.folder / JOURNAL)
+        (self.folder / STORE_COMPLETE).touch()
+        sync(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with closing(self._journal):
+            self._writer.close()
+
+
+def read_finished(folder: Path) -> Manifest:
+    """The manifest of a complete store. Raises OutputError where it is not complete."""
+    if not (folder / STORE_COMPLETE).exists():
+        raise OutputError(f"The merge in {folder} is not complete; merge again.", path=folder)
+    return _read_manifest(folder)
+
+
+def reports(folder: Path) -> dict[str, LayerReport]:
+    """What the journal of a store says of every finished row, by the row's name."""
+    return {report.name: report for found, _ in _journal(folder).values() for report in found}
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of every finished tensor's bytes as they were when written."""
+    return {name: crc for name, (_, crc) in _journal(folder).items()}
+
+
+def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
+    """The files of the store's model, and what is where in them."""
+    shapes = {row.tensor: row.tensor_shape for row in manifest.rows if row.in_base}
+    tensors = [
+        OutputTensor(name=name, dtype=dtype, shape=shapes[name])
+        for name, dtype in manifest.dtypes.items()
+    ]
+    return plan_parts(tensors, manifest.shard_bytes, manifest.stems)
+
+
+def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
+    """Remove what stands beside the tensors: an earlier run may have died while writing it."""
+    files = {model / shard.file_name for shard in shards}
+    for item in sorted(model.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if item.is_dir() and not item.is_symlink():
+            if not any(item.iterdir()):
+                item.rmdir()
+        elif item not in files:
+            item.unlink()
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        return _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise ResumeError(
+            f"{folder / MANIFEST} cannot be read; merge again without resuming.",
+            path=folder,
+            details=str(error),
+        ) from error
+
+
+_Entry = tuple[tuple[LayerReport, ...], int]
+"""What the journal says of a tensor: a report for each of its rows, and its checksum."""
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    """The journal's lines; a last one that was cut off is none. Raises OutputError."""
+    try:
+        text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OutputError(
+            f"{folder / JOURNAL} cannot be read; merge again.", path=folder, details=str(error)
+        ) from None
+    found = []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(entry, dict):
+            break
+        found.append(entry)
+    return found
+
+
+def _journal(folder: Path) -> dict[str, _Entry]:
+    """Finished tensors."""
+    found = {}
+    reports = TypeAdapter(tuple[LayerReport, ...])
+    for entry in _lines(folder):
+        try:
+            if _READ in entry:
+                continue
+            found[entry["tensor"]] = (
+                reports.validate_python(entry["reports"]),
+                int(entry["checksum"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            break
+    return found
+
+
+def _recalled(folder: Path, witness: Witness) -> list[Readings]:
+    """What an earlier run has read, once it is known to be what is there now.
+
+    A survey that was kept before this was noted is of unknown inputs: it is made again.
+    """
+    readings = [entry[_READ] for entry in _lines(folder) if _READ in entry]
+    if not readings:
+        (folder / SURVEY).unlink(missing_ok=True)
+    try:
+        for each in readings:
+            witness.recall(each)
+    except CheckpointError as error:
+        raise ResumeError(
+            f"The unfinished merge in {folder} cannot be continued: {error.path} has another "
+            "content than when it began. Merge again without resuming.",
+            path=folder,
+            details=error.sentence,
+        ) from None
+    return readings
+
+
+def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
+    """The journal's tensors whose bytes are on disk as they were journalled."""
+    journalled = _journal(folder)
+    verified = {}
+    for shard in shards:
+        reader = TensorReader(open_checkpoint(folder / MODEL / shard.file_name))
+        for tensor in shard.tensors:
+            entry = journalled.get(tensor.name)
+            if entry is not None and _checksum_on_disk(reader, shard, tensor) == entry[1]:
+                verified[tensor.name] = entry
+    return verified
+
+
+def _rewrite_journal(
+    folder: Path, readings: Sequence[Readings], entries: Mapping[str, _Entry]
+) -> None:
+    """Drop what was not verified, and a last line that was cut off, in one step."""
+    fresh = folder / f"{JOURNAL}.new"
+    lines = [json.dumps({_READ: each}) + "\n" for each in readings]
+    lines += [_line(name, *entry) for name, entry in entries.items()]
+    fresh.write_text("".join(lines), encoding="utf-8")
+    fresh.replace(folder / JOURNAL)
+
+
+def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
+    reports = [asdict(report) for report in found]
+    return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
+
+
+def _checksum_on_disk(reader: TensorReader, shard: Shard, tensor: OutputTensor) -> int:
+    running, name = 0, shard.stored_name(tensor.name)
+    for start, stop in parts_of(prod(tensor.shape)):
+        running = checksum(reader.read_part(name, start, stop), running)
+    return running

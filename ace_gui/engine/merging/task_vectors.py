@@ -1,0 +1,196 @@
+"""The task vectors of one tensor, read from disk each time they are asked for.
+
+T experts; a matrix is O outputs × I inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    ExpandedReader,
+    Witness,
+    is_finite,
+    non_finite_error,
+    non_finite_values,
+    reader_of,
+)
+from ace_gui.engine.contract.plan import COMBINED, PlanRow
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.models import OpenedModel, answering_name
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.vocabulary_rows import runs
+from ace_gui.engine.streaming import Part, parts_of
+from ace_gui.errors import NonFiniteError
+
+
+class ModelReader:
+    """Reads a model's tensors under the base's names, checked to be finite."""
+
+    def __init__(
+        self, model: OpenedModel, base: ModelReader | None = None, witness: Witness | None = None
+    ) -> None:
+        """``base``: what an expert's reader takes the rows of tokens from that it lacks.
+        ``witness``: takes note of what is read.
+        """
+        self.model = model
+        self._base = base
+        self.reader = reader_of(model.checkpoint, witness)
+
+    def read(self, base_name: str, part: Part | None = None) -> Tensor:
+        """The tensor as stored, or a part of it, flat.
+
+        Raises NonFiniteError, CheckpointError, FileChangedError or ResourceError.
+        """
+        own = self.model.own_names[base_name]
+        if base_name in self.model.token_rows:
+            tensor = self._read_by_token(base_name, part)
+        else:
+            tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
+        if not is_finite(tensor):
+            raise self._error(own)
+        return tensor
+
+    def _read_by_token(self, base_name: str, part: Part | None) -> Tensor:
+        """The rows of the base's tokens, in the base's order; its own of tokens unknown here."""
+        assert self._base is not None
+        rows = self.model.token_rows[base_name]
+        shape = self._base.model.shape(base_name)
+        width, own = math.prod(shape[1:]), self.model.own_names[base_name]
+        start, stop = part or (0, math.prod(shape))
+        first, last = start // width, -(-stop // width)
+        known = self._base.read(base_name, (first * width, last * width))
+        for place, row, count in runs(rows[first:last]):
+            read = self.reader.read_part(own, row * width, (row + count) * width)
+            known = known.to(torch.promote_types(known.dtype, read.dtype))
+            known[place * width : (place + count) * width] = read
+        flat = known[start - first * width : stop - first * width]
+        return flat.reshape(shape) if part is None else flat
+
+    def non_finite(self, base_name: str) -> str:
+        """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])"); empty if nowhere."""
+        return self._non_finite(self.model.own_names[base_name])
+
+    def require_finite(self, name: str) -> None:
+        """Raise NonFiniteError where a tensor, of the base's name or of its own, has NaN or Inf."""
+        own = self.model.own_names.get(name, name)
+        if self._non_finite(own):
+            raise self._error(own)
+
+    def _non_finite(self, own: str) -> str:
+        shape = self.model.checkpoint.tensors[own].shape
+        parts = (self.reader.read_part(own, *part) for part in parts_of(math.prod(shape)))
+        try:
+            return non_finite_values(parts, shape)
+        except NonFiniteError as error:  # of a factor of an adapter
+            return f"NaN or Inf in `{error.tensor}`"
+
+    def _error(self, own: str) -> NonFiniteError:
+        found = self._non_finite(own)
+        return non_finite_error(found, own, self.model.name, self.model.checkpoint.path)
+
+    def will_read(self, base_name: str) -> None:
+        """Have the system fetch the tensor from the disk already."""
+        self.reader.will_read(self.model.own_names[base_name])
+
+    def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
+        """What an adapter adds to the tensor, float32, as stored; None for a whole model.
+
+        Subtracting the base from the sum again would only add rounding.
+        """
+        if not isinstance(self.reader, ExpandedReader) or base_name in self.model.token_rows:
+            return None
+        shape = self.model.shape(base_name)
+        own = self.model.own_names[base_name]
+        flat = self.reader.read_delta(own, *(part or (0, math.prod(shape))))
+        return flat if flat is None or part is not None else flat.reshape(shape)
+
+
+class Readers:
+    """Readers of the base and of every expert of a plan. Nothing stays open between reads.
+
+    ``witness``: of all that they read.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._files = prepared.files
+        self.witness = Witness()
+        self.base = ModelReader(prepared.base, witness=self.witness)
+        self.experts = tuple(
+            ModelReader(expert, self.base, self.witness) for expert in prepared.experts
+        )
+
+    def will_read(self, row: PlanRow) -> None:
+        """Have the system fetch a row's tensors from the disk while another is being merged."""
+        self.base.will_read(row.tensor)
+        if row.disposition in COMBINED:
+            for t in row.experts:
+                self.experts[t].will_read(answering_name(row, self.experts[t].model))
+
+    def check_unchanged(self) -> None:
+        """Raises FileChangedError where a file is no longer the one that was opened and read."""
+        for model in (self.base, *self.experts):
+            model.reader.check_unchanged()
+        self.witness.require_unchanged(self._files)
+
+
+class TaskVectors(Sequence[Tensor]):
+    """ΔW_t = W_t − W₀ of one tensor for the experts that have it, float32, oriented.
+
+    Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
+    in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
+    says so. A float64 base makes everything float64. With a ``part``, all of them are flat.
+    """
+
+    def __init__(
+        self, row: PlanRow, readers: Readers, device: torch.device, part: Part | None = None
+    ) -> None:
+        self._row = row
+        self._device = device
+        self._part = part
+        self._experts = tuple(readers.experts[t] for t in row.experts)
+        self.names = tuple(expert.model.name for expert in self._experts)
+        stored = of_row(row, part, partial(readers.base.read, row.tensor))
+        # Integers never come here; everything narrower than float32 is widened exactly.
+        self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
+        self.base = self._oriented(stored)
+
+    def __len__(self) -> int:
+        return len(self._experts)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(index, slice):
+            return [self[t] for t in range(*index.indices(len(self)))]
+        expert = self._experts[index]
+        name = answering_name(self._row, expert.model)
+        change = of_row(self._row, self._part, partial(expert.change, name))
+        if change is not None:
+            return self._oriented(change)
+        stored = of_row(self._row, self._part, partial(expert.read, name))
+        return self._oriented(stored).sub_(self.base)
+
+    def restored(self, merged: Tensor) -> Tensor:
+        """A merged weight back in the orientation in which it is stored, on the CPU."""
+        stored = merged.T if self._turned else merged
+        return stored.cpu().contiguous()
+
+    @property
+    def _turned(self) -> bool:
+        return self._row.transposed and self._part is None
+
+    def _oriented(self, stored: Tensor) -> Tensor:
+        """A new tensor in the working dtype on the device."""
+        if self._device.type == "cuda":
+            stored = stored.pin_memory()  # so that copying overlaps with computing
+        moved = stored.to(self._device, non_blocking=True).to(self._dtype)
+        return moved.T.contiguous() if self._turned else moved

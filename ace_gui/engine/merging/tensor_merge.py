@@ -1,0 +1,252 @@
+"""What happens to one tensor: read, merge, round; large elementwise ones part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import is_finite
+from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.error_place import merging_of
+from ace_gui.engine.merging.non_finite import Settled, settle
+from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.memory import whole_bytes
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part, ordered, parts_of
+from ace_gui.errors import MethodError, NonFiniteError, OutputError
+from ace_gui.methods import get_method
+from ace_gui.methods.method import Diagnostics, Merged, Place
+
+CPU: Final = torch.device("cpu")
+
+FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
+CROWDED: Final = (
+    "The GPU had no room for this matrix beside others: from it on, fewer are merged at a time."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Some elements of an output tensor, flat, as stored but not yet rounded."""
+
+    start: int
+    values: Tensor
+    squared_norm: float = 0.0
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+
+class TensorMerge:
+    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``.
+
+    ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
+    because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
+    torch.OutOfMemoryError, and can be asked for again once there is some, or after ``fall_back``;
+    the report says so.
+    """
+
+    def __init__(
+        self, row: PlanRow, prepared: Prepared, readers: Readers, device: torch.device
+    ) -> None:
+        self._row = row
+        self._prepared = prepared
+        self._readers = readers
+        self.device = device
+        self._squared_norm = 0.0
+        self._diagnostics = Diagnostics()
+        self._hindrances: tuple[str, ...] = ()
+        self._settled: Settled | None = None
+
+    @property
+    def gpu_bytes(self) -> int:
+        """What merging it takes of a GPU's memory, about."""
+        return whole_bytes(self._row, self._prepared.method)
+
+    def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        """The output tensor, piece by piece in order; a matrix method gives it whole.
+
+        It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
+        on. Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        """
+        try:
+            yield from self._pieces(pool)
+            return
+        except NonFiniteError as error:
+            self._settled = settle(error, self._row, self._prepared, self._readers)
+        self._row, self._squared_norm = self._settled.row, 0.0
+        yield from self._pieces(pool)
+
+    def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        elements = math.prod(self._row.shape)
+        # A part of a tensor comes in one piece, as it may have to be fitted in between others.
+        parts = list(parts_of(elements)) if self._row.part is None else [(0, elements)]
+        if not self._is_combined:
+            yield from ordered(pool, self._copied, parts)
+            return
+        if self._prepared.is_whole(self._row):
+            (piece,) = merge_whole([self], self.device)
+            yield self.took(piece)
+            return
+        for piece in ordered(pool, self._merged, parts):
+            yield self.took(piece)
+
+    @property
+    def report(self) -> LayerReport:
+        """What was done, once every piece was taken."""
+        report = self._report()
+        if self._settled is not None:
+            notes = (*self._settled.notes, *report.notes)
+            report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
+        return replace(report, notes=(*report.notes, *self._hindrances))
+
+    def took(self, piece: Piece) -> Piece:
+        """Remember for the report what a piece says."""
+        self._squared_norm += piece.squared_norm
+        self._diagnostics = piece.diagnostics
+        return piece
+
+    def begin_again(self) -> None:
+        """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
+        self._hindrances = (CROWDED,)
+
+    def fall_back(self) -> None:
+        """There is no room on the GPU: merge on the processor."""
+        self.device = CPU
+        self._hindrances = (*self._hindrances, FELL_BACK)
+
+    @property
+    def _is_combined(self) -> bool:
+        """Whether there is something to combine, so that the tensor is not just the base's."""
+        combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
+        return combined and bool(self._row.experts)
+
+    def _report(self) -> LayerReport:
+        if not self._is_combined:
+            return LayerReport(name=self._row.name)
+        names = tuple(self._readers.experts[t].model.name for t in self._row.experts)
+        return report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
+
+    def _copied(self, part: Part) -> Piece:
+        read = partial(self._readers.base.read, self._row.tensor)
+        return Piece(start=part[0], values=of_row(self._row, part, read))
+
+    def _merged(self, part: Part) -> Piece:
+        deltas = TaskVectors(self._row, self._readers, CPU, part)
+        return _merged_piece(self._row, self._prepared, deltas, part[0])
+
+
+def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
+    """The pieces of several matrices that are merged together (``batches``), one of each.
+
+    Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
+    where it could.
+    """
+    found = merge_whole(works, works[0].device)
+    return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
+
+
+def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piece]:
+    """Merge a tensor that comes in one piece, or several that can be merged together."""
+    deltas = [TaskVectors(work._row, work._readers, device) for work in works]
+    (row, *others), prepared = [work._row for work in works], works[0]._prepared
+    if not others:
+        return [_merged_piece(row, prepared, deltas[0], 0)]
+    together = prepared.method_of(row).merge_batch
+    assert together is not None
+    weights = [prepared.weights_of(each) for each in (row, *others)]
+    with merging_of(row.name, deltas[0].names):
+        found = together(list(zip(deltas, weights, strict=True)), prepared.parameters_of(row))
+        return [_piece(own, merged, 0) for own, merged in zip(deltas, found, strict=True)]
+
+
+def _merged_piece(row: PlanRow, prepared: Prepared, deltas: TaskVectors, start: int) -> Piece:
+    with merging_of(row.name, deltas.names):
+        return _piece(deltas, merge_deltas(row, prepared, deltas), start)
+
+
+def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
+    norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+    if not math.isfinite(norm):
+        raise MethodError(
+            "The merged task vector leaves the range of its numbers; lower the experts' weights or "
+            "the method's scale, or average this tensor."
+        )
+    weight = deltas.base.add_(merged.delta)
+    return Piece(
+        start=start,
+        values=deltas.restored(weight).reshape(-1),
+        squared_norm=norm * norm,
+        diagnostics=merged.diagnostics,
+    )
+
+
+def merge_deltas(
+    row: PlanRow, prepared: Prepared, deltas: TaskVectors, *, keep_preliminary: bool = False
+) -> Merged:
+    """The merged task vector of one tensor: the recipe's method, or the mean."""
+    weights = prepared.weights_of(row)
+    if row.disposition == Disposition.AVERAGED:
+        mean: Any = get_method("linear")
+        return mean.merge(deltas, weights, mean.parameters())  # type: ignore[no-any-return]
+    # A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
+    place = Place(
+        tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed
+    )
+    parameters = prepared.parameters_of(row)
+    merged: Merged = prepared.method_of(row).merge(
+        deltas,
+        weights,
+        parameters,
+        keep_preliminary=keep_preliminary,
+        place=place,
+        findings=prepared.findings_of(row),
+        own=prepared.own_of(row),
+        base=deltas.base,
+    )
+    return merged
+
+
+def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
+    """The diagnostics of a method as a plain value, with the experts' names."""
+    regime = None
+    if found.heterogeneous is not None:
+        regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS
+    return LayerReport(
+        name=row.name,
+        gamma=found.gamma,
+        regime=regime,
+        ridge_mass=found.ridge_mass,
+        condition=found.condition,
+        refinement_cosine=found.refinement_cosine,
+        refinement_ratio=found.refinement_ratio,
+        energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
+        delta_norm=norm,
+        notes=found.notes,
+        warnings=found.warnings,
+    )
+
+
+def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """The tensor in the output's dtype, rounded once.
+
+    Raises OutputError where finite values leave the range of the dtype.
+    """
+    if not tensor.is_floating_point() or tensor.dtype == dtype:
+        return tensor
+    result = tensor.to(dtype)
+    if not is_finite(result):
+        lost = int((~torch.isfinite(result)).sum())
+        plain = str(dtype).removeprefix("torch.")
+        raise OutputError(
+            f"{lost} values of `{name}` do not fit into {plain}; choose bfloat16 or float32.",
+            tensor=name,
+        )
+    return result

@@ -1,0 +1,1 @@
+"""From a finished store to a model folder."""

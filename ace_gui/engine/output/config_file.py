@@ -1,0 +1,35 @@
+"""What an output's config.json says otherwise than that of its base."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ace_gui.checkpoints.index import CONFIG_LIMIT
+from ace_gui.checkpoints.input_files import read_config
+
+
+def set_config_dtype(config: Path, dtype: str | None) -> None:
+    """Tell loaders the dtype of the tensors, where it is no longer the base's.
+
+    transformers casts to the config's dtype on loading, which would undo the person's choice.
+    """
+    if dtype is None or not config.exists():
+        return
+    content = read_config(config, limit=CONFIG_LIMIT)
+    if not ("model_type" in content or "architectures" in content):  # of another library
+        return
+    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
+    change_config(config, dict.fromkeys(present, dtype))
+
+
+def change_config(config: Path, changes: Mapping[str, object]) -> None:
+    """Set keys of a config.json, if there is one; it is not written where they are so already."""
+    if not changes or not config.exists():
+        return
+    content = read_config(config, limit=CONFIG_LIMIT)
+    changed = {**content, **changes}
+    if changed != content:
+        text = json.dumps(changed, indent=2, ensure_ascii=False)
+        config.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,107 @@
+"""A whole model for each expert with a head of its own: the merged backbone under its names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ace_gui.checkpoints import (
+    RECIPE_NAMES,
+    Checkpoint,
+    OutputTensor,
+    ShardedWriter,
+    copy_side_files,
+    open_checkpoint,
+    plan_parts,
+    reader_of,
+)
+from ace_gui.checkpoints.input_files import changed
+from ace_gui.engine.contract.events import ExportProgress
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.merging.merge import HEADS
+from ace_gui.engine.merging.store import InputFile, Manifest
+from ace_gui.engine.output.config_file import set_config_dtype
+from ace_gui.engine.output.read_back import verify_shards
+from ace_gui.engine.planning.models import OpenedModel, open_models
+from ace_gui.engine.planning.vocabulary_rows import differs, vocabulary_tensors
+from ace_gui.engine.streaming import checksum
+from ace_gui.recipe.values import Vocabulary
+from ace_gui.steps import result_of
+
+_Sources = Mapping[str, tuple[Checkpoint, str]]
+"""Tensor of a complete model → the checkpoint it is read from, and its name there."""
+
+
+def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterator[ExportProgress]:
+    """Write ``heads/EXPERT/`` into the merged model at ``stage``, one for each expert with a head.
+
+    Each holds the merged tensors and the expert's own, under the expert's names, with its config
+    and side files (the base's where it has none), and loads by itself. Heads are read from the
+    experts' own folders. Raises FileChangedError where these changed since the merge,
+    CheckpointError, OutputError or ResourceError.
+    """
+    merged = open_checkpoint(stage)
+    base, experts = result_of(open_models(manifest.recipe))
+    owners = {
+        t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
+    }
+    models = [_sources(experts[t], base, merged, manifest) for t in sorted(owners)]
+    total = sum(found.tensors[own].nbytes for model in models for found, own in model.values())
+    done = 0
+    for t, sources in zip(sorted(owners), models, strict=True):
+        expert = experts[t]
+        _require_unchanged(expert, manifest)
+        folder = stage / HEADS / expert.name
+        folder.mkdir(parents=True)
+        for count in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
+            done += count
+            yield ExportProgress(done=done, total=total)
+        copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
+        set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
+
+
+def _sources(
+    expert: OpenedModel, base: OpenedModel, merged: Checkpoint, manifest: Manifest
+) -> _Sources:
+    """Where each tensor of an expert comes from; tied ones that the loader ties are left out.
+
+    Its tokenizer goes with it, and so do its embeddings where the merged ones have other rows.
+    """
+    own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
+    if manifest.recipe.vocabulary is not Vocabulary.POSITION and differs(base, expert):
+        own_tensors |= set(vocabulary_tensors(base))
+    answers = {own: name for name, own in expert.own_names.items()}
+    sources: dict[str, tuple[Checkpoint, str]] = {}
+    for own in expert.checkpoint.tensors:
+        name = answers.get(own)
+        if name is not None and name not in own_tensors:
+            sources[own] = (merged, name)
+        elif expert.architecture.traits[own].tied_to is None:
+            sources[own] = (expert.checkpoint, own)
+    return sources
+
+
+def _write(
+    folder: Path, sources: _Sources, shard_bytes: int, stems: Mapping[str, str]
+) -> Iterator[int]:
+    """Write and read back; the bytes of each tensor as it is written."""
+    infos = {name: found.tensors[own] for name, (found, own) in sources.items()}
+    outputs = [
+        OutputTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in infos.items()
+    ]
+    shards = plan_parts(outputs, shard_bytes, stems)
+    checksums: dict[str, int] = {}
+    with ShardedWriter(folder, shards) as writer:
+        for name, (found, own) in sources.items():
+            tensor = reader_of(found).read(own)
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
+            yield infos[name].nbytes
+        writer.finish()
+    verify_shards(folder, shards, checksums)
+
+
+def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
+    for stamp in expert.checkpoint.files:
+        if InputFile.of(stamp) not in manifest.inputs:
+            raise changed(stamp.path)

@@ -1,0 +1,188 @@
+"""From a finished store to a model folder that transformers loads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ace_gui.checkpoints import (
+    Checkpoint,
+    OutputTensor,
+    Shard,
+    ShardedWriter,
+    TensorReader,
+    claimed_output,
+    discard,
+    open_checkpoint,
+    plan_parts,
+    promote,
+    staged,
+    torch_dtype,
+)
+from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.checkpoints.shards import indexed
+from ace_gui.engine.contract.events import Exported, ExportProgress
+from ace_gui.engine.merging import store as stores
+from ace_gui.engine.merging.merge import HEADS
+from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
+from ace_gui.engine.merging.task_modules import MODULES
+from ace_gui.engine.merging.tensor_merge import rounded
+from ace_gui.engine.output.config_file import set_config_dtype
+from ace_gui.engine.output.expert_models import complete_models
+from ace_gui.engine.output.model_card import model_card
+from ace_gui.engine.output.read_back import sha256, verify_shards
+from ace_gui.engine.planning.prepare import output_dtype
+from ace_gui.engine.streaming import checksum
+from ace_gui.errors import OutputError
+from ace_gui.recipe.recipe_file import dump_recipe
+
+CARD = "README.md"
+RECIPE = "merge_recipe.yaml"
+
+
+def export(
+    store: Path,
+    folder: Path,
+    *,
+    dtype: str | None,
+    shard_bytes: int,
+    complete_heads: bool = False,
+) -> Iterator[ExportProgress | Exported]:
+    """Write a finished store as a model folder at ``folder``, in one piece or not at all.
+
+    ``dtype``: name of the output's float dtype; None: the recipe's, else the base's own.
+    ``complete_heads``: also a whole model for each expert with a head, in ``heads/EXPERT/``.
+    Raises OutputError, ResourceError or CheckpointError.
+    """
+    manifest = read_finished(store)
+    wanted = dtype or manifest.recipe.out_dtype
+    dtypes = {row.tensor: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
+    with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
+        checkpoint = open_checkpoint(store / MODEL)
+        shards = plan_parts(_outputs(checkpoint, dtypes), shard_bytes, manifest.stems)
+        checksums: dict[str, int] = {}
+        yield from _convert(checkpoint, stage, shards, dtypes, checksums)
+        _copy_companions(store / MODEL, stage, planned_shards(manifest))
+        _verify_modules(store / MODEL, stage)
+        hashes = verify_shards(stage, shards, checksums)
+        if complete_heads:
+            yield from complete_models(stage, manifest, shard_bytes)
+        _finish(stage, target, store, wanted, hashes, complete_heads)
+        promote(stage, target)
+    yield exported(target)
+
+
+def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Exported:
+    """Turn a store that was made in the output's own dtype into the output, without copying.
+
+    ``complete_heads`` as for ``export``. Raises as it does, and leaves a store that can be resumed.
+    """
+    manifest = read_finished(store)
+    shards, checksums = planned_shards(manifest), stores.checksums(store)
+    with writing(store):
+        hashes = verify_shards(store / MODEL, shards, checksums)
+        if complete_heads:
+            for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
+                pass
+        _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
+        promote(store / MODEL, folder)
+        discard(store)
+    return exported(folder)
+
+
+def _finish(
+    stage: Path,
+    folder: Path,
+    store: Path,
+    dtype: str | None,
+    hashes: Mapping[str, str],
+    complete_heads: bool,
+) -> None:
+    """Add what stands beside the tensors: config, card and recipe."""
+    manifest = read_finished(store)
+    if (stage / MODULES).exists():
+        hashes = {**hashes, MODULES: sha256(stage / MODULES)}
+    for part in manifest.stems:
+        set_config_dtype(stage / part / "config.json", dtype)
+    card = model_card(
+        folder.name,
+        stage,
+        manifest,
+        reports(store),
+        _head_names(stage),
+        dtype,
+        hashes,
+        complete_heads=complete_heads,
+    )
+    (stage / CARD).write_text(card, encoding="utf-8")
+    (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")
+
+
+def exported(folder: Path) -> Exported:
+    """What is in a finished output folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Exported(
+        folder=folder,
+        files=tuple(path.relative_to(folder).as_posix() for path in files),
+        bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+def _convert(
+    checkpoint: Checkpoint,
+    stage: Path,
+    shards: Sequence[Shard],
+    dtypes: Mapping[str, str],
+    checksums: dict[str, int],
+) -> Iterator[ExportProgress]:
+    """Copy every tensor, rounding it once to its dtype in the output; fills ``checksums``."""
+    total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
+    with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
+        for name, info in checkpoint.tensors.items():
+            tensor = rounded(reader.read(name), torch_dtype(dtypes[name]), name)
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
+            done += info.nbytes
+            yield ExportProgress(done=done, total=total)
+        writer.finish()
+
+
+def _outputs(checkpoint: Checkpoint, dtypes: Mapping[str, str]) -> list[OutputTensor]:
+    return [
+        OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
+        for name, info in checkpoint.tensors.items()
+    ]
+
+
+def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
+    """Heads and side files, byte for byte."""
+    weights = {*(shard.file_name for shard in stored), *indexed(stored)}
+    for path in sorted(model.rglob("*")):
+        name = path.relative_to(model).as_posix()
+        if path.is_dir():
+            (stage / name).mkdir(exist_ok=True)
+        elif name not in weights:
+            shutil.copyfile(path, stage / name)
+
+
+def _verify_modules(model: Path, stage: Path) -> None:
+    """The copy is what was read back when it was written. Raises OutputError."""
+    copy = stage / MODULES
+    if copy.exists() and sha256(copy) != sha256(model / MODULES):
+        raise OutputError(
+            f"{MODULES} was read back and is not what was written. Check the disk, then export "
+            "again.",
+            path=copy,
+        )
+
+
+def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:
+    """The tensors in every file of ``heads/``, by expert."""
+    folder = stage / HEADS
+    if not folder.exists():
+        return {}
+    return {
+        path.name.removesuffix(".safetensors"): tuple(open_checkpoint(path).tensors)
+        for path in sorted(folder.glob("*.safetensors"))
+    }

@@ -1,0 +1,159 @@
+"""What is known of the models that went into a merge: names on the hub, licences, languages.
+
+A card links to what it names, so that only names from a certain source are given: the folder's
+place in the Hugging Face cache, or what several files, or a card, say alike of the base. No path of
+this machine is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
+from ace_gui.errors import CheckpointError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import hub_name, model_name
+
+_CARD_BYTES: Final = 64_000
+"""How much of a card is read: the front matter is at its beginning."""
+
+_JSON_BYTES: Final = 10_000_000
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]*\w)?(?:/[A-Za-z0-9](?:[\w.-]*\w)?)?", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9](?:[\w.+-]{0,60}\w)?", re.ASCII)
+
+FrontMatter = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lineage:
+    """``models``: what the base and the experts are called on a hub, or their folders' names.
+
+    ``licences``: by model, base first, what its card says; empty where it says none.
+    """
+
+    models: tuple[str, ...]
+    licences: tuple[tuple[str, str], ...]
+    licence_details: Mapping[str, str]
+    languages: tuple[str, ...]
+    task: str
+
+    @property
+    def licence(self) -> str:
+        """The licence of every model, empty where one says none or another."""
+        found = {licence for _, licence in self.licences}
+        return found.pop() if len(found) == 1 else ""
+
+
+def lineage_of(recipe: Recipe) -> Lineage:
+    """What the recipe's models say of themselves; nothing here fails on what they say."""
+    paths = [recipe.base_model, *(entry.model for entry in recipe.models)]
+    names = [model_name(recipe.base_model), *recipe.expert_names]
+    cards = [_front_matter(_folder(path)) for path in paths]
+    public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
+    public[0] = public[0] or _not_a_path(_name_of_base(paths, cards), paths[0])
+    public = [known or model_name(path) for known, path in zip(public, paths, strict=True)]
+    licences = [_word(card.get("license")) for card in cards]
+    return Lineage(
+        models=tuple(dict.fromkeys(name for name in public if _is_name(name))),
+        licences=tuple(zip(names, licences, strict=True)),
+        licence_details=_common_details(cards),
+        languages=tuple(dict.fromkeys(word for card in cards for word in _languages(card))),
+        task=_word(cards[0].get("pipeline_tag")),
+    )
+
+
+def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
+    """The base's name on the hub as others give it, where they agree and are to be believed.
+
+    A card or an adapter names its base on purpose. ``_name_or_path`` in a config may be a path of
+    somebody's machine: it counts where two configs have it, or the base's folder is called so.
+    """
+    certain = [_only(card.get("base_model")) for card in cards[1:]]
+    certain += [_said(path, "adapter_config.json", "base_model_name_or_path") for path in paths[1:]]
+    guessed = [_said(path, "config.json", "_name_or_path") for path in paths]
+    sure = {name for name in certain if name}
+    if sure:
+        return sure.pop() if len(sure) == 1 else ""
+    said = [name for name in guessed if name]
+    same_folder = said[:1] == guessed[:1] and said[0].endswith("/" + model_name(paths[0]))
+    return said[0] if len(set(said)) == 1 and (len(said) > 1 or same_folder) else ""
+
+
+def _not_a_path(name: str, base: Path) -> str:
+    """The name, unless it is just where the base lies: ``models/llama`` looks like the hub's."""
+    return "" if base.absolute().as_posix().endswith(f"/{name}") else name
+
+
+def _said(path: Path, file: str, key: str) -> str:
+    """A name of the form ``org/name`` under ``key`` in a JSON file of a model, else nothing."""
+    try:
+        return _only(read_json(_folder(path) / file, limit=_JSON_BYTES).get(key))
+    except CheckpointError:
+        return ""
+
+
+def _only(name: object) -> str:
+    """A name on the hub, alone or as the only one of a list."""
+    if isinstance(name, list) and len(name) == 1:
+        name = name[0]
+    return name if isinstance(name, str) and _HUB_NAME.fullmatch(name) else ""
+
+
+def _is_name(name: str) -> bool:
+    """Whether a hub could call a model so."""
+    return (
+        len(name) <= 96
+        and _NAME.fullmatch(name) is not None
+        and not {"--", ".."} & {name[place : place + 2] for place in range(len(name))}
+    )
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
+def _front_matter(folder: Path) -> FrontMatter:
+    """The YAML between the first two lines of dashes of README.md; empty where there is none."""
+    try:
+        with open_regular(folder / "README.md") as (descriptor, stamp):
+            raw = bytearray(min(stamp.size, _CARD_BYTES))
+            read_at(descriptor, memoryview(raw), 0)
+    except CheckpointError:
+        return {}
+    found = re.match(r"\s*---[ \t]*\r?\n(.*?)\r?\n---", raw.decode("utf-8-sig", "replace"), re.S)
+    try:
+        content = yaml.safe_load(found[1]) if found else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _word(value: object) -> str:
+    """A licence, language or task as hubs spell them; nothing for anything else."""
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
+
+
+def _languages(card: FrontMatter) -> Iterator[str]:
+    found = card.get("language")
+    for value in found if isinstance(found, list) else [found]:
+        word = "no" if value is False else _word(value)  # YAML reads `no`, Norwegian, as false
+        if word:
+            yield word
+
+
+def _common_details(cards: list[FrontMatter]) -> dict[str, str]:
+    """Name and link of a licence that hubs have no word for, where all cards have the same."""
+    details = {}
+    for key in ("license_name", "license_link"):
+        found = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}
+        value = found.pop() if len(found) == 1 else ""
+        if value and len(value) <= 200 and value.isprintable():
+            details[key] = value
+    return details

@@ -1,0 +1,146 @@
+"""``modules.safetensors`` of a merged folder, believed only after every field of it was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from ace_gui.checkpoints import Checkpoint, is_float, plain, read_header
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.contract.plan import MatrixPart
+from ace_gui.engine.merging.task_modules import EXPERTS, LAYOUT, MODULES
+from ace_gui.errors import CheckpointError
+
+Rows = Mapping[str, Mapping[str, MatrixPart]]
+"""Stored tensor → the rows that lie in it, each with its part."""
+
+_LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
+_EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
+_MASK: Final = frozenset({"mask", "scale"})
+_FACTORS: Final = frozenset({"u", "s", "vh"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the file says of itself. ``parts``: by row; ``experts``: by row, whose it has there."""
+
+    parts: Mapping[str, MatrixPart]
+    experts: Mapping[str, Sequence[str]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every expert, in order."""
+        return tuple(dict.fromkeys(name for names in self.experts.values() for name in names))
+
+
+def read_layout(folder: Path) -> Layout:
+    """What the modules of a merged folder belong to. Raises CheckpointError."""
+    metadata = read_header(folder / MODULES).metadata
+    try:
+        parts = _LAYOUT.validate_json(metadata[LAYOUT], strict=True)
+        experts = _EXPERTS.validate_json(metadata[EXPERTS], strict=True)
+    except (KeyError, ValueError, ValidationError, RecursionError) as error:
+        failure = _damaged(folder, "does not say what it belongs to")
+        failure.details = str(error)
+        raise failure from None
+    if parts.keys() != experts.keys():
+        raise _damaged(folder, "does not say whose its tensors are")
+    return Layout(parts=parts, experts=experts)
+
+
+def checked_rows(
+    folder: Path, expert: str, layout: Layout, merged: Checkpoint, modules: Checkpoint
+) -> Rows:
+    """The rows of an expert, all of whose tensors are there and fit the merged model.
+
+    Raises CheckpointError where anything in the file is missing, too much, or of another kind.
+    """
+    expected: set[str] = set()
+    for row, part in layout.parts.items():
+        _check_part(folder, row, part, merged)
+        for name in layout.experts[row]:
+            expected |= set(_check_tensors(folder, f"{name}/{row}/", part, modules))
+    for name in modules.tensors:
+        if name not in expected:
+            raise _damaged(folder, f"has `{plain(name)}`, which belongs to nothing", name)
+    rows: dict[str, dict[str, MatrixPart]] = {}
+    for row, part in layout.parts.items():
+        if expert in layout.experts[row]:
+            rows.setdefault(part.tensor, {})[row] = part
+    for inner in rows.values():
+        _check_apart(folder, inner)
+    return rows
+
+
+def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) -> None:
+    """The part lies in a tensor of the merged model that can be changed."""
+    info = merged.tensors.get(part.tensor)
+    size = prod(part.tensor_shape)
+    fits = (
+        info is not None
+        and info.shape == part.tensor_shape
+        and is_float(info.dtype)
+        and 0 <= part.start < part.stop <= size
+        and 0 <= part.first < part.last <= part.period
+        and (part.stop - part.start) % part.period == 0
+    )
+    if not fits:
+        raise _damaged(folder, f"has `{plain(row)}` at a place that is not in the model", row)
+
+
+def _check_apart(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
+    """No two rows share an element."""
+    ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
+    for (_, before), (row, part) in pairwise(ordered):
+        same = (before.start, before.stop, before.period) == (part.start, part.stop, part.period)
+        if part.start < before.stop and not (same and part.first >= before.last):
+            raise _damaged(folder, f"has `{plain(row)}` over another row", row)
+
+
+def _check_tensors(
+    folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint
+) -> Iterator[str]:
+    """The names of one expert's tensors of a row, which are all there and of the right kind."""
+    elements = (part.stop - part.start) // part.period * (part.last - part.first)
+    masked = any(f"{prefix}{what}" in modules.tensors for what in _MASK)
+    found = {}
+    for what in sorted(_MASK if masked else _FACTORS):
+        info = modules.tensors.get(f"{prefix}{what}")
+        if info is None:
+            name = f"{prefix}{what if masked else 'mask'}"
+            raise _damaged(folder, f"lacks `{plain(name)}`", name)
+        found[what] = (info.dtype, info.shape)
+        yield info.name
+    if masked:
+        fits = found == {"mask": ("U8", (-(-elements // 8),)), "scale": ("F64", (1,))}
+    else:
+        fits = _are_factors(found, elements, part)
+    if not fits:
+        name = f"{prefix}{'mask' if masked else 'u'}"
+        raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
+
+
+def _are_factors(
+    found: Mapping[str, tuple[str, tuple[int, ...]]], elements: int, part: MatrixPart
+) -> bool:
+    """U is rows × K, S is K, Vᵀ is K × columns, of the matrix that the part is."""
+    (tag, left), (tag_s, middle), (tag_v, right) = (found[what] for what in ("u", "s", "vh"))
+    if {tag, tag_s, tag_v} != {"F32"} or (len(left), len(middle), len(right)) != (2, 1, 2):
+        return False
+    whole = len(part.tensor_shape) == 2 and elements == prod(part.tensor_shape)
+    shape = (left[0], right[1])
+    return (
+        left[1] == middle[0] == right[0]
+        and prod(shape) == elements
+        and (not whole or shape == part.tensor_shape)
+    )
+
+
+def _damaged(folder: Path, what: str, tensor: str | None = None) -> CheckpointError:
+    return refusal(folder, f"{MODULES} {what}; merge again.", tensor=tensor)

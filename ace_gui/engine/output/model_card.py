@@ -1,0 +1,288 @@
+"""The model card: what was merged, how, and how to use the heads."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from ace_gui.architecture.traits import Role
+from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.libraries import Library, library_of
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.merging.store import Manifest
+from ace_gui.engine.output.lineage import Lineage, lineage_of
+from ace_gui.methods import get_method
+from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.recipe.values import NonFinite, Vocabulary, model_name
+
+
+def model_card(
+    title: str,
+    folder: Path,
+    manifest: Manifest,
+    reports: Mapping[str, LayerReport],
+    heads: Mapping[str, tuple[str, ...]],
+    dtype: str | None,
+    hashes: Mapping[str, str],
+    *,
+    complete_heads: bool = False,
+) -> str:
+    """The text of README.md, with the front matter that model hubs read.
+
+    ``folder``: the model as far as it is written. ``complete_heads``: there is a whole model in
+    ``heads/EXPERT/`` for each of ``heads``.
+    """
+    library, lineage = library_of(folder), lineage_of(manifest.recipe)
+    sections = (
+        _front_lines(manifest.recipe.merge_method, library, lineage),
+        _about_lines(title, manifest, dtype),
+        _method_lines(manifest),
+        ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
+        _warning_lines(manifest),
+        _head_lines(heads, manifest, complete_heads),
+        _use_lines(library),
+        _task_lines(manifest),
+        _licence_lines(lineage),
+        _file_lines(hashes),
+        _recipe_lines(manifest),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _front_lines(method: str, library: Library, lineage: Lineage) -> list[str]:
+    """What model hubs read; what is not known is left out."""
+    front = {
+        "library_name": library.name,
+        "pipeline_tag": lineage.task or library.task,
+        "license": lineage.licence,
+        **(lineage.licence_details if lineage.licence else {}),
+        "language": list(lineage.languages),
+        "base_model": list(lineage.models),
+        "base_model_relation": "merge" if lineage.models else "",
+        "tags": list(dict.fromkeys(["merge", method])),
+    }
+    known = {key: value for key, value in front.items() if value}
+    text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True)
+    return ["---", text.rstrip(), "---"]
+
+
+def _use_lines(library: Library) -> list[str]:
+    return ["## Use", "", "```python", *library.lines("MERGED_FOLDER"), "```"]
+
+
+def _licence_lines(lineage: Lineage) -> list[str]:
+    """What the models' cards say, where that is not one licence of all."""
+    said = [f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence]
+    if lineage.licence or not said:
+        return []
+    more = " The others' cards name none." if len(said) < len(lineage.licences) else ""
+    return [
+        "## Licence",
+        "",
+        f"No licence is given here, because the models do not all name the same one.{more} Before "
+        "you pass this model on, see what they allow:",
+        "",
+        *(f"- {line}" for line in said),
+    ]
+
+
+def _about_lines(title: str, manifest: Manifest, dtype: str | None) -> list[str]:
+    recipe = manifest.recipe
+    method = get_method(recipe.merge_method)
+    return [
+        f"# {_plain(title)}",
+        "",
+        f"{len(recipe.models)} experts merged into one model with **{method.title}** by ACE "
+        f"workbench {manifest.program}.",
+        "",
+        f"- Base model: {_plain(model_name(recipe.base_model))}",
+        *(f"- Expert: {_plain(name)}" for name in recipe.expert_names),
+        f"- Number format: {dtype or 'as the base'}",
+    ]
+
+
+def _method_lines(manifest: Manifest) -> list[str]:
+    method = get_method(manifest.recipe.merge_method)
+    lines = ["## Method", "", method.summary, "", method.citation, ""]
+    return lines + _parameter_lines(manifest)
+
+
+def _file_lines(hashes: Mapping[str, str]) -> list[str]:
+    return [
+        "## Files",
+        "",
+        "Every tensor was read back after writing: names, shapes and number formats are as "
+        "planned, and all values are finite.",
+        "",
+        "| file | SHA-256 |",
+        "|---|---|",
+        *(f"| {name} | `{digest}` |" for name, digest in hashes.items()),
+    ]
+
+
+def _recipe_lines(manifest: Manifest) -> list[str]:
+    return [
+        "## Recipe",
+        "",
+        "The file `merge_recipe.yaml` runs again with `ace-gui merge`; its paths are those of the "
+        "machine that made it.",
+        "",
+        "```yaml",
+        dump_recipe(manifest.recipe, None).rstrip(),
+        "```",
+    ]
+
+
+def _parameter_lines(manifest: Manifest) -> list[str]:
+    if not manifest.parameters:
+        return ["The method has no parameters."]
+    return [
+        "| parameter | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in manifest.parameters.items()),
+    ]
+
+
+def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
+    counts = Counter(row.disposition for row in manifest.rows)
+    lines = [f"- {count} {disposition.value}" for disposition, count in counts.items()]
+    own = sum(row.override is not None for row in manifest.rows)
+    if own:
+        lines.append(f"- {own} by an override of the recipe, as `overrides` below says")
+    several = {row.tensor for row in manifest.rows if row.part is not None}
+    if several:
+        lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
+    merged = {Disposition.MERGED, Disposition.AVERAGED}
+    if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
+        lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
+    if manifest.recipe.vocabulary is Vocabulary.TOKENS:
+        lines.append("- rows of the vocabulary were matched by token; the tokens are the base's")
+    regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
+    if regimes:
+        lines.append(
+            f"- of the merged ones, {regimes[Regime.HETEROGENEOUS]} heterogeneous (refined) and "
+            f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
+        )
+    noted = sum(bool(report.notes or report.warnings) for report in reports.values())
+    if noted:
+        lines.append(f"- {noted} with a departure from the published procedure or a warning")
+    return lines + _non_finite_lines(manifest, reports)
+
+
+def _warning_lines(manifest: Manifest) -> list[str]:
+    """What was said before the merge."""
+    if not manifest.warnings:
+        return []
+    return ["## Warnings", "", *(f"- {_plain(line)}" for line in manifest.warnings)]
+
+
+def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
+    """Tensors that are not what the method would have made of all experts."""
+    found = [report for report in reports.values() if report.non_finite]
+    if not found:
+        return []
+    kept = manifest.recipe.non_finite is NonFinite.KEEP_BASE
+    what = "the base's tensor was kept" if kept else "these experts were left out"
+    return [
+        f"- {len(found)} with NaN or Inf in an expert, where {what}:",
+        *(
+            f"  - {_plain(report.name)}: {', '.join(map(_plain, report.non_finite))}"
+            for report in found
+        ),
+    ]
+
+
+def _head_lines(
+    heads: Mapping[str, tuple[str, ...]], manifest: Manifest, complete: bool
+) -> list[str]:
+    """How to put an expert's head on the merged backbone."""
+    if not heads:
+        return []
+    first = next(iter(heads))
+    classes = dict(zip(manifest.recipe.expert_names, manifest.expert_classes, strict=True))
+    model_class = classes.get(first) or "AutoModel"
+    return [
+        "## Heads",
+        "",
+        "The experts' own heads were not merged. Each is in `heads/`, under the expert's tensor "
+        "names:",
+        "",
+        *(
+            f"- `heads/{_plain(name)}.safetensors`: {', '.join(map(_plain, names[:4]))}"
+            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            for name, names in heads.items()
+        ),
+        "",
+        *(_whole_lines if complete else _loading_lines)(first, model_class),
+    ]
+
+
+def _task_lines(manifest: Manifest) -> list[str]:
+    """How to make the experts' models again, where the method left what that takes."""
+    if get_method(manifest.recipe.merge_method).modules is None:
+        return []
+    name = manifest.recipe.expert_names[0]
+    return [
+        "## Models of single tasks",
+        "",
+        "`modules.safetensors` holds what the method leaves for each expert. Together with the "
+        "merged weights and the base model it gives a model for that expert's task. As a folder:",
+        "",
+        "```sh",
+        f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",
+        "```",
+        "",
+        "As a state dict:",
+        "",
+        "```python",
+        "from ace_gui.engine.output.task_model import reconstruct",
+        "",
+        f"state = dict(reconstruct(MERGED_FOLDER, {json.dumps(name)}, base=BASE_FOLDER))",
+        "```",
+    ]
+
+
+def _whole_lines(first: str, model_class: str) -> list[str]:
+    return [
+        "Each is also on the merged backbone in a folder of its own, which loads by itself:",
+        "",
+        "```python",
+        f"from transformers import {model_class}",
+        "",
+        f"model = {model_class}.from_pretrained(MERGED_FOLDER + {json.dumps(f'/heads/{first}')})",
+        "```",
+    ]
+
+
+def _loading_lines(first: str, model_class: str) -> list[str]:
+    return [
+        "To use one, load the merged model with the expert's own class and config, then its head:",
+        "",
+        "```python",
+        "from safetensors.torch import load_file",
+        f"from transformers import AutoConfig, {model_class}",
+        "",
+        "config = AutoConfig.from_pretrained(EXPERT_FOLDER)",
+        f"model = {model_class}.from_pretrained(",
+        "    MERGED_FOLDER, config=config, ignore_mismatched_sizes=True",
+        ")",
+        f"head = load_file(MERGED_FOLDER + {json.dumps(f'/heads/{first}.safetensors')})",
+        "model.load_state_dict(head, strict=False)",
+        "```",
+    ]
+
+
+def _plain(text: str) -> str:
+    """Text from a file, fit for Markdown: no control or direction characters, no markup."""
+    kept = "".join(
+        character for character in text if unicodedata.category(character) not in {"Cc", "Cf"}
+    )
+    for mark in "\\`*_[]<>|#":
+        kept = kept.replace(mark, "\\" + mark)
+    return kept

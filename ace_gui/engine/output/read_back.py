@@ -1,0 +1,83 @@
+"""Reads the output back before anyone is told that it is there.
+
+Through the safetensors library and not through our own reader, so that a mistake of ours in writing
+a header is not made again in reading it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from safetensors import SafetensorError, safe_open
+
+from ace_gui.checkpoints import Shard, is_finite, tag_of
+from ace_gui.engine.streaming import checksum
+from ace_gui.errors import OutputError
+from ace_gui.formatting import plain
+
+BLOCK: Final = 1 << 22
+
+
+def verify_shards(
+    folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]
+) -> Mapping[str, str]:
+    """SHA-256 of every shard by file name, once its content is what was planned and computed.
+
+    ``checksums``: CRC-32 by tensor of the bytes that were in memory when they were written.
+    Raises OutputError where a name, shape, dtype or byte differs, a value is not finite, or a file
+    cannot be read back.
+    """
+    return {
+        shard.file_name: _verified(folder / shard.file_name, shard, checksums) for shard in shards
+    }
+
+
+def _verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
+    try:
+        with ThreadPoolExecutor(1) as beside:  # hashing holds no lock and takes as long as the rest
+            digest = beside.submit(sha256, path)
+            _require_planned(path, shard, checksums)
+            return digest.result()
+    except (SafetensorError, OSError) as error:
+        raise _wrong(path, str(error)) from error
+
+
+def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> None:
+    with safe_open(path, framework="pt", backend="pread") as file:
+        if set(file.keys()) != {shard.stored_name(tensor.name) for tensor in shard.tensors}:
+            raise _wrong(path, "the names of its tensors differ")
+        for planned in shard.tensors:
+            tensor = file.get_tensor(shard.stored_name(planned.name))
+            if tuple(tensor.shape) != planned.shape or tag_of(tensor.dtype) != planned.dtype:
+                raise _wrong(path, f"`{planned.name}` has another shape or number format")
+            if checksum(tensor) != checksums[planned.name]:
+                raise _wrong(path, f"bytes of `{planned.name}` differ")
+            if not is_finite(tensor):
+                raise OutputError(
+                    f"`{plain(planned.name)}` holds NaN or Inf: its merge left the range of "
+                    f"{planned.dtype}. Lower the experts' weights or the method's scale, or choose "
+                    "a wider number format.",
+                    path=path,
+                    tensor=planned.name,
+                )
+
+
+def sha256(path: Path) -> str:
+    """The file's SHA-256 in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _wrong(path: Path, what: str) -> OutputError:
+    return OutputError(
+        f"{path.name} was read back and is not what was written: {what}. Check the disk, then "
+        "merge again.",
+        path=path,
+    )

@@ -1,0 +1,317 @@
+"""What becomes of each tensor, and why: the rules, one tensor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from math import prod
+
+from ace_gui.architecture.names import block_list
+from ace_gui.architecture.scopes import DEFAULT, decide
+from ace_gui.architecture.submodels import stack_of, whole_stacks
+from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.checkpoints import is_float, listing, part_of, plain
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.matrix_parts import split_row
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.task_heads import HeadChoice, is_new
+from ace_gui.engine.planning.tokenizers import token_of
+from ace_gui.engine.planning.vocabulary_rows import vocabulary_tensors
+from ace_gui.errors import MismatchError
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Vocabulary
+
+HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
+VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})
+
+AVERAGE_REASONS = {
+    Role.EMBEDDING: "an embedding has no inputs to decorrelate: averaged",
+    Role.POSITION: "a position embedding has no inputs to decorrelate: averaged",
+    Role.VOCABULARY_HEAD: "the vocabulary head follows the embedding: averaged",
+    Role.NORM: "not a matrix (norm): averaged",
+    Role.BIAS: "not a matrix (bias): averaged",
+    Role.CONVOLUTION: "not a matrix (convolution): averaged",
+    Role.HEAD: "a task head: averaged",
+}
+
+
+def plan_rows(
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    method: MergeMethod[object],
+    recipe: Recipe,
+    heads: HeadChoice,
+) -> tuple[PlanRow, ...]:
+    """A row for every tensor of the base, then for every tensor that only experts have.
+
+    A tensor that holds several matrices has a row for each: always where they are the experts of a
+    Mixture of Experts, and for fused projections where the recipe says so. Raises MismatchError
+    where an expert lacks tensors of the base's blocks, has other shapes, or has tensors of blocks
+    that the base lacks.
+    """
+    _refuse_missing(base, experts)
+    kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
+    rows: list[PlanRow] = []
+    for name in base.checkpoint.tensors:
+        row = _base_row(name, base, experts, method, recipe.scope, kept, heads)
+        traits = base.architecture.traits[name]
+        if _takes_matrices(row, recipe.scope):
+            parts = split_row(row, traits, split_fused=recipe.split_fused)
+            rows += [averaged_if_narrow(part, method) for part in parts]
+        else:
+            rows.append(row)
+    return tuple(rows) + _extra_rows(experts, heads)
+
+
+def _takes_matrices(row: PlanRow, scope: str) -> bool:
+    """Whether the matrices in a tensor are looked at one by one, whatever the method.
+
+    The authors' scripts average a stack of matrices as it is.
+    """
+    averaged = row.disposition is Disposition.AVERAGED and scope == DEFAULT
+    return averaged or row.disposition is Disposition.MERGED
+
+
+def _base_row(
+    name: str,
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    method: MergeMethod[object],
+    scope: str,
+    kept: Collection[str],
+    heads: HeadChoice,
+) -> PlanRow:
+    row, traits = _undecided(name, base, experts), base.architecture.traits[name]
+    if traits.role == Role.BUFFER or not is_float(row.dtype):
+        what = "buffer" if traits.role == Role.BUFFER else "not floating point"
+        return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
+    if traits.role == Role.HEAD and row.experts and name not in heads.merged:
+        reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
+        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason + heads.because)
+    if is_new(base, name):
+        reason = f"the mean of the experts', as the base has none{heads.because}"
+        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
+    if not row.experts:
+        return replace(row, reason="no expert has this tensor: kept from the base")
+    if name in kept:
+        reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
+        return replace(row, experts=(), reason=reason)
+    if row.tied_to is not None:
+        source = _base_row(row.tied_to, base, experts, method, scope, kept, heads)
+        return replace(
+            row,
+            disposition=source.disposition,
+            transposed=source.transposed,
+            experts=source.experts,
+            reason=f"tied to {row.tied_to}: merged as that is",
+        )
+    _refuse_shapes(name, base, experts, row.experts)
+    # A preset leaves heads out: where the recipe has them merged, it says nothing of them.
+    is_head = traits.role is Role.HEAD
+    row = combined(row, traits, method, DEFAULT if is_head else scope, len(experts))
+    return replace(row, reason=row.reason + heads.because) if is_head else row
+
+
+def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
+    """The row of a tensor of the base before anything is known of what becomes of it."""
+    info, traits = base.checkpoint.tensors[name], base.architecture.traits[name]
+    return PlanRow(
+        name=name,
+        role=traits.role.value,
+        shape=info.shape,
+        dtype=info.dtype,
+        disposition=Disposition.BASE,
+        reason="",
+        block=traits.block,
+        tied_to=traits.tied_to if traits.tied_to in base.checkpoint.tensors else None,
+        experts=tuple(t for t, expert in enumerate(experts) if expert.has(name)),
+    )
+
+
+def combined(
+    row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
+) -> PlanRow:
+    """The row of a tensor that takes part in the merge by ``method``."""
+    return averaged_if_narrow(_combined(row, traits, method, scope, total), method)
+
+
+def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
+    """The row; averaged where ``method`` would lose the change of so narrow a matrix."""
+    is_number = method.kind is Kind.MATRIX and prod(row.shape) == 1
+    is_narrow = len(row.shape) == 2 and (min(row.shape) < method.narrowest or is_number)
+    if row.disposition is not Disposition.MERGED or not is_narrow:
+        return row
+    outputs, inputs = row.shape[::-1] if row.transposed else row.shape
+    side = f"{outputs} output" if outputs <= inputs else f"{inputs} input"
+    reason = f"{row.reason}; with {side} {method.title} would lose its change: averaged"
+    return replace(row, disposition=Disposition.AVERAGED, reason=reason)
+
+
+def _combined(
+    row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
+) -> PlanRow:
+    some = f" (in {len(row.experts)} of {total} experts)" if len(row.experts) < total else ""
+    found = len(row.experts)
+    if found < method.least or (method.most is not None and found > method.most):
+        reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
+        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
+    decision = decide(scope, row.name, len(row.shape))
+    if decision is not None:
+        disposition = {
+            "merge": Disposition.MERGED,
+            "average": Disposition.AVERAGED,
+            "base": Disposition.BASE,
+        }[decision.kind]
+        transposed = traits.transposed and not decision.as_stored
+        return replace(
+            row, disposition=disposition, transposed=transposed, reason=decision.reason + some
+        )
+    if method.kind is Kind.ENTRY:
+        reason = f"{method.title} applies to every entry{some}"
+        return replace(row, disposition=Disposition.MERGED, reason=reason)
+    if traits.matrix and traits.role not in AVERAGE_REASONS:
+        stored = ", stored inputs × outputs" if traits.transposed else ""
+        return replace(
+            row,
+            disposition=Disposition.MERGED,
+            transposed=traits.transposed,
+            reason=f"matrix of a linear layer{stored}{some}",
+        )
+    if method.kind is Kind.TENSOR:
+        reason = f"{method.title} applies to tensors of any shape{some}"
+        return replace(row, disposition=Disposition.MERGED, reason=reason)
+    reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
+    return replace(row, disposition=Disposition.AVERAGED, reason=reason + some)
+
+
+def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
+    """Tensors that the base has not: heads and what belongs to them; leftovers by name."""
+    owners: dict[str, list[int]] = {}
+    for t, expert in enumerate(experts):
+        for name in expert.extra:
+            owners.setdefault(name, []).append(t)
+    return tuple(_extra_row(name, experts, tuple(who), heads) for name, who in owners.items())
+
+
+def _extra_row(
+    name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...], heads: HeadChoice
+) -> PlanRow:
+    owner = experts[owners[0]]
+    info = owner.checkpoint.tensors[name]
+    traits = owner.architecture.traits[name]
+    row = PlanRow(
+        name=name,
+        role=traits.role.value,
+        shape=info.shape,
+        dtype=info.dtype,
+        disposition=Disposition.PER_EXPERT,
+        reason=f"task head: saved with its expert in heads/{heads.because}",
+        in_base=False,
+        block=traits.block,
+        tied_to=traits.tied_to,
+        experts=owners,
+    )
+    if traits.role == Role.BUFFER:
+        reason = "a buffer that the base does not have: dropped"
+        return replace(row, disposition=Disposition.DROPPED, reason=reason)
+    if traits.tied_to is not None:
+        reason = f"tied to {traits.tied_to}, which is in the merged model: dropped"
+        return replace(row, disposition=Disposition.DROPPED, reason=reason)
+    if traits.role not in HEADS:
+        return replace(row, reason="the base has no such tensor: saved with its expert in heads/")
+    return row
+
+
+def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
+    """Blocks must agree; what stands outside of them (poolers, heads) may differ.
+
+    So may a list of blocks that the base has nothing of, such as a decoder for pixels.
+    """
+    lists = {block_list(name) for name in base.architecture.traits}
+    for expert in experts:
+        # A tower of the base, say, whose other towers the expert lacks as a whole.
+        apart = whole_stacks(base.checkpoint.tensors, expert.own_names)
+        missing = [
+            name
+            for name, traits in base.architecture.traits.items()
+            if traits.block is not None
+            and traits.role != Role.BUFFER
+            and not expert.has(name)
+            and part_of(name, base.checkpoint.parts) not in expert.lacks
+            and not (stack_of(name) in apart and _has_blocks(expert, base))
+        ]
+        if missing:
+            raise MismatchError(
+                f"{expert.name} lacks {len(missing)} tensors of the base: {listing(missing)}. "
+                "It is probably another architecture or size; choose experts fine-tuned from "
+                "this base.",
+                path=expert.checkpoint.path,
+                tensor=missing[0],
+                details="\n".join(missing),
+            )
+        surplus = [
+            name
+            for name in expert.extra
+            if (traits := expert.architecture.traits[name]).block is not None
+            and traits.role not in HEADS | {Role.BUFFER}
+            and block_list(name) in lists
+        ]
+        if surplus:
+            raise MismatchError(
+                f"{expert.name} has {len(surplus)} tensors that the base lacks: "
+                f"{listing(surplus)}. It is probably another architecture or size; choose experts "
+                "fine-tuned from this base.",
+                path=expert.checkpoint.path,
+                tensor=surplus[0],
+                details="\n".join(surplus),
+            )
+
+
+def _has_blocks(expert: OpenedModel, base: OpenedModel) -> bool:
+    """Whether the expert has at least one of the base's stacks of blocks."""
+    stacked = {stack for name in base.checkpoint.tensors if (stack := stack_of(name))}
+    return bool(stacked - whole_stacks(base.checkpoint.tensors, expert.own_names))
+
+
+def _refuse_shapes(
+    name: str, base: OpenedModel, experts: Sequence[OpenedModel], owners: Sequence[int]
+) -> None:
+    shape, role = base.shape(name), base.architecture.traits[name].role
+    for t in owners:
+        expert, theirs = experts[t], experts[t].shape(name)
+        same_width = len(theirs) == len(shape) and theirs[1:] == shape[1:]
+        if theirs == shape or (name in expert.token_rows and same_width):
+            continue
+        if role in VOCABULARIES and same_width:
+            sentence = _other_rows(name, base, expert)
+        else:
+            sentence = (
+                f"`{plain(name)}` is {_times(theirs)} in {expert.name} but {_times(shape)} in the "
+                "base; choose experts fine-tuned from this base."
+            )
+        raise MismatchError(
+            sentence,
+            path=expert.checkpoint.path,
+            tensor=name,
+            shapes={"base": shape, expert.name: theirs},
+        )
+
+
+def _other_rows(name: str, base: OpenedModel, expert: OpenedModel) -> str:
+    """What to say of a vocabulary with more or fewer rows than the base's."""
+    rows, theirs = base.shape(name)[0], expert.shape(name)[0]
+    tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
+    longer = expert if theirs > rows else base
+    token = token_of(longer.checkpoint, min(rows, theirs))
+    first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
+    return (
+        f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
+        f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. Choose "
+        "under Vocabulary (`vocabulary` in a recipe) to have rows matched by token (tokens), or "
+        "the base's kept (base)."
+    )
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a scalar"

@@ -1,0 +1,146 @@
+"""Stored tensors that hold several matrices: where each lies, and how to take it out.
+
+O outputs and I inputs of one matrix, E experts of a Mixture of Experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Final, TypeVar
+
+import torch
+from torch import Tensor
+
+from ace_gui.architecture.traits import Fusion, Role, TensorTraits
+from ace_gui.engine.contract.plan import MatrixPart, PlanRow
+from ace_gui.engine.streaming import Part
+
+LABELS: Final = {Role.MLP_GATE: "gate", Role.MLP_UP: "up"}
+
+
+def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple[PlanRow, ...]:
+    """A row for every matrix of a tensor, in the tensor's order; the row itself if it is one.
+
+    The matrices of a stack always, those of a fused projection where ``split_fused``.
+    """
+    rows = _unstacked(row) if traits.stack else (row,)
+    if split_fused and traits.fusion is not None:
+        return tuple(
+            part
+            for each in rows
+            for part in _unfused(each, traits.fusion, transposed=traits.transposed)
+        )
+    return rows
+
+
+def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
+    """E × O × I or E × I × O: one matrix after the other."""
+    count, *shape = row.shape
+    size = prod(shape)
+    return tuple(
+        replace(
+            row,
+            name=f"{row.name}[{index}]",
+            shape=tuple(shape),
+            reason=f"{row.reason}; matrix {index + 1} of {count} in its tensor",
+            part=MatrixPart(
+                tensor=row.name,
+                tensor_shape=row.shape,
+                start=index * size,
+                stop=(index + 1) * size,
+                period=size,
+                first=0,
+                last=size,
+            ),
+        )
+        for index in range(count)
+    )
+
+
+def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[PlanRow]:
+    """The shares of one fused matrix along its outputs."""
+    outputs, inputs = reversed(row.shape) if transposed else row.shape
+    origin = row.part.start if row.part is not None else 0
+    before = 0
+    for role, share in fusion.shares:
+        label = LABELS.get(role, role.value)
+        shape = (outputs // fusion.period * share, inputs)
+        yield replace(
+            row,
+            name=f"{row.name}[{label}]",
+            role=role.value,
+            shape=shape[::-1] if transposed else shape,
+            reason=f"{row.reason}; the {label} part of a fused projection",
+            part=_share(row, fusion, before, share, origin, transposed=transposed),
+        )
+        before += share
+
+
+def _share(
+    row: PlanRow, fusion: Fusion, before: int, share: int, origin: int, *, transposed: bool
+) -> MatrixPart:
+    """Where one share lies: outputs are rows of the file, or its columns if ``transposed``."""
+    unit = 1 if transposed else row.shape[1]
+    start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
+    first, last = before * unit, (before + share) * unit
+    if stop - start == period:  # a piece of its own, which can be read and written alone
+        start, stop = start + first, start + last
+        first, last, period = 0, share * unit, share * unit
+    return MatrixPart(
+        tensor=row.tensor,
+        tensor_shape=row.tensor_shape,
+        start=start,
+        stop=stop,
+        period=period,
+        first=first,
+        last=last,
+    )
+
+
+Found = TypeVar("Found", Tensor, Tensor | None)
+
+
+def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Found]) -> Found:
+    """What ``read`` gives of a row's stored tensor, as far as it is the row's.
+
+    ``read`` takes from and to which element of the flattened tensor, and gives these flat; None:
+    all of it in its shape. ``wanted`` is the same for the row. Of a part no more is read than the
+    repetitions in which the wanted elements lie.
+    """
+    part = row.part
+    if part is None:
+        return read(wanted)
+    start, stop = wanted or (0, prod(row.shape))
+    width = part.last - part.first
+    if part.in_one_piece:
+        flat = read((part.start + start, part.start + stop))
+    else:
+        first, last = start // width, -(-stop // width)
+        stretch = read((part.start + first * part.period, part.start + last * part.period))
+        if stretch is None:
+            return stretch
+        mine = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
+        flat = mine[start - first * width : stop - first * width]
+    return flat if wanted is not None or flat is None else flat.reshape(row.shape)
+
+
+class Assembly:
+    """Puts the parts of tensors, which come in order, together as they are stored."""
+
+    def __init__(self) -> None:
+        self._stretch: Tensor | None = None
+
+    def add(self, part: MatrixPart, values: Tensor) -> Tensor | None:
+        """Take in the elements of a part; gives those from ``part.start`` on once all are there."""
+        if part.in_one_piece:
+            return values
+        if self._stretch is None:
+            self._stretch = torch.empty(part.stop - part.start, dtype=values.dtype)
+        place = self._stretch.view(-1, part.period)[:, part.first : part.last]
+        place.copy_(values.view(place.shape))
+        if not part.fills_stretch:
+            return None
+        complete, self._stretch = self._stretch, None
+        return complete

@@ -1,0 +1,174 @@
+"""How much memory a merge will take, known from the plan alone, and how much it took.
+
+A matrix is O outputs × I inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import torch
+
+from ace_gui.checkpoints import FORMATS, plain
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.engine.streaming import PART_ELEMENTS
+from ace_gui.errors import ResourceError
+from ace_gui.linalg.blocks import LARGEST
+from ace_gui.machine import free_memory
+from ace_gui.methods.ace.by_rows import few_experts
+from ace_gui.methods.method import Kind, MergeMethod
+
+FLOAT32 = 4
+FLOAT64 = 8
+BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
+PARTS_UNDER_WAY = 4
+TENSOR_BYTES = 64  # an entry, for methods that sort or select over whole tensors
+
+
+SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
+
+
+def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+    """Estimated peak of the merge's own memory: the largest tensor's working set.
+
+    More where matrices are so small that the processor merges several at a time.
+    Independent of the number of experts: they are read one after another.
+    """
+    largest = max((_working_set(row, method) for row in rows), default=0)
+    whole = max(_whole(rows, method), default=0)
+    return max(largest, matrices_at_once(rows, method, None) * whole)
+
+
+def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> int:
+    """How many matrices the processor merges side by side; ``limit`` as for ``require_memory``.
+
+    One for each of torch's threads, if so many fit into ``SIDE_BY_SIDE_BYTES``: threads that share
+    a matrix wait for each other many times, most of all on a machine that others use too.
+    """
+    sizes = _whole(rows, method)
+    allowed = SIDE_BY_SIDE_BYTES if limit is None else min(limit, SIDE_BY_SIDE_BYTES)
+    return max(1, min(torch.get_num_threads(), len(sizes), allowed // max(sizes, default=1)))
+
+
+def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
+    """Working sets of the matrices that are merged in one piece."""
+    merged = (row for row in rows if row.disposition == Disposition.MERGED)
+    return [
+        _working_set(row, method) for row in merged if method_of(row, method).kind is not Kind.ENTRY
+    ]
+
+
+def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
+    """The name of the tensor that decides ``peak_bytes``; empty without any."""
+    largest = max(rows, key=lambda row: _working_set(row, method), default=None)
+    return "" if largest is None else plain(largest.name)
+
+
+def require_memory(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> None:
+    """Refuse, before anything runs, a merge whose largest tensor does not fit.
+
+    ``limit``: bytes the merge may use; None: what the system says is free.
+    Raises ResourceError naming the tensor.
+    """
+    allowed = free_memory() if limit is None else limit
+    largest = max(rows, key=lambda row: _working_set(row, method), default=None)
+    if largest is None or _working_set(largest, method) <= allowed:
+        return
+    where = "is free" if limit is None else "is allowed"
+    raise ResourceError(
+        f"`{largest.name}` needs about {_gigabytes(_working_set(largest, method))} of memory, but "
+        f"only {_gigabytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
+        "base.",
+        tensor=largest.name,
+        shapes={"base": largest.shape},
+    )
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB"
+
+
+def free_disk_bytes() -> int:
+    """Free bytes where merges wait for their export: the disk of the user's cache."""
+    return free_bytes(platformdirs.user_cache_path("ace-workbench"))
+
+
+def free_bytes(folder: Path) -> int:
+    """Free bytes on the disk of a folder that need not exist yet, nor be one we may look at."""
+    while not os.path.exists(folder):  # noqa: PTH110 - Path.exists fails where it may not look
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def measured_peak_bytes() -> int:
+    """Peak resident memory of this process so far; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
+    return max(_merging(row, default) + _between_others(row), _read_back(row))
+
+
+def _between_others(row: PlanRow) -> int:
+    """Bytes round a matrix that lies between others in its tensor: read, and put together."""
+    part = row.part
+    if part is None or part.in_one_piece:
+        return 0
+    return (part.stop - part.start) * (FORMATS[row.dtype].bits // 8 + FLOAT32)
+
+
+def _read_back(row: PlanRow) -> int:
+    """Bytes of a tensor that was merged piece by piece, when the output is checked."""
+    return prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8
+
+
+def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
+    kind, elements = method_of(row, default).kind, prod(row.shape)
+    merged = row.disposition == Disposition.MERGED
+    if merged and kind is Kind.TENSOR:
+        return whole_bytes(row, default)
+    if merged and kind is Kind.MATRIX and len(row.shape) == 2:
+        return whole_bytes(row, default) + BLAS_BYTES
+    # Part by part: stored, base, one task vector and their sum, for every part under way.
+    at_once = PARTS_UNDER_WAY * PART_ELEMENTS if row.part is None else elements
+    return 4 * FLOAT32 * min(elements, at_once)
+
+
+def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+    """What it takes to merge a tensor in one piece, on the device where that is done."""
+    elements = prod(row.shape)
+    if method_of(row, default).kind is Kind.TENSOR:
+        return TENSOR_BYTES * elements
+    outputs, inputs = reversed(row.shape) if row.transposed else row.shape
+    return FLOAT64 * _matrix_numbers(outputs, inputs) + 2 * FLOAT32 * elements
+
+
+def _matrix_numbers(outputs: int, inputs: int) -> int:
+    """Float64 numbers alive at once in ACE, the largest of its stages.
+
+    Measured, not proven: summing over the experts (with the refinement's extra sums), widening
+    sums in float32, solving, and the polar factor with its fallback. The other methods for matrices
+    need no more.
+    """
+    both = outputs * inputs
+    small = min(outputs, inputs)
+    if few_experts((outputs, inputs), 2):  # stacked up to N = ¾ I rows: N·I + N², and matrices
+        summing = max(inputs**2 + outputs**2 + 4 * both, 21 * inputs**2 // 16 + 15 * both // 4)
+    else:
+        summing = 2 * inputs**2 + 5 * both
+    solving = inputs**2 + 4 * both + 5 * LARGEST * inputs
+    refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
+    widening = 3 * (inputs**2 + both) // 2  # sums in float32 beside the same in float64
+    return max(summing, widening, solving, refining)

@@ -1,0 +1,251 @@
+"""Opens the models of a recipe: headers, configs, traits, and which tensor answers which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from ace_gui.architecture.apart import Describer
+from ace_gui.architecture.names import match_names
+from ace_gui.architecture.remembered import remembered
+from ace_gui.architecture.submodels import match_part, stack_of, whole_stacks
+from ace_gui.architecture.traits import Architecture, Role, joined
+from ace_gui.checkpoints import (
+    Adapter,
+    Checkpoint,
+    Piece,
+    expand,
+    find_converted,
+    is_adapter,
+    listing,
+    open_adapter,
+    open_checkpoint,
+)
+from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
+from ace_gui.engine.planning.part_matching import answered, lacking_parts
+from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import model_name
+from ace_gui.steps import Steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedModel:
+    """A model of the recipe.
+
+    ``own_names``: the base's name of a tensor → its name in this model's files. ``extra``: names
+    in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
+    of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
+    negative where there is none. ``lacks``: parts of the base that this model has not.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    architecture: Architecture
+    own_names: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+    token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    lacks: frozenset[str] = frozenset()
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """What lies outside of the base, where that is only a part of this model.
+
+        Whole stacks of blocks are, and what stands beside them but for heads.
+        """
+        stacks = whole_stacks(self.checkpoint.tensors, set(self.own_names.values()))
+        traits = self.architecture.traits
+        body = [n for n in self.extra if traits[n].role not in (Role.HEAD, Role.VOCABULARY_HEAD)]
+        blocks = {n for n in body if traits[n].block is not None and stack_of(n) in stacks}
+        return frozenset(body) if blocks else frozenset()
+
+    def has(self, base_name: str) -> bool:
+        """Whether this model has the tensor that the base calls ``base_name``."""
+        return base_name in self.own_names
+
+    def shape(self, base_name: str) -> tuple[int, ...]:
+        """Shape as stored of the tensor that the base calls ``base_name``."""
+        return self.checkpoint.tensors[self.own_names[base_name]].shape
+
+    @property
+    def summary(self) -> ExpertSummary:
+        """What a list of models shows."""
+        architecture, parts = self.architecture, self.checkpoint.parts
+        unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
+        return ExpertSummary(
+            name=self.name,
+            path=str(self.checkpoint.path),
+            bytes=self.checkpoint.bytes,
+            dtype=self.checkpoint.dtype or "",
+            architecture=architecture.model_class or architecture.family or unnamed,
+            warnings=self.checkpoint.warnings + ((architecture.note,) if architecture.note else ()),
+        )
+
+
+def answering_name(row: PlanRow, model: OpenedModel) -> str:
+    """The base's name under which an expert has the row's tensor: its own, or that it is tied to.
+
+    Raises KeyError where the expert has neither.
+    """
+    if model.has(row.tensor) or row.tied_to is None:
+        return row.tensor
+    return row.tied_to
+
+
+def _open_base(path: Path, describer: Describer) -> Steps[OpenedModel]:
+    """Open the base model: every tensor answers to its own name."""
+    checkpoint = open_files(path)
+    return OpenedModel(
+        name=model_name(path),
+        checkpoint=checkpoint,
+        architecture=(yield from _describe(checkpoint, describer)),
+        own_names={name: name for name in checkpoint.tensors},
+    )
+
+
+def _open_expert(
+    name: str, path: Path, base: OpenedModel, describer: Describer
+) -> Steps[OpenedModel]:
+    """Open an expert and match its tensors to the base's by name, prefixes aside.
+
+    An adapter becomes a whole model in name only: what it does to the base is computed tensor by
+    tensor. Raises MismatchError where no tensor of it answers to one of the base.
+    """
+    if is_adapter(path):
+        checkpoint = _adapted(path, base)
+        answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
+    else:
+        checkpoint, found = answered(name, open_files(path), base.checkpoint)
+        answers = _with_part(found, checkpoint, base.checkpoint)
+    if not answers:
+        raise MismatchError(
+            f"{name} has no tensor in common with the base: its first is "
+            f"{listing(list(checkpoint.tensors)[:1])}, the base's "
+            f"{listing(list(base.checkpoint.tensors)[:1])}. Choose experts fine-tuned from this "
+            "base.",
+            path=path,
+        )
+    return OpenedModel(
+        name=name,
+        checkpoint=checkpoint,
+        architecture=(yield from _describe(checkpoint, describer)),
+        own_names={theirs: own for own, theirs in answers.items()},
+        extra=tuple(own for own in checkpoint.tensors if own not in answers),
+        lacks=lacking_parts(answers.values(), base.checkpoint),
+    )
+
+
+def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
+    """The answers, and those of a model within the other where stacks of blocks have none."""
+    if not whole_stacks(expert.tensors, answers) or not whole_stacks(
+        base.tensors, set(answers.values())
+    ):
+        return answers
+    shapes = [{n: info.shape for n, info in model.tensors.items()} for model in (base, expert)]
+    found = match_part(*shapes)
+    if len(found) <= len(answers):
+        return answers
+    taken = set(found.values())
+    return found | {o: n for o, n in answers.items() if o not in found and n not in taken}
+
+
+def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
+    adapter = open_adapter(path)
+    answers, pieces = _answers(adapter, base)
+    turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
+    return expand(adapter, base.checkpoint, answers, turned, pieces)
+
+
+def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:
+    """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
+
+    An adapter names the modules of the model that it was trained on; where the model has tensors
+    by other names than the base's files, those names answer too, and the files' own do as well,
+    since they are older names of the modules. A change of a tensor that is tied to another, and in
+    no file, is a change of that one, as PEFT's merge makes it.
+    """
+    parts: dict[str, list[Piece]] = {}
+    for file, rows in base.architecture.modules.items():
+        at = 0
+        for each in rows:
+            piece = Piece(tensor=file, at=at, start=each.start, rows=each.rows)
+            parts.setdefault(each.module, []).append(piece)
+            at += each.rows
+    answers = match_names(base.checkpoint.tensors, adapter.names)
+    rest = [name for name in adapter.names if name not in answers]
+    shapes = base.checkpoint.tensors
+    pieces: dict[str, list[Piece]] = {}
+    for own, module in match_names(parts, rest).items():
+        (first, *others) = parts[module]
+        whole = (*shapes[first.tensor].shape, 1)[0]
+        if not others and (first.at, first.start, first.rows) == (0, 0, whole):
+            answers[own] = first.tensor
+        else:
+            pieces[own] = parts[module]
+    rest = [name for name in adapter.deltas if name not in {*answers, *pieces}]
+    absent = base.architecture.absent
+    answers |= {own: absent[name] for own, name in match_names(absent, rest).items()}
+    return answers, pieces
+
+
+def open_files(path: Path) -> Checkpoint:
+    """Open a model; a pickle only if the person has had it converted before."""
+    folder = conversions_folder()
+    try:
+        return open_checkpoint(path, lambda part: find_converted(part, folder))
+    except PickleConsentError:
+        converted = find_converted(path, folder)
+        if converted is None:
+            raise
+        return open_checkpoint(converted)
+
+
+def conversions_folder() -> Path:
+    """Where converted pickles are kept, in the user's cache."""
+    return platformdirs.user_cache_path("ace-workbench") / "converted"
+
+
+def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
+    """Open the base and every expert of a recipe.
+
+    Raises CheckpointError, MismatchError, and RecipeError where one model stands twice.
+    """
+    for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
+        if path in recipe.unfound and not path.exists():
+            raise RecipeError(recipe.unfound[path], path=path, key="model")
+    with Describer() as describer:
+        base = yield from _open_base(recipe.base_model, describer)
+        experts = []
+        for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
+            experts.append((yield from _open_expert(name, entry.model, base, describer)))
+    _refuse_repeats(base, tuple(experts))
+    return base, tuple(experts)
+
+
+def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
+    folder = platformdirs.user_cache_path("ace-workbench") / "architectures"
+    found = {}
+    for name, part in checkpoint.parts.items():
+        shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
+        found[name] = yield from remembered(part.config, shapes, folder, describer.describe)
+    return joined(found)
+
+
+def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:
+    """The same files under two names are a slip, not a wish."""
+    seen = {base.checkpoint.identity: "the base"}
+    for expert in experts:
+        identity = expert.checkpoint.identity
+        if identity in seen:
+            which = "it from the models" if seen[identity] == "the base" else "one of them"
+            raise RecipeError(
+                f"{expert.name} is the same model as {seen[identity]} "
+                f"({expert.checkpoint.path}); remove {which}.",
+                path=expert.checkpoint.path,
+            )
+        seen[identity] = expert.name

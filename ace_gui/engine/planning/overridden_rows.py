@@ -1,0 +1,227 @@
+"""What the recipe's overrides make of the plan's rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ace_gui.architecture.scopes import DEFAULT
+from ace_gui.architecture.traits import Role
+from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
+from ace_gui.engine.planning.dispositions import combined
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.resolved_parameters import completed
+from ace_gui.engine.planning.task_heads import is_new
+from ace_gui.errors import RecipeError
+from ace_gui.methods import checked_parameters, get_method
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe.overrides import Fate
+from ace_gui.recipe.rules import describe
+from ace_gui.recipe.values import ParameterValue
+
+_FATES: Final = {
+    "merge": Disposition.MERGED,
+    "average": Disposition.AVERAGED,
+    "base": Disposition.BASE,
+}
+_OPEN: Final = frozenset(_FATES.values())
+"""Dispositions that an override may replace; what is copied or a head's own stays so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """What the rules so far say of one tensor. ``values``: only what was set."""
+
+    method: str
+    values: dict[str, ParameterValue]
+    weights: dict[str, float]
+    own: dict[str, dict[str, ParameterValue]]
+    fate: Fate | None = None
+    rules: tuple[int, ...] = ()
+
+
+def check_overrides(recipe: Recipe) -> None:
+    """Raises RecipeError, with the key, for a rule that can hold for no model."""
+    roles = [role.value for role in Role]
+    for place, rule in enumerate(recipe.overrides):
+        key = f"overrides[{place}]"
+        if rule.role is not None and rule.role not in roles:
+            close = difflib.get_close_matches(rule.role, roles, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise RecipeError(
+                f"{key}: there is no role {rule.role!r}; known: {', '.join(roles)}.{hint}",
+                key=f"{key}.role",
+            )
+        for what, names in (("weights", rule.weights), ("experts", rule.experts)):
+            strangers = [name for name in names if name not in recipe.expert_names]
+            if strangers:
+                raise RecipeError(
+                    f"{key}: there is no expert {strangers[0]!r}; the experts are "
+                    f"{', '.join(recipe.expert_names)}.",
+                    key=f"{key}.{what}",
+                )
+        _check_method(recipe, rule, key)
+        _check_own(recipe, rule, key)
+
+
+def _check_method(recipe: Recipe, rule: Override, key: str) -> None:
+    try:
+        checked_parameters(get_method(rule.merge_method or recipe.merge_method), rule.parameters)
+    except RecipeError as error:
+        where = "merge_method" if error.key == "merge_method" else f"parameters.{error.key}"
+        raise RecipeError(f"{key}: {error.sentence}", key=f"{key}.{where}") from None
+
+
+def _check_own(recipe: Recipe, rule: Override, key: str) -> None:
+    method = get_method(rule.merge_method or recipe.merge_method)
+    for name, own in rule.experts.items():
+        unknown = [each for each in own if each not in method.for_one_expert]
+        if unknown:
+            known = ", ".join(method.for_one_expert) or "none"
+            raise RecipeError(
+                f"{key}: {method.name} has no parameter {unknown[0]!r} for one expert; of those "
+                f"it has: {known}.",
+                key=f"{key}.experts",
+            )
+        try:
+            checked_parameters(method, own)
+        except RecipeError as error:
+            raise RecipeError(f"{key}: {name}: {error.sentence}", key=f"{key}.experts") from None
+
+
+def overridden(
+    rows: Sequence[PlanRow], recipe: Recipe, base: OpenedModel
+) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
+    """The rows with the recipe's overrides applied, and a warning for each rule without effect.
+
+    A tensor tied to another follows that one.
+    """
+    if not recipe.overrides:
+        return tuple(rows), ()
+    changed = {row.name: _overridden(row, recipe, base) for row in rows}
+    used = {place for row in changed.values() if row.override for place in row.override.rules}
+    warnings = tuple(
+        f"overrides[{place}] ({describe(rule)}) changes no tensor of this merge; correct or "
+        "remove it."
+        for place, rule in enumerate(recipe.overrides)
+        if place not in used
+    )
+    return tuple(_tied(row, changed) for row in changed.values()), warnings
+
+
+def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
+    """The method that merges a row: its own where it is overridden."""
+    return default if row.override is None else get_method(row.override.method)
+
+
+def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
+    takes_part = row.in_base and row.experts and row.disposition in _OPEN
+    if not takes_part or row.tied_to is not None:
+        return row
+    choice = _chosen(row, recipe)
+    if not choice.rules:
+        return row
+    method = get_method(choice.method)
+    traits = base.architecture.traits[row.tensor]
+    # A preset says nothing of heads that are merged all the same.
+    scope = DEFAULT if traits.role is Role.HEAD else recipe.scope
+    changed = combined(row, traits, method, scope, len(recipe.models))
+    if is_new(base, row.tensor):
+        changed = row
+    elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
+        changed = replace(changed, disposition=_FATES[choice.fate])
+    differences = _differences(changed, choice, recipe)
+    if not differences and changed.disposition is row.disposition:
+        return row
+    values, _ = completed(choice.values, method, base)
+    parameters = checked_parameters(method, values)
+    _refuse_own_in_survey(method, parameters, choice)
+    override = RowOverride(
+        method=method.name,
+        parameters=dataclasses.asdict(parameters),
+        weights=tuple(choice.weights[name] for name in recipe.expert_names),
+        rules=choice.rules,
+        own=tuple(choice.own.get(name, {}) for name in recipe.expert_names) if choice.own else (),
+    )
+    merged = changed.disposition is Disposition.MERGED
+    what = method.title if merged else changed.disposition.value
+    reason = f"overridden: {', '.join((what, *differences))}"
+    return replace(changed, override=override, reason=reason)
+
+
+def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Choice) -> None:
+    """What is found out of the whole model is found out with one value for all experts."""
+    if choice.own and method.survey and method.survey(parameters, len(choice.weights)) is not None:
+        raise RecipeError(
+            f"{method.title} takes parameters of one expert only where entries are chosen within "
+            "each tensor; set trim to tensor.",
+            key="trim",
+        )
+
+
+def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
+    choice = _Choice(
+        method=recipe.merge_method,
+        values=dict(recipe.parameters),
+        weights=dict(zip(recipe.expert_names, recipe.weights, strict=True)),
+        own={},
+    )
+    for place, rule in enumerate(recipe.overrides):
+        if rule.holds_for(row.name, row.role, row.block):
+            choice = _after(choice, rule, place, recipe)
+    return choice
+
+
+def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choice:
+    method, values, own = choice.method, choice.values, choice.own
+    if rule.merge_method is not None:
+        method, own = rule.merge_method, {}
+        values = dict(recipe.parameters) if method == recipe.merge_method else {}
+    if rule.merge_method is not None or method == recipe.merge_method:
+        values = {**values, **rule.parameters}
+        own = own | {name: {**own.get(name, {}), **new} for name, new in rule.experts.items()}
+    return _Choice(
+        method=method,
+        values=values,
+        weights={**choice.weights, **rule.weights},
+        own=own,
+        fate=rule.disposition or (None if rule.merge_method else choice.fate),
+        rules=(*choice.rules, place),
+    )
+
+
+def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
+    return method.kind is not Kind.MATRIX or (
+        len(row.shape) == 2 and min(row.shape) >= method.narrowest
+    )
+
+
+def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
+    """What is different for a row of this disposition, in words; nothing where it is as ever."""
+    found = []
+    if row.disposition is Disposition.MERGED:
+        same = choice.method == recipe.merge_method
+        own = recipe.parameters if same else {}
+        found = [] if same else [f"not {get_method(recipe.merge_method).title}"]
+        found += [f"{n} {v}" for n, v in choice.values.items() if n not in own or own[n] != v]
+        found += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
+    if row.disposition is not Disposition.BASE:
+        given = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+        found += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != given[n]]
+    return found
+
+
+def _tied(row: PlanRow, rows: dict[str, PlanRow]) -> PlanRow:
+    source = None if row.tied_to is None else rows.get(row.tied_to)
+    if source is None or source.override is None or row.disposition not in _OPEN:
+        return row
+    return replace(
+        row,
+        disposition=source.disposition,
+        transposed=source.transposed,
+        override=source.override,
+    )

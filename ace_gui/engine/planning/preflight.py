@@ -1,0 +1,443 @@
+"""What can be known of a merge before a tensor is read, with a verdict a row.
+
+What makes a merge impossible is an error of planning. Here is what a person may accept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.architecture.submodels import whole_stacks
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import (
+    PIPELINE,
+    ExpandedCheckpoint,
+    is_float,
+    listing,
+    part_of,
+    plain,
+)
+from ace_gui.engine.contract.checks import (
+    EVERYTHING,
+    Check,
+    Verdict,
+    disk_check,
+    memory_check,
+    replaced,
+    worst_first,
+)
+from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
+from ace_gui.engine.planning import duplicate_models as likeness
+from ace_gui.engine.planning import tokenizers as vocabularies
+from ace_gui.engine.planning.config_differences import drift
+from ace_gui.engine.planning.memory import free_bytes
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.vocabulary_rows import match
+from ace_gui.errors import CheckpointError
+from ace_gui.recipe.values import Vocabulary
+
+_HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD, Role.BUFFER})
+_VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
+# Half a unit in the last place, relative to a weight.
+_ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
+_NOISY: Final = 2.0**-9
+"""Rounding that is as large as the change that a fine-tune makes."""
+
+
+def preflight(
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    rows: Sequence[PlanRow],
+    *,
+    vocabulary: Vocabulary = Vocabulary.POSITION,
+    store_bytes: int,
+    peak_bytes: int,
+    largest_tensor: str,
+    free_disk: int,
+    free_memory: int,
+) -> tuple[Check, ...]:
+    """Every check, worst first; ``rows`` are the plan's.
+
+    Sizes in bytes; ``store_bytes``: of the merged model, with what stands beside it, where it waits
+    for its export.
+    """
+    checks = _of_base(base)
+    if experts:
+        checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
+        checks.append(_fine("Shapes", "Every shared tensor has the base's shape."))
+        checks += _together("Number format", _format, base, experts, _formats_agree(base))
+        checks.append(_fine("Quantisation", "No model is quantised."))
+        checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
+        checks.append(_heads(rows, experts))
+        find = partial(_vocabulary, vocabulary)
+        checks += _together("Vocabulary", find, base, experts, _tokens_agree(base))
+        checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
+        checks += _likeness(base, experts, rows)
+        checks += _together("Files", _files, base, experts, "Nothing to remark.")
+    checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
+    checks.append(memory_check(peak_bytes, largest_tensor, free_memory))
+    return worst_first(checks)
+
+
+def output_checks(
+    plan: Plan, target: Path, *, memory_bytes: int | None, complete_heads: bool, resumes: bool
+) -> tuple[Check, ...]:
+    """The plan's checks for a merge straight into the folder ``target``, worst first.
+
+    ``memory_bytes``: what the merge may use, None: what is free. ``complete_heads``: with a whole
+    model for each expert's own head. ``resumes``: the merged model has its room already.
+    """
+    checks = plan.checks
+    if memory_bytes is not None:
+        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+        checks = replaced(checks, limit)
+    owners = {
+        t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
+    }
+    models = int(not resumes) + (len(owners) if complete_heads else 0)
+    advice = "Free some space there, or choose an output folder on another disk."
+    needed = models * plan.bytes_to_write + plan.bytes_beside
+    return replaced(checks, disk_check(needed, free_bytes(target), advice))
+
+
+_DISK_ADVICE: Final = "Free some space; the export needs as much again in its own folder."
+_Finding = tuple[Verdict, str, Sequence[str]] | None
+_Finder = Callable[[OpenedModel, OpenedModel], _Finding]
+
+
+def _together(
+    title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
+) -> list[Check]:
+    """One check for each expert that something is found of, or one that says all is fine."""
+    found = [(expert, find(base, expert)) for expert in experts]
+    checks = [
+        Check(
+            subject=plain(expert.name),
+            title=title,
+            verdict=result[0],
+            sentence=result[1],
+            details="\n".join(plain(line) for line in result[2]),
+        )
+        for expert, result in found
+        if result is not None
+    ]
+    return checks or [_fine(title, fine)]
+
+
+def _fine(title: str, sentence: str) -> Check:
+    return Check(subject=EVERYTHING, title=title, verdict=Verdict.OK, sentence=sentence)
+
+
+def _of_base(base: OpenedModel) -> list[Check]:
+    """Whether what was opened is all that an output needs."""
+    checkpoint, name = base.checkpoint, plain(base.name)
+    verdict, sentence = Verdict.OK, "Its config and side files go into the output."
+    remarks = list(base.summary.warnings)
+    if not any(file.endswith(("config.json", PIPELINE)) for file in checkpoint.side_files):
+        verdict = Verdict.NOTE
+        sentence = (
+            "No config.json: roles are read off the tensors' names, and the output will have no "
+            "config either. Open the model's folder if there is one."
+        )
+    elif remarks:
+        verdict, sentence = Verdict.NOTE, remarks[0]
+    return [
+        Check(
+            subject=name,
+            title="Base model",
+            verdict=verdict,
+            sentence=sentence,
+            details="\n".join(remarks),
+        )
+    ]
+
+
+def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
+    """What the base has and the expert lacks, heads and buffers aside, or has by other names."""
+    traits = base.architecture.traits
+    missing = [
+        name
+        for name in traits
+        if not expert.has(name)
+        and traits[name].role not in _HEADS
+        and part_of(name, base.checkpoint.parts) not in expert.lacks
+    ]
+    extra = [name for name in expert.extra if expert.architecture.traits[name].role not in _HEADS]
+    outside = expert.outside
+    stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
+    if stacks and not expert.lacks:
+        sentence = (
+            f"Holds a part of the base only: {len(missing)} tensors, {listing(sorted(stacks))} "
+            "among them, are combined without it, and stay the base's where no expert has them."
+        )
+        return Verdict.NOTE, sentence, missing
+    if outside:
+        sentence = (
+            f"Holds more than the base: {len(outside)} tensors, {listing(sorted(outside)[:1])} "
+            "among them, are saved in heads/, not merged. To merge these, take such a base."
+        )
+        return Verdict.NOTE, sentence, sorted(outside)
+    if missing:
+        vital = any(traits[name].role in _VITAL for name in missing)
+        verdict = Verdict.WARNING if vital else Verdict.NOTE
+        sentence = f"Lacks {listing(missing)}, outside of the blocks: combined without this expert."
+        return verdict, sentence, missing
+    if expert.lacks:
+        parts = sorted(expert.lacks)
+        sentence = f"Has no part {listing(parts)} of the base: combined without this expert."
+        return Verdict.NOTE, sentence, parts
+    if extra:
+        sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
+        return Verdict.NOTE, sentence, extra
+    renamed = [(own, name) for name, own in expert.own_names.items() if own != name]
+    if renamed:
+        own, name = renamed[0]
+        sentence = (
+            f"{len(renamed)} tensors have another prefix (`{plain(own)}` is `{plain(name)}` in the "
+            "base): matched by the rest of the name."
+        )
+        return Verdict.NOTE, sentence, [f"{own} is {name}" for own, name in renamed]
+    return None
+
+
+def _formats_agree(base: OpenedModel) -> str:
+    return f"All in {base.checkpoint.dtype or 'no floating-point format'}."
+
+
+def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
+    """Task vectors are differences: the coarser of two formats is their noise."""
+    if isinstance(expert.checkpoint, ExpandedCheckpoint):
+        return None
+    pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, own in expert.own_names.items():
+        first = base.checkpoint.tensors[name].dtype
+        second = expert.checkpoint.tensors[own].dtype
+        if first != second and is_float(first) and is_float(second):
+            pairs[first, second].append(name)
+    if not pairs:
+        return None
+    (first, second), names = max(pairs.items(), key=lambda pair: len(pair[1]))
+    coarse = max(_ROUNDING.get(tag, 0.0) for pair in pairs for tag in pair)
+    sentence = f"{len(names)} tensors are {second}, in the base {first}"
+    lines = [f"{name}: {two}, in the base {one}" for (one, two), ns in pairs.items() for name in ns]
+    if coarse < _NOISY:
+        return Verdict.NOTE, f"{sentence}: both are widened before they are subtracted.", lines
+    return (
+        Verdict.WARNING,
+        f"{sentence}: BF16 rounds to {coarse:.1%} of a weight, about as much as fine-tuning "
+        "changes it. Use base and expert in the format the expert was tuned in.",
+        lines,
+    )
+
+
+def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
+    """Heads that share the embedding in one of the two only."""
+    if isinstance(expert.checkpoint, ExpandedCheckpoint):
+        return None
+    tied, whole = base.architecture.traits, expert.architecture.traits
+    untied = [
+        name
+        for name, own in expert.own_names.items()
+        if tied[name].tied_to is not None and whole[own].tied_to is None
+    ]
+    if _config_ties(base) is not False and _config_ties(expert) is False:
+        untied += [name for name in expert.extra if whole[name].role == Role.VOCABULARY_HEAD]
+    if untied:
+        sentence = (
+            f"Has its own {listing(untied)}, tied to the embedding in the base: the merged model "
+            "stays tied, without the expert's own head."
+        )
+        return Verdict.WARNING, sentence, untied
+    alone = [
+        name
+        for name, traits in tied.items()
+        if traits.role == Role.VOCABULARY_HEAD and not traits.tied_to and not expert.has(name)
+    ]
+    if alone and _config_ties(base) is False and _config_ties(expert) is not False:
+        sentence = (
+            f"Ties its head to the embedding, but the base has its own {listing(alone)}: the "
+            "merged model keeps the base's head."
+        )
+        return Verdict.WARNING, sentence, alone
+    return None
+
+
+def _config_ties(model: OpenedModel) -> object:
+    return (model.checkpoint.config or {}).get("tie_word_embeddings")
+
+
+def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
+    heads = [
+        row
+        for row in rows
+        if row.disposition == Disposition.PER_EXPERT
+        and row.role in (Role.HEAD, Role.VOCABULARY_HEAD)
+    ]
+    if not heads:
+        return _merged_heads(rows)
+    owners = sorted({t for row in heads for t in row.experts})
+    names = ", ".join(plain(experts[t].name) for t in owners)
+    own = listing([row.name for row in heads])
+    lines = [
+        f"{experts[t].name}: {row.name} {_times(_own_shape(experts[t], row.name))}"
+        for t in owners
+        for row in heads
+        if t in row.experts
+    ]
+    return Check(
+        subject=EVERYTHING,
+        title="Heads",
+        verdict=Verdict.NOTE,
+        sentence=f"Kept per expert, in heads/, for {names}: {own}.",
+        details="\n".join(plain(line) for line in lines),
+    )
+
+
+def _merged_heads(rows: Sequence[PlanRow]) -> Check:
+    merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
+    if not merged:
+        return _fine("Heads", "No expert has a task head of its own.")
+    return Check(
+        subject=EVERYTHING,
+        title="Heads",
+        verdict=Verdict.NOTE,
+        sentence=f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's "
+        "options (heads: keep) every expert's own is saved instead.",
+        details="\n".join(plain(f"{row.name}: {row.reason}") for row in merged),
+    )
+
+
+def _own_shape(expert: OpenedModel, name: str) -> tuple[int, ...]:
+    return expert.checkpoint.tensors[expert.own_names.get(name, name)].shape
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a scalar"
+
+
+def _tokens_agree(base: OpenedModel) -> str:
+    if vocabularies.tokenizer_files(base.checkpoint):
+        return "No tokenizer gives another token to one of the base's ids."
+    return "No model has a tokenizer: there is nothing to compare."
+
+
+def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _Finding:
+    theirs = vocabularies.tokenizer_files(base.checkpoint)
+    ours = vocabularies.tokenizer_files(expert.checkpoint)
+    if not theirs or not ours:
+        if ours and not theirs:
+            sentence = (
+                "Has a tokenizer, but the base has none to compare it with or to export. Copy the "
+                "right tokenizer files into the base's folder."
+            )
+            return Verdict.WARNING, sentence, [str(path) for path in ours]
+        return None
+    try:
+        found = vocabularies.compare(theirs, ours)
+    except CheckpointError as error:
+        return Verdict.WARNING, f"Tokens cannot be compared. {error.sentence}", ()
+    if not found.tokens:
+        return None
+    sentence = (
+        f"{found.tokens} of {max(found.size, found.base_size)} token ids mean something else than "
+        f"in the base: {plain(found.examples[0])}. "
+    )
+    verdict, outcome = _rows_outcome(choice, base, expert)
+    return verdict, sentence + outcome, found.examples
+
+
+def _rows_outcome(
+    choice: Vocabulary, base: OpenedModel, expert: OpenedModel
+) -> tuple[Verdict, str]:
+    """What becomes of the rows of two vocabularies that differ."""
+    if choice is Vocabulary.BASE:
+        return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
+    found = match(base, expert) if choice is Vocabulary.TOKENS else None
+    if found is not None:
+        return Verdict.NOTE, (
+            f"Rows are matched by token: {found.moved} stand elsewhere here, {found.lacking} of "
+            f"the base's tokens are missing here and count as unchanged, and {found.extra} tokens "
+            "that only this expert has are left out."
+        )
+    return Verdict.WARNING, (
+        "The output has the base's tokenizer; the rows of these ids are combined all the same. "
+        "Under Vocabulary you can have them matched by token, or keep the base's."
+    )
+
+
+def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
+    """The config within ``whole`` that is of the other's type, if there is one, else ``whole``."""
+    parts = (value for value in whole.values() if isinstance(value, Mapping))
+    wanted = part.get("model_type")
+    if wanted is None or whole.get("model_type") == wanted:
+        return whole
+    return next((each for each in parts if each.get("model_type") == wanted), whole)
+
+
+def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
+    theirs, ours = base.checkpoint.config, expert.checkpoint.config
+    if theirs is None or ours is None:
+        if theirs is None:
+            return None
+        return Verdict.NOTE, "Has no config.json: taken to be built as the base is.", ()
+    # A tower, say, whose config is within that of the whole.
+    theirs, ours = _part_of(theirs, ours), _part_of(ours, theirs)
+    if theirs.get("model_type") != ours.get("model_type") and (
+        base.architecture.family != expert.architecture.family
+    ):
+        sentence = (
+            f"Is of family {plain(str(expert.architecture.family))}, the base of "
+            f"{plain(str(base.architecture.family))}: equal shapes may mean different things."
+        )
+        return Verdict.WARNING, sentence, ()
+    found = list(drift(theirs, ours))
+    if not found:
+        return None
+    kinds = list(dict.fromkeys(kind for kind, _ in found))
+    named = f"{', '.join(kinds[:-1])} and {kinds[-1]}" if len(kinds) > 1 else kinds[0]
+    lines = [line for _, line in found]
+    sentence = (
+        f"Its {named} differ{'s' if len(kinds) == 1 else ''} from the base's: {plain(lines[0])}"
+        f"{f' and {len(lines) - 1} more' if len(lines) > 1 else ''}. The output has the base's "
+        "config, under which this expert computes something else."
+    )
+    return Verdict.WARNING, sentence, lines
+
+
+def _likeness(
+    base: OpenedModel, experts: Sequence[OpenedModel], rows: Sequence[PlanRow]
+) -> list[Check]:
+    """Copies among the models, by a few blocks of each."""
+    combined = (row for row in rows if row.in_base and row.disposition in COMBINED)
+    names = list(dict.fromkeys(row.tensor for row in combined))
+    seen: dict[str, str] = {}
+    checks = []
+    for model in (base, *experts):
+        digest = likeness.sample(model, names)
+        if digest is None:
+            continue
+        if digest not in seen:
+            seen[digest] = "the base" if model is base else plain(model.name)
+            continue
+        sentence = (
+            f"Probably the same weights as {seen[digest]}: every block that was sampled is equal. "
+            "Remove it unless it is meant to count."
+        )
+        checks.append(
+            Check(
+                subject=plain(model.name),
+                title="Duplicates",
+                verdict=Verdict.WARNING,
+                sentence=sentence,
+            )
+        )
+    return checks or [_fine("Duplicates", "No two models hold the same weights.")]
+
+
+def _files(_base: OpenedModel, expert: OpenedModel) -> _Finding:
+    remarks = expert.summary.warnings
+    return (Verdict.NOTE, remarks[0], remarks) if remarks else None

@@ -1,0 +1,294 @@
+"""From a recipe to a plan: open the models, decide for every tensor, resolve the parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final
+
+from ace_gui.architecture.scopes import SCOPES
+from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
+from ace_gui.checkpoints.input_files import status_of
+from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
+from ace_gui.engine.planning.dispositions import plan_rows
+from ace_gui.engine.planning.expert_files import bytes_beside
+from ace_gui.engine.planning.memory import free_disk_bytes, largest_tensor, peak_bytes
+from ace_gui.engine.planning.models import OpenedModel, open_models
+from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
+from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
+from ace_gui.engine.planning.preflight import preflight
+from ace_gui.engine.planning.resolved_parameters import completed
+from ace_gui.engine.planning.task_heads import with_heads
+from ace_gui.engine.planning.vocabulary_rows import deciding_tokenizers, matched_by_token
+from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.formatting import plain
+from ace_gui.machine import free_memory
+from ace_gui.methods import checked_parameters, get_method
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.survey import Findings, findings_of
+from ace_gui.recipe import Recipe
+from ace_gui.steps import Steps, result_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A plan, and the opened models and method that carry it out.
+
+    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
+    that say which rows belong together, where these are matched by token. ``findings``: what is
+    known so far of the whole model, by method and parameters; ``surveying`` adds to it.
+    """
+
+    plan: Plan
+    base: OpenedModel
+    experts: tuple[OpenedModel, ...]
+    method: MergeMethod[Any]
+    parameters: Any
+    tokenizers: tuple[FileStamp, ...] = ()
+    findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
+
+    def method_of(self, row: PlanRow) -> MergeMethod[Any]:
+        """The method that merges a row: the recipe's, or that of its override."""
+        return method_of(row, self.method)
+
+    def is_whole(self, row: PlanRow) -> bool:
+        """Whether a row is merged in one piece, and not part by part."""
+        merged = row.disposition == Disposition.MERGED
+        return merged and self.method_of(row).kind is not Kind.ENTRY
+
+    def parameters_of(self, row: PlanRow) -> Any:
+        """The parameters of ``method_of(row)`` for this row."""
+        if row.override is None:
+            return self.parameters
+        return checked_parameters(self.method_of(row), row.override.parameters)
+
+    def own_of(self, row: PlanRow) -> list[Any] | None:
+        """The parameters of each expert that has the row; None where all have the row's."""
+        if row.override is None or not row.override.own:
+            return None
+        given, own = row.override.parameters, row.override.own
+        method = self.method_of(row)
+        return [checked_parameters(method, {**given, **own[t]}) for t in row.experts]
+
+    def weights_of(self, row: PlanRow) -> tuple[float, ...]:
+        """One weight for each expert that has the row, in the order of ``row.experts``."""
+        weights = row.override.weights if row.override else self.plan.recipe.weights
+        return tuple(weights[t] for t in row.experts)
+
+    def findings_of(self, row: PlanRow) -> Findings | None:
+        """What the method of a row asked to know, for the row's experts; None if unknown."""
+        found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
+        return None if found is None else findings_of(found, row.experts)
+
+    @property
+    def files(self) -> tuple[FileStamp, ...]:
+        """What the result depends on, as it was when it was opened."""
+        models = (self.base, *self.experts)
+        return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
+
+    def is_current(self) -> bool:
+        """Whether every file is still the one that was opened."""
+        models = (self.base, *self.experts)
+        try:
+            for model in models:
+                reader_of(model.checkpoint).check_unchanged()
+            if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
+                return False
+            return deciding_tokenizers(models, self.plan.recipe.vocabulary) == self.tokenizers
+        except CheckpointError:
+            return False
+
+
+LARGEST_WEIGHT: Final = 1e9
+"""Of an expert, negative ones too."""
+
+
+def prepare(recipe: Recipe) -> Prepared:
+    """Open, check and decide, from headers alone.
+
+    Raises RecipeError, CheckpointError, ArchitectureError or MismatchError.
+    """
+    return result_of(preparing(recipe))
+
+
+def preparing(recipe: Recipe) -> Steps[Prepared]:
+    """As ``prepare``, step by step: a model may take long to describe."""
+    method = _checked_method(recipe)
+    base, experts = yield from open_models(recipe)
+    # Before they are read: what changes later is no longer what was read.
+    tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
+    experts = matched_by_token(base, experts, recipe.vocabulary)
+    base, experts, heads = with_heads(base, experts, recipe)
+    values, notes = completed(recipe.parameters, method, base)
+    parameters = checked_parameters(method, values)
+    rows, unused = overridden(plan_rows(base, experts, method, recipe, heads), recipe, base)
+    refuse_other_than_floats(rows, base, experts)
+    plan = Plan(
+        recipe=recipe,
+        base=base.summary,
+        experts=tuple(expert.summary for expert in experts),
+        rows=rows,
+        parameters=dataclasses.asdict(parameters),
+        parameter_notes=notes,
+        heterogeneity=method.heterogeneity,
+        warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
+        bytes_to_read=_bytes_to_read(rows, experts),
+        bytes_to_write=bytes_to_write(rows, recipe.out_dtype),
+        bytes_beside=bytes_beside(rows, method, experts),
+        peak_bytes=peak_bytes(rows, method),
+        largest_tensor=largest_tensor(rows, method),
+    )
+    return Prepared(
+        plan=dataclasses.replace(plan, checks=_checks(plan, base, experts)),
+        base=base,
+        experts=experts,
+        method=method,
+        parameters=parameters,
+        tokenizers=tokenizers,
+    )
+
+
+def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> tuple[Check, ...]:
+    return preflight(
+        base,
+        experts,
+        plan.rows,
+        vocabulary=plan.recipe.vocabulary,
+        store_bytes=_store_bytes(plan.rows) + plan.bytes_beside,
+        peak_bytes=plan.peak_bytes,
+        largest_tensor=plan.largest_tensor,
+        free_disk=free_disk_bytes(),
+        free_memory=free_memory(),
+    )
+
+
+def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
+    """The recipe's method, once all that can be wrong with a recipe by itself is not."""
+    _check_names(recipe)
+    if recipe.scope not in SCOPES:
+        raise RecipeError(
+            f"{recipe.scope!r} is not a known scope; known: {', '.join(SCOPES)}.", key="scope"
+        )
+    method = get_method(recipe.merge_method)
+    checked_parameters(method, recipe.parameters)
+    check_overrides(recipe)
+    _check_weights(recipe)
+    _refuse_too_many(recipe, method)
+    return method
+
+
+def output_dtype(row: PlanRow, out_dtype: str | None) -> str:
+    """The dtype tag that a tensor of the base has in an output of that dtype (None: its own)."""
+    if out_dtype is None or row.disposition == Disposition.COPIED or not is_float(row.dtype):
+        return row.dtype
+    return RECIPE_TAGS[out_dtype]
+
+
+def bytes_to_write(rows: tuple[PlanRow, ...], out_dtype: str | None) -> int:
+    """Size of the merged model's tensors, without what stands beside them."""
+    return sum(
+        prod(row.shape) * FORMATS[output_dtype(row, out_dtype)].bits // 8
+        for row in rows
+        if row.in_base
+    )
+
+
+def store_dtype(row: PlanRow) -> str:
+    """The dtype tag in a store that will be exported later: wide enough to round only once."""
+    if row.disposition == Disposition.COPIED or not is_float(row.dtype) or row.dtype == "F64":
+        return row.dtype
+    return "F32"
+
+
+def _store_bytes(rows: tuple[PlanRow, ...]) -> int:
+    return sum(prod(row.shape) * FORMATS[store_dtype(row)].bits // 8 for row in rows if row.in_base)
+
+
+def _bytes_to_read(rows: tuple[PlanRow, ...], experts: tuple[OpenedModel, ...]) -> int:
+    total = 0
+    for row in rows:
+        if row.in_base:
+            total += prod(row.shape) * FORMATS[row.dtype].bits // 8
+        if row.disposition in COMBINED:
+            for t in row.experts:
+                own = experts[t].own_names[row.tied_to or row.tensor]
+                dtype = experts[t].checkpoint.tensors[own].dtype
+                total += prod(row.shape) * FORMATS[dtype].bits // 8
+    return total
+
+
+def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
+    warnings = list(base.checkpoint.warnings)
+    if base.architecture.note:
+        warnings.append(base.architecture.note)
+    combined = any(row.disposition in COMBINED for row in rows)
+    if combined and not any(row.disposition == Disposition.MERGED for row in rows):
+        warnings.append("No tensor is merged by the method: nothing here is a linear layer.")
+    if kept := kept_integers(rows):
+        warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
+    dropped = [row.name for row in rows if row.disposition == Disposition.DROPPED]
+    if dropped:
+        warnings.append(f"{len(dropped)} tensors are dropped; the layers table says why.")
+    return tuple(dict.fromkeys(warnings))
+
+
+def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...]:
+    found = len(recipe.models)
+    return (too_few(method, found),) if 0 < found < method.least else ()
+
+
+def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
+    """Too few may yet become more; a merge refuses these."""
+    if method.most is not None and len(recipe.models) > method.most:
+        raise RecipeError(
+            f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
+            "leave some out, or choose another method, such as karcher.",
+            key="models",
+        )
+
+
+def require_experts(prepared: Prepared) -> None:
+    """Raises RecipeError where there are too few experts for the method."""
+    found, method = len(prepared.experts), prepared.method
+    if not found:
+        raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
+    if found < method.least:
+        raise RecipeError(too_few(method, found), key="models")
+
+
+def experts(count: int) -> str:
+    """How many."""
+    return "1 expert" if count == 1 else f"{count} experts"
+
+
+def too_few(method: MergeMethod[Any], found: int) -> str:
+    """What to say of too few experts."""
+    return (
+        f"{method.title} merges {'' if method.least == method.most else 'at least '}"
+        f"{method.least} experts, but there is only {found}; add more, or choose another method."
+    )
+
+
+def _check_weights(recipe: Recipe) -> None:
+    """Refuse weights with which a sum leaves float32, in words about something else."""
+    given = list(zip(recipe.expert_names, recipe.weights, strict=True))
+    given += [pair for rule in recipe.overrides for pair in rule.weights.items()]
+    for name, weight in given:
+        if not -LARGEST_WEIGHT <= weight <= LARGEST_WEIGHT:
+            raise RecipeError(
+                f"The weight of {plain(name)} is {weight:g}; give one from {-LARGEST_WEIGHT:g} to "
+                f"{LARGEST_WEIGHT:g}.",
+                key="weight",
+            )
+
+
+def _check_names(recipe: Recipe) -> None:
+    """An expert's name becomes a file name in ``heads/``."""
+    for name in recipe.expert_names:
+        plain = name.strip(". ") == name and not set(name) & set('/\\:*?"<>|')
+        if not plain or not name.isprintable() or len(name) > 100:
+            raise RecipeError(
+                f"{name!r} cannot name a file; give the expert another name.", key="name"
+            )

@@ -1,0 +1,328 @@
+"""Task heads: whether the experts have one task, and a base with a place for their heads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from ace_gui.architecture.names import match_names
+from ace_gui.architecture.scopes import DEFAULT
+from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.checkpoints import (
+    FORMATS,
+    GrownCheckpoint,
+    Growth,
+    Source,
+    TensorInfo,
+    is_float,
+    listing,
+    plain,
+)
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe.values import Heads, Vocabulary
+
+_UNNAMED: Final = re.compile(r"LABEL_\d+")
+# Heads of other classes have outputs whose meaning the class fixes (start and end of an answer).
+_LABELLED: Final = re.compile(r"Classification|Segmentation|Detection|Tagg")
+# What a config says of a head: its labels, and how features are pooled for it.
+_OF_HEADS: Final = re.compile(
+    r"architectures|problem_type|finetuning_task|pad_token_id|label|classif|summary|pool"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadChoice:
+    """What becomes of the heads. ``merged``: their names in the base; ``why``, of all of them."""
+
+    merged: frozenset[str] = frozenset()
+    why: str = ""
+
+    @property
+    def because(self) -> str:
+        """The reason, for the end of a tensor's own."""
+        return f": {self.why}" if self.why else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shared:
+    """A tensor that every expert has in one shape. ``own``: its name in each of them."""
+
+    name: str
+    own: tuple[str, ...]
+    traits: TensorTraits
+    info: TensorInfo
+
+    @property
+    def is_head(self) -> bool:
+        return self.traits.role is Role.HEAD
+
+
+def with_heads(
+    base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+) -> tuple[OpenedModel, tuple[OpenedModel, ...], HeadChoice]:
+    """The models, the base with a place for every head that is merged, and which heads these are.
+
+    RecipeError where the recipe has heads merged that cannot be.
+    """
+    if not experts:
+        return base, (), HeadChoice()
+    shared = {each.name: each for each in (*_of_base(base, experts), *_of_experts(base, experts))}
+    heads = {name: each for name, each in shared.items() if each.is_head}
+    one, why = _one_task(base, experts, heads)
+    if recipe.heads is Heads.MERGE and not one and _conflict(experts, heads):
+        raise RecipeError(
+            f"The heads cannot be merged: {_conflict(experts, heads)}. Keep each for its expert "
+            "(heads: keep).",
+            key="heads",
+        )
+    wanted = recipe.heads is Heads.MERGE or (
+        recipe.heads is Heads.AUTO and one and recipe.scope == DEFAULT
+    )
+    merged = set(heads) if wanted else {n for n in heads if _asked(heads[n], base, recipe)}
+    beside = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
+    added = merged | (beside if merged or not _any_heads(experts) else set())
+    changes = _config_changes(base, experts) if added else {}
+    grown = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
+    choice = HeadChoice(merged=frozenset(merged), why=_said(why, wanted, recipe))
+    if not grown:
+        return _with_changes(base, changes), tuple(experts), choice
+    return _grown(base, experts, grown, changes), _answering(experts, grown), choice
+
+
+def is_new(base: OpenedModel, name: str) -> bool:
+    """Whether the base has no value of its own for a tensor, in the shape that the merge has."""
+    growths = getattr(base.checkpoint, "growths", {})
+    return name in growths and growths[name].own is None
+
+
+def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
+    """Heads that the base has too, in the experts' shape."""
+    found = []
+    for name, traits in base.architecture.traits.items():
+        if traits.role is Role.HEAD and all(expert.has(name) for expert in experts):
+            own = tuple(expert.own_names[name] for expert in experts)
+            found += _agreeing(name, own, traits, experts)
+    return found
+
+
+def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
+    """What every expert has and the base lacks: heads, and what stands between body and head."""
+    first = experts[0]
+    answers = [match_names(first.extra, expert.extra) for expert in experts]
+    names = [{theirs: own for own, theirs in answer.items()} for answer in answers]
+    found: list[_Shared] = []
+    outside = first.outside
+    for name in first.extra:
+        traits = first.architecture.traits[name]
+        usable = traits.role is not Role.BUFFER and traits.tied_to is None
+        free = name not in base.checkpoint.tensors and name not in outside
+        if usable and free and all(name in known for known in names):
+            own = tuple(known[name] for known in names)
+            found += _agreeing(name, own, traits, experts)
+    return found
+
+
+def _agreeing(
+    name: str, own: tuple[str, ...], traits: TensorTraits, experts: Sequence[OpenedModel]
+) -> list[_Shared]:
+    """The tensor, if all experts have it in floating point and in one shape."""
+    infos = [e.checkpoint.tensors[n] for e, n in zip(experts, own, strict=True)]
+    if {info.shape for info in infos} != {infos[0].shape} or not all(
+        is_float(info.dtype) for info in infos
+    ):
+        return []
+    return [_Shared(name=name, own=own, traits=replace(traits, tied_to=None), info=infos[0])]
+
+
+def _one_task(
+    base: OpenedModel, experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]
+) -> tuple[bool, str]:
+    """Whether all experts have the same task, as far as shapes and labels say, and why."""
+    if not heads or (conflict := _conflict(experts, heads)):
+        return False, conflict if heads else ""
+    if len(experts) == 1:
+        return True, "there is one expert"
+    labels, model_class = labels_of(experts[0]), experts[0].architecture.model_class
+    if model_class is not None and not _LABELLED.search(model_class):
+        return True, f"all experts are {model_class}"
+    if labels is not None and len(labels) == 1:
+        return True, "every expert has one output"
+    if labels is not None and not all(map(_UNNAMED.fullmatch, labels)):
+        return True, "all experts have the same labels"
+    of_base = all(base.has(n) and base.shape(n) == heads[n].info.shape for n in heads)
+    if of_base and labels_of(base) == labels:
+        return True, "all experts have the base's labels"
+    return False, (
+        "the labels have no names, so that they may mean different things (heads: merge in a "
+        "recipe merges them)"
+    )
+
+
+def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> str:
+    """What makes a merge of the heads impossible; empty if nothing does."""
+    for t, expert in enumerate(experts):
+        known = {each.own[t] for each in heads.values()}
+        alone = [n for n in _heads_of(expert) if n not in known]
+        if alone:
+            where = f"{listing(alone[:1])} of {plain(expert.name)}"
+            return f"{where} is not in all experts in that shape"
+    if not heads:
+        return ""
+    classes = {expert.architecture.model_class for expert in experts} - {None}
+    if len(classes) > 1:
+        return f"the experts are of different classes ({', '.join(sorted(filter(None, classes)))})"
+    named = [(e, found) for e in experts if (found := labels_of(e)) and not _unnamed(found)]
+    for expert, labels in named[1:]:
+        if labels != named[0][1]:
+            first, second = plain(named[0][0].name), plain(expert.name)
+            return f"{first} and {second} have different labels"
+    return ""
+
+
+def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
+    """The names of a model's labels, by index; None where there is no config."""
+    config = model.checkpoint.config
+    if config is None:
+        return None
+    names = config.get("id2label")
+    if isinstance(names, Mapping) and all(str(key).isdecimal() for key in names):
+        return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(str(key))))
+    count = config.get("num_labels", config.get("_num_labels", 2))
+    return tuple(f"LABEL_{i}" for i in range(count if isinstance(count, int) else 2))
+
+
+def _unnamed(labels: Iterable[str]) -> bool:
+    return all(map(_UNNAMED.fullmatch, labels))
+
+
+def _heads_of(model: OpenedModel) -> list[str]:
+    """A model's own heads, by its names."""
+    return [n for n, traits in model.architecture.traits.items() if traits.role is Role.HEAD]
+
+
+def _any_heads(experts: Sequence[OpenedModel]) -> bool:
+    return any(map(_heads_of, experts))
+
+
+def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> bool:
+    """Whether an override that is for heads alone has this one merged."""
+    return any(
+        (rule.disposition in ("merge", "average") or rule.merge_method is not None)
+        and rule.holds_for(head.name, head.traits.role, head.traits.block)
+        and _for_heads_alone(rule, base)
+        for rule in recipe.overrides
+    )
+
+
+def _for_heads_alone(rule: Override, base: OpenedModel) -> bool:
+    return not any(
+        rule.holds_for(name, traits.role, traits.block)
+        for name, traits in base.architecture.traits.items()
+        if traits.role is not Role.HEAD
+    )
+
+
+def _goes_along(
+    each: _Shared, base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+) -> bool:
+    """Whether a tensor that is no head is added to the base with the heads.
+
+    The base's config must have a place for it: a vocabulary head of a tied base has none.
+    """
+    if recipe.heads is Heads.KEEP or each.traits.block is not None:
+        return False
+    if each.traits.role is not Role.VOCABULARY_HEAD:
+        return True
+    ties = [
+        (model.checkpoint.config or {}).get("tie_word_embeddings") for model in (base, *experts)
+    ]
+    tied = ties[0] is not False and False in ties[1:]
+    return recipe.vocabulary is Vocabulary.POSITION and not tied
+
+
+def _said(why: str, wanted: bool, recipe: Recipe) -> str:
+    if recipe.heads is not Heads.AUTO:
+        return f"as the recipe says (heads: {recipe.heads.value})"
+    if not wanted and recipe.scope != DEFAULT:
+        return f"as {recipe.scope} does"
+    return why
+
+
+def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[str, object]:
+    """What the experts' configs agree on, of heads, and the base's has otherwise."""
+    configs = [expert.checkpoint.config for expert in experts]
+    ours, first = base.checkpoint.config, configs[0]
+    if ours is None or first is None:
+        return {}
+    return {
+        key: value
+        for key, value in first.items()
+        if _OF_HEADS.search(key)
+        and ours.get(key) != value
+        and all(config is not None and config.get(key) == value for config in configs)
+    }
+
+
+def _shape(base: OpenedModel, name: str) -> tuple[int, ...] | None:
+    return base.shape(name) if base.has(name) else None
+
+
+def _with_changes(base: OpenedModel, changes: Mapping[str, object]) -> OpenedModel:
+    return base if not changes else _grown(base, (), (), changes)
+
+
+def _grown(
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    added: Sequence[_Shared],
+    changes: Mapping[str, object],
+) -> OpenedModel:
+    checkpoint = base.checkpoint
+    traits = {**base.architecture.traits, **{each.name: each.traits for each in added}}
+    infos = {
+        each.name: replace(
+            each.info,
+            name=each.name,
+            nbytes=prod(each.info.shape) * FORMATS[each.info.dtype].bits // 8,
+        )
+        for each in added
+    }
+    return replace(
+        base,
+        checkpoint=GrownCheckpoint(
+            **{**vars(checkpoint), "tensors": {**checkpoint.tensors, **infos}},
+            base=checkpoint,
+            growths={each.name: _growth(each, experts) for each in added},
+            changes=changes,
+        ),
+        architecture=replace(base.architecture, traits=traits),
+        own_names={**base.own_names, **{each.name: each.name for each in added}},
+    )
+
+
+def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> Growth:
+    rows = np.arange(each.info.shape[0] if each.info.shape else 1, dtype=np.int64)
+    donors = tuple(
+        Source(owner=expert.name, checkpoint=expert.checkpoint, name=own, rows=rows)
+        for expert, own in zip(experts, each.own, strict=True)
+    )
+    return Growth(own=None, donors=donors)
+
+
+def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tuple[OpenedModel, ...]:
+    """The experts, in which these tensors answer to the base's new ones."""
+    return tuple(
+        replace(
+            expert,
+            own_names={**expert.own_names, **{each.name: each.own[t] for each in added}},
+            extra=tuple(n for n in expert.extra if n not in {each.own[t] for each in added}),
+        )
+        for t, expert in enumerate(experts)
+    )

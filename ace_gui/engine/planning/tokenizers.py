@@ -1,0 +1,143 @@
+"""Which token has which id, from the tokenizer files beside a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, TypeGuard
+
+from ace_gui.checkpoints import Checkpoint, FileStamp, find_side_files
+from ace_gui.checkpoints.input_files import open_regular, read_at, read_json, refusal
+from ace_gui.errors import CheckpointError
+
+JSON_LIMIT: Final = 100_000_000  # bytes; the largest published tokenizers have some 35 MB
+MOST_TOKENS: Final = 2_000_000
+"""Twice what the largest published vocabularies have."""
+
+_FAST: Final = "tokenizer.json"
+_SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
+_LONGEST_NAMED: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How an expert's token → id map differs from the base's.
+
+    ``tokens`` counts ids that stand for other tokens, or for a token in one of the two only;
+    ``base_size`` and ``size`` count ids. ``examples``: "id 7: `a` in the base, `b` here", by id.
+    """
+
+    tokens: int
+    base_size: int
+    size: int
+    examples: tuple[str, ...] = ()
+
+
+def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
+    """The files that say which token has which id; none for what only ids images or sounds."""
+    files = checkpoint.side_files
+    if not files and checkpoint.folder is not None:  # an adapter's folder
+        files = find_side_files(checkpoint.folder).files
+    if _FAST in files:
+        return (files[_FAST],)
+    return tuple(files[name] for name in _SLOW if name in files)
+
+
+def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:
+    """Compare two vocabularies, id by id. Raises CheckpointError for unreadable files."""
+    return _compare(tuple(map(_stamp, base)), tuple(map(_stamp, expert)))
+
+
+def tokenizer_stamps(checkpoint: Checkpoint) -> tuple[FileStamp, ...]:
+    """The files of ``tokenizer_files`` as they are now. Raises CheckpointError."""
+    return tuple(map(_stamp, tokenizer_files(checkpoint)))
+
+
+def token_of(checkpoint: Checkpoint, index: int) -> str | None:
+    """The token of an id, None where that is not known."""
+    try:
+        return tokens_of(tokenizer_stamps(checkpoint)).get(index)
+    except CheckpointError:
+        return None
+
+
+def _stamp(path: Path) -> FileStamp:
+    with open_regular(path) as (_, stamp):
+        return stamp
+
+
+@lru_cache(maxsize=256)
+def _compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Difference:
+    theirs, ours = tokens_of(base), tokens_of(expert)
+    differing = sorted(
+        index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
+    )
+    return Difference(
+        tokens=len(differing),
+        base_size=len(theirs),
+        size=len(ours),
+        examples=tuple(_example(index, theirs, ours) for index in differing[:_LONGEST_NAMED]),
+    )
+
+
+def _example(index: int, base: Mapping[int, str], expert: Mapping[int, str]) -> str:
+    first, second = (
+        f"{found[index]!r}" if index in found else "nothing" for found in (base, expert)
+    )
+    return f"id {index} is {first} in the base and {second} in the expert"
+
+
+# One comparison needs two; the base's serves for every expert.
+@lru_cache(maxsize=2)
+def tokens_of(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
+    """Token by id, from tokenizer files. Raises CheckpointError."""
+    tokens: dict[int, str] = {}
+    for stamp in files:
+        if stamp.path.suffix == ".txt":
+            tokens.update(enumerate(_lines(stamp)))
+            continue
+        content = read_json(stamp.path, limit=JSON_LIMIT)
+        if stamp.path.name == _FAST:
+            tokens.update(_fast_tokens(content))
+        else:
+            tokens.update(_by_id(content))
+    return tokens
+
+
+def _lines(stamp: FileStamp) -> list[str]:
+    """The lines of a vocab.txt, whose numbers are the ids."""
+    if stamp.size > JSON_LIMIT:
+        raise refusal(stamp.path, f"Too large for a vocabulary ({stamp.size} bytes).")
+    with open_regular(stamp.path) as (descriptor, _):
+        raw = bytearray(stamp.size)
+        read_at(descriptor, memoryview(raw), 0)
+    if raw.count(b"\n") > MOST_TOKENS:
+        raise refusal(stamp.path, f"Too many lines for a vocabulary; the limit is {MOST_TOKENS}.")
+    return raw.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+
+
+def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
+    """The ids in a tokenizer.json: of the model (a map, or a list of pairs), and added ones."""
+    model, added = content.get("model"), content.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    tokens: dict[int, str] = {}
+    if isinstance(vocabulary, dict):
+        tokens = _by_id(vocabulary)
+    elif isinstance(vocabulary, list):
+        pairs = [entry for entry in vocabulary if isinstance(entry, list) and entry]
+        tokens = {index: str(entry[0]) for index, entry in enumerate(pairs)}
+    for entry in added if isinstance(added, list) else []:
+        if isinstance(entry, dict) and _is_id(entry.get("id")):
+            tokens[entry["id"]] = str(entry.get("content"))
+    return tokens
+
+
+def _by_id(vocabulary: Mapping[str, object]) -> dict[int, str]:
+    return {index: token for token, index in vocabulary.items() if _is_id(index)}
+
+
+def _is_id(value: object) -> TypeGuard[int]:
+    """A row of an embedding: negative ones would be counted from its end."""
+    return type(value) is int and 0 <= value < 2**31

@@ -1,0 +1,161 @@
+"""Rows of embeddings and vocabulary heads, matched by token where the recipe says so."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import FileStamp, plain
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.tokenizers import tokenizer_stamps, tokens_of
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.values import Vocabulary
+
+NOWHERE = -1
+"""For a row of the base's vocabulary that an expert lacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMatch:
+    """Where an expert has the tokens of the base.
+
+    ``rows``: for each row of the base its row in the expert, or ``NOWHERE``. ``lacking``: how many
+    tokens of the base the expert has not; ``extra``: how many it has that the base has not.
+    """
+
+    rows: NDArray[np.int64]
+    lacking: int
+    extra: int
+
+    @property
+    def moved(self) -> int:
+        """How many tokens have another row in the expert."""
+        return int(np.sum((self.rows != NOWHERE) & (self.rows != np.arange(len(self.rows)))))
+
+
+def vocabulary_tensors(model: OpenedModel) -> tuple[str, ...]:
+    """The tensors with a row for each token: the longest embedding, and what is as long."""
+    traits, tensors = model.architecture.traits, model.checkpoint.tensors
+    lengths = [
+        info.shape[0]
+        for name, info in tensors.items()
+        if traits[name].role is Role.EMBEDDING and len(info.shape) == 2
+    ]
+    roles = (Role.EMBEDDING, Role.VOCABULARY_HEAD)
+    return tuple(
+        name
+        for name, info in tensors.items()
+        if traits[name].role in roles and info.shape and info.shape[0] == max(lengths, default=0)
+    )
+
+
+def matched_by_token(
+    base: OpenedModel, experts: Sequence[OpenedModel], choice: Vocabulary
+) -> tuple[OpenedModel, ...]:
+    """The experts, each with ``token_rows`` where its vocabulary is not the base's.
+
+    Only where the recipe chooses ``TOKENS``. RecipeError where a tokenizer is missing for it.
+    """
+    if choice is not Vocabulary.TOKENS:
+        return tuple(experts)
+    names = vocabulary_tensors(base)
+    return tuple(replace(expert, token_rows=_token_rows(base, expert, names)) for expert in experts)
+
+
+def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
+    """The tokenizer files on which the merged rows depend, as they are now.
+
+    None unless the recipe chooses ``TOKENS``. Raises CheckpointError.
+    """
+    if choice is not Vocabulary.TOKENS:
+        return ()
+    return tuple(stamp for model in models for stamp in tokenizer_stamps(model.checkpoint))
+
+
+def _token_rows(
+    base: OpenedModel, expert: OpenedModel, names: Sequence[str]
+) -> Mapping[str, NDArray[np.int64]]:
+    found = match(base, expert)
+    if found is None:
+        return {}
+    shared = [name for name in names if expert.has(name)]
+    length = expert.shape(shared[0])[0]
+    return {name: found.rows for name in shared if expert.shape(name)[0] == length}
+
+
+def differs(base: OpenedModel, expert: OpenedModel) -> bool:
+    """Whether a row of the expert's vocabulary may be another token's than in the base.
+
+    Without a tokenizer on either side, vocabularies of one size are taken to be the same. Raises
+    CheckpointError where a tokenizer cannot be read.
+    """
+    sizes = _sizes(base, expert)
+    if sizes is None:
+        return False
+    before, after = (tokenizer_stamps(model.checkpoint) for model in (base, expert))
+    known = bool(before and after)
+    return sizes[0] != sizes[1] or (known and tokens_of(before) != tokens_of(after))
+
+
+def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
+    """Where the expert has the base's tokens; None where every row is the same token's.
+
+    RecipeError where that cannot be known for want of a tokenizer.
+    """
+    sizes = _sizes(base, expert)
+    if sizes is None or not differs(base, expert):
+        return None
+    stamps = [tokenizer_stamps(model.checkpoint) for model in (base, expert)]
+    for model, found in zip((base, expert), stamps, strict=True):
+        if not found:
+            raise RecipeError(
+                f"Rows cannot be matched by token: {plain(model.name)} has no tokenizer file. Copy "
+                "it into the folder, or keep the base's rows (vocabulary: base).",
+                key="vocabulary",
+                path=model.checkpoint.path,
+            )
+    return _match(stamps[0], stamps[1], *sizes)
+
+
+def _sizes(base: OpenedModel, expert: OpenedModel) -> tuple[int, int] | None:
+    """Rows of the vocabulary in both; None where they share none."""
+    shared = [name for name in vocabulary_tensors(base) if expert.has(name)]
+    return (base.shape(shared[0])[0], expert.shape(shared[0])[0]) if shared else None
+
+
+@lru_cache(maxsize=64)
+def _match(
+    before: tuple[FileStamp, ...], after: tuple[FileStamp, ...], rows: int, expert_rows: int
+) -> TokenMatch:
+    theirs, ours = tokens_of(before), tokens_of(after)
+    ids = {token: index for index, token in ours.items() if index < expert_rows}
+    place = np.full(rows, NOWHERE, dtype=np.int64)
+    for index, token in theirs.items():
+        if index < rows:
+            same = index < expert_rows and ours.get(index) == token
+            place[index] = index if same else ids.get(token, NOWHERE)
+    wanted = {token for index, token in theirs.items() if index < rows}
+    return TokenMatch(rows=place, lacking=len(wanted - ids.keys()), extra=len(ids.keys() - wanted))
+
+
+def rows_digest(model: OpenedModel, name: str) -> str:
+    """Equal for one order of the rows of a tensor that the base calls ``name``; "" for its own."""
+    rows = model.token_rows.get(name)
+    return "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest()
+
+
+def runs(rows: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Rows that follow one another in both: place in ``rows``, row there, how many."""
+    if not len(rows):
+        return
+    breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[:-1] == NOWHERE)) + 1
+    starts = [0, *breaks.tolist()]
+    for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
+        if rows[start] != NOWHERE:
+            yield start, int(rows[start]), stop - start

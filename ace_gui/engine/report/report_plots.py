@@ -1,0 +1,168 @@
+"""The report's plots."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.engine.contract.spectral_figures import numerical_rank
+from ace_gui.engine.report.content import Content, number
+from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
+
+MOST_POINTS = 400
+"""Points of one line: more cannot be seen."""
+
+
+def gamma_plot(content: Content) -> Markup | None:
+    """γ along the model by role, τ as a line; None where the method has none."""
+    rows = [row for row in content.merged_rows if content.gamma(row) is not None]
+    gammas = [content.gamma(row) or 0.0 for row in rows]
+    if not rows:
+        return None
+    tau = content.plan.parameters.get("tau")
+    limit = float(tau) if isinstance(tau, int | float) else None
+    spread = _spread([*gammas, *([limit] if limit else [])])
+    frame = Frame(
+        x=Axis(title="merged tensor, in the model's order", low=0, high=len(rows) + 1),
+        y=Axis.over("heterogeneity γ", [*gammas, limit or 0.0], log=spread),
+        right=14.0 if limit is None else 70.0,
+    )
+    marks = [
+        symbol(
+            _kind(row.role),
+            *frame.place(place, gamma),
+            f"r{ROLE_FAMILIES.index(role_family(row.role))}",
+            f"{row.name}: γ = {number(gamma)} ({row.role})",
+        )
+        for place, (row, gamma) in enumerate(zip(rows, gammas, strict=True), start=1)
+    ]
+    above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
+    said = f"{len(rows)} tensors, γ {_range(gammas)}"
+    said += "" if limit is None else f"; {above} above τ = {number(limit)}"
+    return frame.picture("Heterogeneity γ along the model", said, [*_limit(frame, limit), *marks])
+
+
+def role_plot(content: Content) -> Markup | None:
+    """γ of every role as a strip of marks, with its median; None without γ."""
+    by_role = gammas_by_role(content)
+    if not by_role:
+        return None
+    roles = list(by_role)
+    every = [gamma for gammas in by_role.values() for gamma in gammas]
+    frame = Frame(
+        x=Axis.over("heterogeneity γ", every, log=_spread(every)),
+        y=Axis(title="", low=len(roles) - 0.4, high=-0.6),
+        height=70.0 + 26 * len(roles),
+        rows=roles,
+    )
+    marks = []
+    for place, (role, gammas) in enumerate(by_role.items()):
+        family = f"r{ROLE_FAMILIES.index(role_family(role))}"
+        marks += [
+            symbol(_kind(role), *frame.place(gamma, place), family, f"{role}: {number(gamma)}")
+            for gamma in gammas
+        ]
+        x, y = frame.place(statistics.median(gammas), place)
+        marks.append(tag("line", class_="median", x1=x, x2=x, y1=y - 10, y2=y + 10))
+    said = f"γ of {len(every)} tensors in {len(roles)} roles; a bar marks each median"
+    return frame.picture("Heterogeneity γ by role", said, marks)
+
+
+def gammas_by_role(content: Content) -> Mapping[str, list[float]]:
+    """γ of the merged tensors, in the order in which roles first occur."""
+    found = defaultdict(list)
+    for row in content.merged_rows:
+        gamma = content.gamma(row)
+        if gamma is not None:
+            found[row.role].append(gamma)
+    return dict(found)
+
+
+def energy_plot(content: Content) -> Markup | None:
+    """‖ΔW_t‖²_F of every merged tensor, a line an expert; None where nothing is merged."""
+    names = content.plan.recipe.expert_names
+    layers = [content.statistics[row.name] for row in content.merged_rows]
+    every = [value for layer in layers for value in layer.energies.values() if value > 0]
+    if not every:
+        return None
+    frame = Frame(
+        x=Axis(title="merged tensor, in the model's order", low=0, high=len(layers) + 1),
+        y=Axis.over("energy ‖ΔW‖²", every, log=True),
+    )
+    marks = []
+    for index, name in enumerate(names):
+        points = [
+            frame.place(place, layer.energies[name])
+            for place, layer in enumerate(layers, start=1)
+            if layer.energies.get(name, 0) > 0
+        ]
+        marks.append(line(points, expert_class(index)))
+    said = f"{len(names)} experts, {len(layers)} tensors, {_range(every)}"
+    return frame.picture("Energies of the task vectors", said, marks)
+
+
+def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
+    """Singular values of the experts, of the preliminary solution and of the merge."""
+    lines: list[tuple[NDArray[np.float64], str]] = [
+        (found.experts[name], expert_class(index))
+        for index, name in enumerate(content.plan.recipe.expert_names)
+        if name in found.experts
+    ]
+    if found.preliminary is not None and is_refined(found):
+        lines.append((found.preliminary, "preliminary"))
+    lines.append((found.merged, "merged"))
+    largest = max(float(sigma[0]) for sigma, _ in lines)
+    lines = [(sigma[: numerical_rank(sigma)], class_) for sigma, class_ in lines]
+    every = [float(value) for sigma, _ in lines for value in sigma]
+    frame = Frame(
+        x=Axis(title="index i", low=0, high=len(found.merged) + 1),
+        y=Axis.over("singular value σᵢ", every, log=True),
+    )
+    marks = [line(_points(frame, sigma), class_) for sigma, class_ in lines if len(sigma)]
+    said = f"Of {len(found.experts)} experts and of the merge; the largest is {number(largest)}"
+    return frame.picture(f"Singular values of {found.name}", said, marks)
+
+
+def is_refined(found: LayerSpectrum) -> bool:
+    """Whether the merge is another than its preliminary solution."""
+    return found.preliminary is not None and not np.array_equal(found.preliminary, found.merged)
+
+
+def expert_class(index: int) -> str:
+    """The class of an expert's colour and, beyond the palette, of its dashes."""
+    return f"e{index % 8}" + (" dashed" if index >= 8 else "")
+
+
+def _points(frame: Frame, sigma: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
+    last, count = len(sigma) - 1, min(len(sigma), MOST_POINTS)
+    for index in np.unique(np.linspace(0, last, count).round().astype(int)):
+        yield frame.place(float(index) + 1, float(sigma[index]))
+
+
+def _limit(frame: Frame, limit: float | None) -> Iterable[Markup]:
+    if limit is None or (frame.y.log and limit <= 0):
+        return
+    left, y = frame.place(frame.x.low, limit)
+    right, _ = frame.place(frame.x.high, limit)
+    yield tag("line", class_="limit", x1=left, x2=right, y1=y, y2=y)
+    yield tag("text", f"τ = {number(limit)}", class_="limit", x=right + 6, y=y + 4)
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{number(min(values))} to {number(max(values))}"
+
+
+def _kind(role: str) -> str:
+    return SYMBOLS[ROLE_FAMILIES.index(role_family(role))]
+
+
+def _spread(values: Sequence[float]) -> bool:
+    """Whether positive values range so far that only a logarithmic axis shows them all."""
+    return min(values) > 0 and max(values) > 50 * min(values)

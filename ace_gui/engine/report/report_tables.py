@@ -1,0 +1,230 @@
+"""The report's tables: every number of the plots, and those that have no plot."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.expert_distance import equally_weighted, relative_changes
+from ace_gui.engine.contract.expert_similarity import model_cosines
+from ace_gui.engine.contract.findings import LayerSpectrum, Regime
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.spectral_figures import MARKS, Spectrum, spectral_figures
+from ace_gui.engine.report.content import NONE, Content, number, share, size
+from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Cells as text under headings; the first cell of a row names it.
+
+    ``texts``: how many columns, from the first on, are text and not numbers.
+    """
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """Cosines of every expert with every other; ``cells``: text and strength (0 to 1) each."""
+
+    caption: str
+    names: tuple[str, ...]
+    cells: tuple[tuple[tuple[str, float], ...], ...]
+
+
+def parameter_table(content: Content) -> Table:
+    """The method's parameters as they were used."""
+    notes = content.plan.parameter_notes
+    labels = {item.name: item.label for item in content.method.fields}
+    rows = tuple(
+        (name, labels.get(name, ""), _value(value), notes.get(name, ""))
+        for name, value in content.plan.parameters.items()
+    )
+    headings = ("parameter", "meaning", "value", "where it comes from")
+    return Table(caption="Parameters", headings=headings, rows=rows, texts=4)
+
+
+def model_table(content: Content) -> Table:
+    """The base and the experts: where they are, how much each counts, how far each went."""
+    plan = content.plan
+    names, weights = plan.recipe.expert_names, plan.recipe.weights
+    alike = equally_weighted(content.statistics, plan.rows, weights)
+    changes = relative_changes(alike, dict(zip(names, weights, strict=True)))
+    rows = [(f"{plan.base.name} (base)", plan.base.architecture, plan.base.dtype, NONE, NONE)]
+    rows += [
+        (
+            expert.name,
+            expert.architecture,
+            expert.dtype,
+            number(weight),
+            share(changes.get(expert.name)),
+        )
+        for expert, weight in zip(plan.experts, weights, strict=True)
+    ]
+    headings = ("model", "architecture", "format", "weight", "‖ΔW‖ by ‖W₀‖")
+    return Table(caption="Models", headings=headings, rows=tuple(rows), texts=3)
+
+
+def role_table(content: Content) -> Table | None:
+    """γ by role; None for methods without γ."""
+    over = Counter(
+        row.role for row in content.merged_rows if content.regime(row) is Regime.HETEROGENEOUS
+    )
+    rows = tuple(
+        (
+            role,
+            str(len(gammas)),
+            str(over[role]),
+            number(min(gammas)),
+            number(statistics.median(gammas)),
+            number(max(gammas)),
+        )
+        for role, gammas in gammas_by_role(content).items()
+    )
+    headings = ("role", "tensors", "heterogeneous", "smallest γ", "median γ", "largest γ")
+    return Table(caption="γ by role", headings=headings, rows=rows) if rows else None
+
+
+def energy_table(content: Content) -> Table:
+    """‖ΔW_t‖²_F of every merged or averaged tensor by expert."""
+    names = content.plan.recipe.expert_names
+    rows = tuple(
+        (row.name, *(number(content.statistics[row.name].energies.get(name)) for name in names))
+        for row in content.known_rows
+    )
+    caption = "Energies ‖ΔW‖² with the experts' weights"
+    return Table(caption=caption, headings=("tensor", *names), rows=rows)
+
+
+def spectrum_table(content: Content, found: LayerSpectrum) -> Table:
+    """What sums up each spectrum of one tensor."""
+    spectra: dict[str, Spectrum] = {
+        name: found.experts[name]
+        for name in content.plan.recipe.expert_names
+        if name in found.experts
+    }
+    if found.preliminary is not None and is_refined(found):
+        spectra["before refinement"] = found.preliminary
+    spectra["merged"] = found.merged
+    marks = ", ".join(f"{100 * mark:.0f}" for mark in MARKS)
+    headings = (
+        "spectrum",
+        *("‖ΔW‖", "nuclear norm", "σ₁", "rank", "condition σ₁/σᵣ", "effective rank"),
+        *("stable rank", "energy in top 5 %", f"directions for {marks} %"),
+    )
+    rows = tuple((name, *_figures(sigma)) for name, sigma in spectra.items())
+    return Table(caption="Figures of the spectra", headings=headings, rows=rows)
+
+
+def _figures(sigma: Spectrum) -> tuple[str, ...]:
+    found = spectral_figures(sigma)
+    return (
+        *map(number, (found.frobenius, found.nuclear, found.spectral)),
+        str(found.rank),
+        *map(number, (found.condition, found.effective_rank, found.stable_rank)),
+        share(found.top_energy),
+        ", ".join(map(str, found.directions)),
+    )
+
+
+def tensor_table(content: Content) -> Table:
+    """Every tensor of the base: what became of it, and its figures."""
+    headings = (
+        *("tensor", "role", "shape", "what happened", "regime", "health"),
+        *("γ", "‖ΔW‖", "by experts' mean", "Σ εₜ", "condition ≤", "refinement cosine"),
+        "refinement by solution",
+    )
+    rows = tuple(_tensor(content, row) for row in content.plan.rows if row.in_base)
+    return Table(caption="All tensors", headings=headings, rows=rows, texts=6)
+
+
+def _tensor(content: Content, row: PlanRow) -> tuple[str, ...]:
+    report, health = content.reports.get(row.name), content.health.get(row.name)
+    regime = content.regime(row)
+    return (
+        *(row.name, row.role, size(row.shape), row.disposition.value),
+        NONE if regime is None else regime.value,
+        NONE if health is None else health.verdict.value,
+        number(content.gamma(row)),
+        number(None if report is None else report.delta_norm),
+        *map(number, _health_figures(content, row)),
+    )
+
+
+def _health_figures(content: Content, row: PlanRow) -> Sequence[float | None]:
+    found = content.health.get(row.name)
+    if found is None:
+        return (None,) * 5
+    return (
+        found.norm_ratio,
+        found.ridge_mass,
+        found.condition,
+        found.refinement_cosine,
+        found.refinement_ratio,
+    )
+
+
+def extreme_table(content: Content) -> Table:
+    """Of every figure the value nearest to trouble."""
+    rows = tuple(
+        (extreme.title, extreme.name, number(extreme.value))
+        for extreme in content.model_health.extremes
+    )
+    headings = ("figure", "tensor", "value")
+    return Table(caption="Extremes", headings=headings, rows=rows, texts=2)
+
+
+def finding_table(content: Content, most: int = 200) -> Table:
+    """What is out of the ordinary, warnings first, at most so many lines."""
+    found = [
+        (row.name, finding)
+        for row in content.known_rows
+        for finding in content.health[row.name].findings
+    ]
+    found.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
+    rows = tuple(
+        (name, finding.verdict.value, finding.title, finding.sentence)
+        for name, finding in found[:most]
+    )
+    left = "" if len(found) <= most else f", the first {most} of {len(found)}"
+    headings = ("tensor", "verdict", "about", "what it is, and what one can do")
+    return Table(caption=f"Findings{left}", headings=headings, rows=rows, texts=4)
+
+
+def check_table(content: Content) -> Table:
+    """The checks before the merge that came out as a worry."""
+    rows = tuple(
+        (check.subject, check.verdict.value, check.title, check.sentence)
+        for check in content.checks
+        if check.is_worry
+    )
+    headings = ("model", "verdict", "about", "what it is, and what one can do")
+    return Table(caption="Checks of the models", headings=headings, rows=rows, texts=4)
+
+
+def cosine_matrix(content: Content) -> Matrix:
+    """Cosines of the task vectors over the model."""
+    names = content.plan.recipe.expert_names
+    cosines = model_cosines(content.statistics.values(), names)
+    cells = tuple(
+        tuple((number_signed(value), 0.0 if math.isnan(value) else abs(value)) for value in line)
+        for line in cosines.tolist()
+    )
+    return Matrix(caption="Cosines of the task vectors over the model", names=names, cells=cells)
+
+
+def number_signed(value: float) -> str:
+    """A cosine with two decimals; its minus sign is a minus, and zero has none."""
+    return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _value(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)

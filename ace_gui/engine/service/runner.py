@@ -1,0 +1,244 @@
+"""Does the jobs: the engine process's loop, and one generator a job."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from ace_gui.checkpoints import converting
+from ace_gui.engine.capabilities import cached_models_found, engine_ready
+from ace_gui.engine.contract import engine_process as process
+from ace_gui.engine.contract.events import (
+    ConversionProgress,
+    Event,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    PlanReady,
+)
+from ace_gui.engine.contract.jobs import (
+    AnalyseJob,
+    CachedModelsJob,
+    CompareJob,
+    ConvertJob,
+    DifferenceJob,
+    DistributionJob,
+    ExportJob,
+    Job,
+    LoadRecipeJob,
+    MergeJob,
+    PlanJob,
+    ReportJob,
+    SampleAccuracyJob,
+    SpectrumJob,
+    SubspacesJob,
+)
+from ace_gui.engine.contract.plan import Plan, PlanRow
+from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.inspecting.compare_recipes import compare
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_folder
+from ace_gui.engine.inspecting.layer_distribution import distribution
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.inspecting.layer_subspaces import subspaces
+from ace_gui.engine.inspecting.merge_difference import difference
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import read_finished
+from ace_gui.engine.output.exporting import export
+from ace_gui.engine.planning.models import conversions_folder
+from ace_gui.engine.planning.prepare import Prepared, preparing
+from ace_gui.engine.report.gather import report, require_inputs
+from ace_gui.engine.sample import sample_accuracies
+from ace_gui.engine.service.scheduling import Turns
+from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.steps import Steps
+
+PLANS_KEPT: Final = 2
+"""The recipe that is loaded, and one that is tried out beside it."""
+
+
+class Runner:
+    """Turns jobs into events. Remembers the last plans: most jobs follow upon one of them."""
+
+    def __init__(self) -> None:
+        self._recent: list[Prepared] = []
+        self._cache = InspectionCache(cache_folder())
+
+    def run(self, job: Job) -> Iterator[Event | None]:
+        """The steps of a job; None: a step without news. Raises WorkbenchError in them."""
+        match job:
+            case PlanJob(recipe=recipe):
+                yield from self._plan(recipe)
+            case LoadRecipeJob(paths=paths):
+                yield from self._plan(recipe_of(paths))
+            case CachedModelsJob():
+                yield cached_models_found()
+            case ConvertJob(path=path):
+                yield from _convert(path)
+            case AnalyseJob(recipe=recipe):
+                yield from analyse((yield from self._prepared(recipe)))
+            case MergeJob():
+                yield from self._merge(job)
+            case SpectrumJob():
+                matrix = yield from self._matrix(job)
+                yield from spectrum(*matrix, self._cache, job.store)
+            case SubspacesJob():
+                yield from subspaces(*(yield from self._matrix(job)), self._cache)
+            case DistributionJob():
+                prepared = yield from self._prepared(job.recipe)
+                yield from distribution(prepared, job.row, self._cache)
+            case DifferenceJob():
+                yield from difference(job.first, job.second, job.row)
+            case ReportJob():
+                yield from self._report(job)
+            case ExportJob():
+                yield from _export(job)
+            case CompareJob():
+                yield from compare(job)
+            case SampleAccuracyJob():
+                yield from sample_accuracies()
+
+    def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
+        """A plan of its own for everyone who asks: there may be more room by now."""
+        prepared = yield from self._prepare(recipe)
+        yield PlanReady(plan=prepared.plan)
+
+    def _merge(self, job: MergeJob) -> Iterator[Event | None]:
+        if job.threads is not None:
+            torch.set_num_threads(job.threads)
+        yield from merge(
+            (yield from self._prepared(job.recipe)),
+            job.store,
+            device=job.device,
+            resume=job.resume,
+            memory_bytes=job.memory_bytes,
+        )
+
+    def _matrix(
+        self, job: SpectrumJob | SubspacesJob
+    ) -> Steps[tuple[Prepared, PlanRow, torch.device]]:
+        """What a close look needs; the row afresh: under another scope it may lie otherwise."""
+        prepared, device = (yield from self._prepared(job.recipe)), resolve_device(job.device)
+        return prepared, row_of(prepared.plan, job.row.name), device
+
+    def _report(self, job: ReportJob) -> Iterator[Event | None]:
+        manifest = read_finished(job.store)
+        prepared = yield from self._prepared(manifest.recipe)
+        require_inputs(prepared, manifest)
+        device = resolve_device(job.device)
+        yield from report(prepared, job.file, device, self._cache, job.store)
+
+    def _prepared(self, recipe: Recipe) -> Steps[Prepared]:
+        for known in self._recent:
+            if known.plan.recipe == recipe and known.is_current():
+                return known
+        return (yield from self._prepare(recipe))
+
+    def _prepare(self, recipe: Recipe) -> Steps[Prepared]:
+        prepared = yield from preparing(recipe)
+        others = [known for known in self._recent if known.plan.recipe != recipe]
+        self._recent = [prepared, *others][:PLANS_KEPT]
+        return prepared
+
+
+def _convert(path: Path) -> Iterator[ConversionProgress]:
+    for done, total in converting(path, conversions_folder()):
+        yield ConversionProgress(done=done, total=total)
+
+
+def _export(job: ExportJob) -> Iterator[Event]:
+    return export(
+        job.store,
+        job.folder,
+        dtype=job.dtype,
+        shard_bytes=job.shard_bytes,
+        complete_heads=job.complete_heads,
+    )
+
+
+def row_of(plan: Plan, name: str) -> PlanRow:
+    """A tensor's row in a plan. Raises EngineError where the plan has none."""
+    for row in plan.rows:
+        if row.name == name:
+            return row
+    raise EngineError(f"The plan has no tensor `{name}`; open the models again.", tensor=name)
+
+
+def recipe_of(paths: tuple[Path, ...]) -> Recipe:
+    """The recipe of a YAML file, or of model folders: the base first, then the experts."""
+    if len(paths) == 1 and paths[0].suffix in {".yaml", ".yml"}:
+        return load_recipe(paths[0])
+    base, *experts = (Path(os.path.abspath(path)) for path in paths)  # noqa: PTH100
+    return Recipe(base_model=base, models=tuple(ModelEntry(model=path) for path in experts))
+
+
+def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
+    """A job's steps, ended by JobDone or JobFailed; nothing is raised."""
+    try:
+        yield from runner.run(job)
+    except WorkbenchError as error:
+        error.details = f"{error.details}\n\n{traceback.format_exc()}".strip()
+        yield JobFailed(error=error)
+    except Exception as error:  # whatever it was, the window must hear of it
+        sentence = f"Something unexpected went wrong: {type(error).__name__}: {error}."
+        if is_out_of_memory(error):
+            sentence = (
+                "There was not enough memory for this step; close other programs and try again."
+            )
+        yield JobFailed(error=EngineError(sentence, details=traceback.format_exc()))
+    else:
+        yield JobDone()
+
+
+def serve(pipe: Connection) -> None:
+    """Answer the owner until it says quit or goes away."""
+    use_threads(None)
+    runner = Runner()
+    pipe.send((0, engine_ready()))
+    active: dict[int, Iterator[Event | None]] = {}
+    turns = Turns()
+    while True:
+        try:
+            while not active or pipe.poll():
+                if not _obey(pipe, active, runner):
+                    return
+            number, started = turns.next(active), time.monotonic()
+            jobs = tuple(active)
+            _step(pipe, number, active)
+            turns.took(number, time.monotonic() - started, jobs)
+        except (EOFError, OSError):  # the owner is gone
+            return
+
+
+def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
+    """Take one message; False ends the process."""
+    match pipe.recv():
+        case process.Submit(number=number, job=job):
+            active[number] = safe_steps(job, runner)
+        case process.Cancel(number=number):
+            steps = active.pop(number, None)
+            if steps is not None:
+                steps.close()  # type: ignore[attr-defined]
+                pipe.send((number, JobCancelled()))
+        case process.Quit():
+            for steps in active.values():
+                steps.close()  # type: ignore[attr-defined]
+            return False
+    return True
+
+
+def _step(pipe: Connection, number: int, active: dict[int, Iterator[Event | None]]) -> None:
+    event = next(active[number])
+    if event is not None:
+        pipe.send((number, event))
+    if isinstance(event, JobDone | JobFailed):
+        del active[number]

@@ -1,0 +1,231 @@
+"""The thread that drives the engine process, so that the window never waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from PySide6.QtCore import QObject, QThread, Signal
+
+from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EngineProcess
+from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
+from ace_gui.errors import EngineError
+
+TERMINATE_SECONDS: Final = 2.0
+"""How long a terminated engine may take before it is killed."""
+
+BATCH: Final = 100
+"""Events passed on before wishes are looked at again."""
+
+_CANCEL: Final = "cancel"
+_WITHDRAW: Final = "withdraw"
+_ENDS = (JobDone, JobFailed, JobCancelled)
+
+
+class EngineWorker(QThread):
+    """Owns one engine process at a time and forwards its events as signals.
+
+    ``said``: a job's number (0: the engine's own) and what it said. ``engine_lost``: an
+    EngineError; the jobs under way are gone, and a fresh engine is started. Every submitted job
+    ends with JobDone, JobFailed or JobCancelled, or with ``engine_lost``.
+    """
+
+    said = Signal(int, object)
+    engine_lost = Signal(object)
+
+    def __init__(
+        self,
+        parent: QObject | None = None,
+        *,
+        start_engine: Callable[[], EngineProcess] = EngineProcess,
+        patience: float = COOPERATIVE_SECONDS,
+    ) -> None:
+        super().__init__(parent)
+        self._start_engine = start_engine
+        self._patience = patience
+        self._wishes: SimpleQueue[tuple[int, Job | str]] = SimpleQueue()
+        self._wake, self._waker = Pipe(duplex=False)
+        self._waking = threading.Lock()
+        self._awake = False
+        self._next = 1
+        self._stopping = False
+        # Below: only touched by the thread itself.
+        self._engine: EngineProcess | None = None
+        self._ready = False
+        self._jobs: dict[int, tuple[int, Job]] = {}  # engine's number → ours, job
+        self._deadlines: dict[int, float] = {}  # engine's number of a cancelled job → time
+        self._unwanted: set[int] = set()  # engine's numbers of jobs that were asked to stop
+        self._terminated = False
+
+    def submit(self, job: Job) -> int:
+        """Queue a job, also before the engine is up; its events carry the returned number."""
+        number = self._next
+        self._next += 1
+        self._wishes.put((number, job))
+        self._rouse()
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Ask a job to stop; end the process if it does not within its time."""
+        self._wishes.put((number, _CANCEL))
+        self._rouse()
+
+    def withdraw(self, number: int) -> None:
+        """Ask a job to stop when it can: nobody waits for it."""
+        self._wishes.put((number, _WITHDRAW))
+        self._rouse()
+
+    def stop(self) -> None:
+        """End the thread and its process. Returns at once; ``finished`` follows."""
+        self._stopping = True
+        self._rouse()
+
+    @property
+    def engine_pid(self) -> int | None:
+        """Process id of the engine, None while there is none."""
+        engine = self._engine
+        return engine.pid if engine is not None else None
+
+    def run(self) -> None:
+        """The thread: start an engine, pass wishes in and events out, until told to stop."""
+        self._open()
+        while not self._stopping:
+            try:
+                self._step()
+            except EngineError as error:
+                self._lose(error)
+            except Exception as error:  # a thread that dies unheard leaves a window that hangs
+                sentence = f"The engine said something strange: {type(error).__name__}: {error}."
+                self._lose(EngineError(sentence, details=traceback.format_exc()))
+        self._close()
+
+    def _step(self) -> None:
+        self._wait()
+        self._pass_wishes()
+        self._pass_events()
+        self._enforce()
+
+    def _rouse(self) -> None:
+        with self._waking:
+            if not self._awake:
+                self._awake = True
+                self._waker.send_bytes(b"!")
+
+    def _wait(self) -> None:
+        """Until there is a wish, an event, or a cancelled job's time is up."""
+        deadline = min(self._deadlines.values(), default=None)
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        sources = [self._wake] if self._engine is None else [self._wake, self._engine.pipe]
+        if self._wake in wait(sources, timeout):
+            with self._waking:
+                self._wake.recv_bytes()
+                self._awake = False
+
+    def _pass_wishes(self) -> None:
+        while True:
+            try:
+                number, job = self._wishes.get_nowait()
+            except Empty:
+                return
+            if isinstance(job, str):
+                self._ask_to_stop(number, enforced=job == _CANCEL)
+            else:
+                self._pass_job(number, job)
+
+    def _pass_job(self, number: int, job: Job) -> None:
+        if self._engine is None:
+            self._open()
+        if self._engine is not None:
+            self._jobs[self._engine.submit(job)] = (number, job)
+
+    def _ask_to_stop(self, number: int, *, enforced: bool) -> None:
+        theirs = next((key for key, (ours, _) in self._jobs.items() if ours == number), None)
+        if theirs is None or self._engine is None:
+            return
+        self._unwanted.add(theirs)
+        self._engine.cancel(theirs)
+        # An engine that is still importing cannot hear yet; its time starts when it can.
+        if enforced and self._ready:
+            self._deadlines[theirs] = time.monotonic() + self._patience
+
+    def _pass_events(self) -> None:
+        for _ in range(BATCH):
+            if self._engine is None or (received := self._engine.receive(0.0)) is None:
+                break
+            self._forward(*received)
+
+    def _forward(self, theirs: int, event: Event) -> None:
+        if isinstance(event, EngineReady):
+            self._ready = True
+        ours = self._jobs.get(theirs, (0, None))[0] if theirs else 0
+        if isinstance(event, _ENDS):
+            self._jobs.pop(theirs, None)
+            self._deadlines.pop(theirs, None)
+        if ours or not theirs:
+            self.said.emit(ours, event)
+
+    def _enforce(self) -> None:
+        """A cancelled job that does not stop takes its engine with it."""
+        overdue = [job for job, deadline in self._deadlines.items() if deadline <= time.monotonic()]
+        if self._engine is None or not overdue:
+            return
+        if self._terminated:
+            self._engine.kill()
+            self._deadlines.clear()
+        else:
+            self._engine.terminate()
+            self._terminated = True
+            self._deadlines = {overdue[0]: time.monotonic() + TERMINATE_SECONDS}
+
+    def _open(self) -> None:
+        self._ready, self._terminated = False, False
+        self._deadlines, self._unwanted = {}, set()
+        try:
+            self._engine = self._start_engine()
+        except OSError as error:
+            self._engine = None
+            self.engine_lost.emit(
+                EngineError(
+                    "The engine process cannot be started; close other programs and try again.",
+                    details=str(error),
+                )
+            )
+
+    def _lose(self, error: EngineError) -> None:
+        """The engine is gone: cancelled by force, or by accident."""
+        engine, jobs, ready = self._engine, self._jobs, self._ready
+        on_purpose, unwanted = self._terminated, self._unwanted
+        self._engine, self._jobs = None, {}
+        if engine is not None:
+            engine.close()
+        if not on_purpose:
+            self.engine_lost.emit(error)
+        if ready:  # one that never came up would not come up again either
+            self._open()
+        if on_purpose:
+            self._do_again(jobs, unwanted)
+
+    def _do_again(self, jobs: dict[int, tuple[int, Job]], unwanted: set[int]) -> None:
+        """Plan in the new engine what waited for the old one; everything else is cancelled."""
+        for theirs, (number, job) in jobs.items():
+            if theirs not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
+                self._pass_job(number, job)
+            else:
+                self.said.emit(number, JobCancelled())
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            writing = any(isinstance(job, MergeJob | ExportJob) for _, job in self._jobs.values())
+            if not writing:
+                self._engine.terminate()
+            self._engine.close()
+            self._engine = None
+        self._wake.close()
+        self._waker.close()

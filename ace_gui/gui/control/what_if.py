@@ -1,0 +1,229 @@
+"""Other parameters for the selected layer, tried out without changing the recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, JobFailed, MethodInfo
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.jobs import SpectrumJob
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.control.layer_queries import Worker
+from ace_gui.gui.state.activity import RecipeKey, State
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.layer_rules import governing
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe import Override
+from ace_gui.recipe.values import ParameterValue
+
+DELAY: Final = 120  # ms: a spin box that is held down asks once
+ANSWERS_KEPT: Final = 50
+
+
+_Question = tuple[str, RecipeKey]
+"""A layer, and all that its merge depends on."""
+
+
+class WhatIf(QObject):
+    """What the selected layer's merge would be with other parameters or another scope.
+
+    The parameters are those that govern the layer: an override's, where it has its own, else the
+    recipe's. What is tried of the one is kept apart from what is tried of the other.
+    ``changed``: other values are tried, or an answer is there. ``awaited``: whether one is on its
+    way. The latest question takes the place of the ones before.
+    """
+
+    changed = Signal()
+    awaited = Signal(bool)
+
+    def __init__(self, session: Session, worker: Worker, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._worker = worker
+        self._tried: dict[int | None, dict[str, ParameterValue]] = {}
+        self._rules: tuple[Override, ...] = session.inputs.overrides
+        self._scope: str | None = None
+        self._asked: tuple[int, _Question] | None = None
+        self._answers: dict[_Question, LayerSpectrum] = {}
+        self.error: WorkbenchError | None = None
+        self._timer = QTimer(self, singleShot=True, interval=DELAY)
+        self._timer.timeout.connect(self._ask)
+        worker.said.connect(self._hear)
+        worker.engine_lost.connect(self._forget)
+        session.selection_changed.connect(self._ask_anew)
+        session.plan_changed.connect(self._keep_what_differs)
+        session.inputs_changed.connect(self._keep_what_differs)
+
+    # What is tried
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is tried that the recipe does not say already."""
+        return bool(self._parameters) or self._scope is not None
+
+    @property
+    def scope(self) -> str:
+        """The scope in force here."""
+        return self._session.inputs.scope if self._scope is None else self._scope
+
+    @property
+    def override(self) -> int | None:
+        """The place of the rule that the selected layer has its parameters from; None: of none."""
+        row = self._row
+        if row is None or row.override is None:
+            return None
+        inputs = self._session.inputs
+        return governing(inputs.overrides, row.override.rules, inputs.method)
+
+    @property
+    def method(self) -> MethodInfo | None:
+        """The method whose parameters these are; None until the engine has said which there are."""
+        row, session = self._row, self._session
+        if self.override is None or row is None or row.override is None:
+            return session.method
+        return next((m for m in session.methods if m.name == row.override.method), None)
+
+    def parameter(self, name: str) -> ParameterValue | None:
+        """The value in force here of a parameter."""
+        tried = self._parameters.get(name)
+        return self._own(name) if tried is None else tried
+
+    def is_tried(self, name: str) -> bool:
+        """Whether a parameter has another value here than in the recipe."""
+        return name in self._parameters
+
+    def try_parameter(self, name: str, value: ParameterValue | None) -> None:
+        """Try another value; None, or the layer's own: as the recipe says."""
+        if value is None or value == self._own(name):
+            self._parameters.pop(name, None)
+        else:
+            self._parameters[name] = value
+        self._ask_anew()
+
+    def try_scope(self, scope: str) -> None:
+        """Try another scope."""
+        self._scope = None if scope == self._session.inputs.scope else scope
+        self._ask_anew()
+
+    def back(self) -> None:
+        """Try nothing any more."""
+        self._parameters.clear()
+        self._scope = None
+        self._ask_anew()
+
+    def inputs(self) -> Inputs:
+        """The session's inputs with what is tried: in the override, where one governs the layer."""
+        inputs, place = replace(self._session.inputs, scope=self.scope), self.override
+        if place is not None:
+            rules = list(inputs.overrides)
+            parameters = {**rules[place].parameters, **self._parameters}
+            rules[place] = replace(rules[place], parameters=parameters)
+            return replace(inputs, overrides=tuple(rules))
+        for name, value in self._parameters.items():
+            inputs = inputs.with_parameter(name, value)
+        return inputs
+
+    @property
+    def _row(self) -> PlanRow | None:
+        name = self._session.selection
+        return self._session.row(name) if name is not None else None
+
+    @property
+    def _parameters(self) -> dict[str, ParameterValue]:
+        """What is tried of the parameters that govern the selected layer."""
+        return self._tried.setdefault(self.override, {})
+
+    def _own(self, name: str) -> ParameterValue | None:
+        """The value that the selected layer has of a parameter while nothing is tried."""
+        place, row = self.override, self._row
+        if place is None or row is None or row.override is None:
+            return self._session.parameter(name)
+        planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
+        return self._session.inputs.overrides[place].parameters.get(name, planned)
+
+    # What comes of it
+
+    @property
+    def old(self) -> LayerSpectrum | None:
+        """The selected layer under the recipe, as far as it is known."""
+        name = self._session.selection
+        return self._session.spectrum(name) if name is not None else None
+
+    @property
+    def new(self) -> LayerSpectrum | None:
+        """The selected layer under what is tried; None without anything tried, or not yet."""
+        question = self._question()
+        return self._answers.get(question) if question is not None else None
+
+    def _question(self) -> _Question | None:
+        session, row = self._session, self._row
+        if row is None or not self.is_on or not session.has_spectrum(row):
+            return None
+        tried = tuple(sorted(self._parameters.items()))
+        return row.name, (*session.recipe_key(), tried, self.scope)
+
+    def _keep_what_differs(self) -> None:
+        """The recipe changed: what it says now itself is no longer tried."""
+        session, known = self._session, self._tried.get(None, {})
+        if session.inputs.overrides != self._rules:
+            self._rules = session.inputs.overrides
+            self._tried.clear()
+        if session.method is None or not session.inputs.experts:
+            self._tried.clear()
+            known, self._scope = {}, None
+        fields = {field.name for field in session.method.fields} if session.method else set()
+        self._tried[None] = {
+            name: value
+            for name, value in known.items()
+            if name in fields and value != session.parameter(name)
+        }
+        if self._scope == session.inputs.scope:
+            self._scope = None
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        self.error = None
+        self.changed.emit()
+        self._timer.start()
+
+    def _ask(self) -> None:
+        question = self._question()
+        if self._asked is not None and self._asked[1] == question:
+            return
+        if self._asked is not None:
+            self._worker.withdraw(self._asked[0])
+            self._forget()
+        if question is None or question in self._answers:
+            return
+        session = self._session
+        row = session.row(question[0])
+        if row is None or session.is_running(State.PLANNING):
+            return  # the end of planning asks again
+        job = SpectrumJob(recipe=self.inputs().recipe(), row=row, device=session.device)
+        self._asked = self._worker.submit(job), question
+        self.awaited.emit(True)
+
+    def _forget(self) -> None:
+        if self._asked is not None:
+            self._asked = None
+            self.awaited.emit(False)
+
+    def _hear(self, number: int, event: Event) -> None:
+        if self._asked is None or number != self._asked[0]:
+            return
+        match event:
+            case LayerSpectrum():
+                self._answers[self._asked[1]] = event
+                while len(self._answers) > ANSWERS_KEPT:
+                    del self._answers[next(iter(self._answers))]
+                self.changed.emit()
+            case JobFailed(error=error):
+                self._forget()
+                self.error = error
+                self.changed.emit()
+            case JobDone() | JobCancelled():
+                self._forget()

@@ -1,0 +1,300 @@
+"""Choose methods or values, merge by each in turn, and compare what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QItemSelectionModel, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QDialog,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import FieldInfo, MethodCompared
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.control.method_comparison import MethodComparison
+from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.shell.saving import save
+from ace_gui.gui.state.method_families import by_family
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+_NOTHING = "Tick the methods to compare, then Compare."
+_SIZE = (1360, 660)
+
+
+class CompareMethodsDialog(QDialog):
+    """``pair_wanted`` carries the runs of two rows, to be compared layer by layer."""
+
+    pair_wanted = Signal(object, object)
+
+    def __init__(
+        self, session: Session, comparison: MethodComparison, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._comparison = comparison
+        self._shown: tuple[MethodCompared, ...] = ()
+        self.setWindowTitle("Compare methods")
+        self.resize(*_SIZE)
+        self.boxes: dict[str, CheckBox] = {}
+        self.methods = self._make_methods()
+        self.parameter = QComboBox(self)
+        self.values = QLineEdit(self)
+        self.start = _button("&Compare", "Merge by each method ticked, one after another", self)
+        self.stop = _button(
+            "&Stop", "Stop after the present tensor; rows that are there stay", self
+        )
+        self.status = muted_label(_NOTHING, self)
+        self.model = ComparedModel(self)
+        self.table = self._make_table()
+        self.use = _button("&Use this", "Take the selected merge for the window's", self)
+        self.pair = _button(
+            "Compare &layers", "Compare the two selected merges layer by layer", self
+        )
+        self.save = _button("Save as CS&V…", "Write the table to a file", self)
+        self._lay_out()
+        self._connect()
+        self._fill_parameters()
+        self.refresh()
+
+    def recipes(self) -> list[Recipe]:
+        """What is to be merged: by each method ticked, or with each value written."""
+        inputs = self._session.inputs
+        if self.parameter.currentIndex() > 0:
+            name = self.parameter.currentData().name
+            return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
+        chosen = self._ticked()
+        return [
+            replace(
+                inputs, method=name, overrides=inputs.overrides if name == inputs.method else ()
+            ).recipe()
+            for name in chosen
+        ]
+
+    def selected(self) -> list[MethodCompared]:
+        """The selected rows, from top to bottom."""
+        rows = self.table.selectionModel().selectedRows()
+        return [self.model.row_at(place) for place in sorted(index.row() for index in rows)]
+
+    def refresh(self) -> None:
+        """Show the rows there are, and how far the merges are."""
+        chosen = self.selected()
+        if tuple(self._shown) != self._comparison.rows:
+            self._shown = self._comparison.rows
+            self.model.show_rows(self._shown)
+            self.table.resizeColumnsToContents()
+            self._select(chosen)
+        progress = self._comparison.progress
+        if progress is not None:
+            share = f", {progress.done} of {progress.total} tensors" if progress.total else ""
+            title = f"{progress.place + 1} of {progress.of}: {progress.title}"
+            self.status.setText(f"Merging {title}{share} …")
+        else:
+            failed = [row for row in self._shown if row.error]
+            said = [f"{row.title}: {row.error}" for row in failed]
+            text = self._comparison.obstacle or " ".join(said)
+            self.status.setText(text or (_NOTHING if not self._shown else ""))
+        self._allow()
+
+    def _make_methods(self) -> QScrollArea:
+        """A box for each method; that of the window is ticked."""
+        column = QWidget()
+        layout = QVBoxLayout(column)
+        layout.setSpacing(3)
+        for family, members in by_family(self._session.methods):
+            layout.addWidget(muted_label(family, column))
+            for method in members:
+                box = CheckBox(method.title, column)
+                box.setToolTip(tooltip(method.summary))
+                box.setChecked(method.name == self._session.inputs.method)
+                box.toggled.connect(lambda _: self._allow())
+                layout.addWidget(box)
+                self.boxes[method.name] = box
+        layout.addStretch(1)
+        made = QScrollArea(self)
+        made.setWidgetResizable(True)
+        made.setWidget(column)
+        made.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        made.setAccessibleName("Methods to compare")
+        return made
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setObjectName("compared")
+        table.setAccessibleName("Merges compared")
+        table.setModel(self.model)
+        plain_rows(table, padding=8)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        table.setAlternatingRowColors(True)
+        table.setWordWrap(False)
+        header = table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setSortIndicatorClearable(True)
+        table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
+        table.setSortingEnabled(True)
+        return table
+
+    def _lay_out(self) -> None:
+        left, right = QWidget(self), QWidget(self)
+        self.all = _button("Tick a&ll", "Tick every method", self)
+        self.none = _button("&None", "Tick no method", self)
+        ticks = QHBoxLayout()
+        ticks.addWidget(self.all)
+        ticks.addWidget(self.none)
+        values = QFormLayout()
+        values.addRow("or values of", self.parameter)
+        values.addRow("", self.values)
+        run = QHBoxLayout()
+        run.addWidget(self.start, 1)
+        run.addWidget(self.stop)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(heading("Methods", self))
+        column.addWidget(self.methods, 1)
+        for line in (ticks, values, run):
+            column.addLayout(line)
+        actions = QHBoxLayout()
+        for button in (self.use, self.pair, self.save):
+            actions.addWidget(button)
+        actions.addStretch(1)
+        close = _button("Close", "Close; merges that are under way go on", self)
+        close.clicked.connect(self.close)
+        actions.addWidget(close)
+        result = QVBoxLayout(right)
+        result.setContentsMargins(0, 0, 0, 0)
+        result.addWidget(heading("What came of them", self))
+        result.addWidget(self.table, 1)
+        result.addWidget(self.status)
+        result.addLayout(actions)
+        splitter = QSplitter(self)
+        splitter.addWidget(left)
+        splitter.addWidget(right)
+        splitter.setChildrenCollapsible(False)
+        splitter.setSizes([250, _SIZE[0] - 250])
+        layout = QVBoxLayout(self)
+        layout.addWidget(splitter)
+
+    def _connect(self) -> None:
+        self.start.clicked.connect(lambda _=False: self._comparison.start(self.recipes()))
+        self.stop.clicked.connect(lambda _=False: self._comparison.stop())
+        self.all.clicked.connect(lambda _=False: self._tick(True))
+        self.none.clicked.connect(lambda _=False: self._tick(False))
+        self.use.clicked.connect(lambda _=False: self._comparison.use(self.selected()[0]))
+        self.pair.clicked.connect(lambda _=False: self.pair_wanted.emit(*self._pair()))
+        self.save.clicked.connect(lambda _=False: self._ask_for_file())
+        self.parameter.currentIndexChanged.connect(lambda _: self._allow())
+        self.values.textChanged.connect(lambda _: self._allow())
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
+        for told in (self._comparison.changed, self._session.checks_changed):
+            told.connect(self.refresh)
+        self._session.plan_changed.connect(self._fill_parameters)
+        for changed in (self._session.state_changed, self._session.runs.changed):
+            changed.connect(self._allow)
+
+    def _fill_parameters(self) -> None:
+        """The numbers of the window's method, of which one can be tried with several values."""
+        chosen = self.parameter.currentText()
+        self.parameter.setAccessibleName("Parameter to vary")
+        self.parameter.clear()
+        self.parameter.addItem("no parameter", None)
+        method = self._session.method
+        for item in method.fields if method is not None else ():
+            if item.kind in ("float", "int"):
+                self.parameter.addItem(item.label, item)
+        self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
+        self.values.setAccessibleName("Values to try")
+        self.values.setPlaceholderText("0.1, 0.2, 0.5")
+        title = method.title if method is not None else "the method"
+        tip = f"Values of one parameter of {title}, with commas between, instead of other methods"
+        self.parameter.setToolTip(tip)
+        self.values.setToolTip(tip)
+
+    def _written_values(self) -> list[ParameterValue]:
+        """The values in the line, as far as they are numbers in range."""
+        item: FieldInfo | None = self.parameter.currentData()
+        if item is None:
+            return []
+        found = []
+        for text in self.values.text().split(","):
+            try:
+                value = int(text) if item.kind == "int" else float(text)
+            except ValueError:
+                continue
+            low = item.low is None or (value > item.low if item.low_open else value >= item.low)
+            if low and (item.high is None or value <= item.high):
+                found.append(value)
+        return list(dict.fromkeys(found))
+
+    def _ticked(self) -> list[str]:
+        return [name for name, box in self.boxes.items() if box.isChecked()]
+
+    def _tick(self, ticked: bool) -> None:
+        for box in self.boxes.values():
+            box.setChecked(ticked)
+
+    def _select(self, rows: list[MethodCompared]) -> None:
+        flags = QItemSelectionModel.SelectionFlag
+        for row in rows:
+            place = self.model.position(row)
+            if place >= 0:
+                index = self.model.index(place, 0)
+                self.table.selectionModel().select(index, flags.Select | flags.Rows)
+
+    def _pair(self) -> list[object]:
+        return [self._comparison.run_of(row) for row in self.selected()[:2]]
+
+    def _allow(self) -> None:
+        varies = self.parameter.currentIndex() > 0
+        self.values.setEnabled(varies)
+        self.methods.setEnabled(not varies)
+        running, chosen = self._comparison.is_running, self.selected()
+        count = len(self._written_values()) if varies else len(self._ticked())
+        self.start.setText(f"&Compare {count}" if count else "&Compare")
+        free = self._session.can_merge and not running and not self._comparison.obstacle
+        self.start.setEnabled(bool(count) and free)
+        self.stop.setEnabled(running)
+        self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
+        self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
+        self.save.setEnabled(self.model.rowCount() > 0)
+
+    def _ask_for_file(self) -> None:
+        dialog = QFileDialog(self, "Save the table", "comparison.csv", "Tables (*.csv)")
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("csv")
+        dialog.fileSelected.connect(lambda name: self.write_csv(Path(name)))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def write_csv(self, path: Path) -> None:
+        """Write the table; a failure is told in the window."""
+        try:
+            save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
+        except WorkbenchError as error:
+            self._session.fail(error)
+
+
+def _button(text: str, tip: str, parent: QWidget) -> QPushButton:
+    button = QPushButton(text, parent)
+    button.setAccessibleName(text.replace("&", "").removesuffix("…"))
+    button.setToolTip(tip)
+    button.setAutoDefault(False)
+    return button

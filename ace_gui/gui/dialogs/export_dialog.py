@@ -1,0 +1,299 @@
+"""Where and how to write the merged model, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QDoubleSpinBox,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import Exported
+from ace_gui.engine.contract.libraries import library_of
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import human_bytes, number_text
+from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.recipe.values import ParameterValue
+
+DTYPES = (
+    (None, "as the recipe says"),
+    ("float32", "float32"),
+    ("bfloat16", "bfloat16"),
+    ("float16", "float16"),
+)
+GIGABYTE = 1_000_000_000
+
+
+class ExportDialog(QDialog):
+    """Asks for a folder, a number format and a shard size; exports; shows the result."""
+
+    def __init__(
+        self, session: Session, conductor: Conductor, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._conductor = conductor
+        self._folder: Path | None = None
+        self.setWindowTitle("Export the merged model")
+        self.setMinimumWidth(580)
+        self.notice = Notice(self)
+        self.folder = QLineEdit(self)
+        self.folder.setAccessibleName("Target folder")
+        self.folder.setPlaceholderText("a new or empty folder")
+        self.verdict = muted_label("", self)
+        self.dtype = self._make_dtype()
+        self.shard = self._make_shard()
+        self.complete_heads = self._make_complete_heads()
+        self.contents = muted_label("", self)
+        self.progress = QProgressBar(self)
+        self.progress.setAccessibleName("Export progress")
+        self.progress.hide()
+        self._pages = QStackedWidget(self)
+        self._form = self._make_form()
+        self._pages.addWidget(self._form)
+        self._pages.addWidget(self._make_result())
+        self._buttons = self._make_buttons()
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.notice)
+        layout.addWidget(self._pages)
+        layout.addWidget(self.progress)
+        layout.addWidget(self._buttons)
+        self.folder.textChanged.connect(self.refresh)
+        self.dtype.currentIndexChanged.connect(self.refresh)
+        self.shard.valueChanged.connect(self.refresh)
+        self.complete_heads.toggled.connect(self.refresh)
+        session.state_changed.connect(self.refresh)
+        session.progress_changed.connect(self._show_progress)
+        session.problem.connect(self._show_problem)
+        conductor.exported.connect(self._show_result)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Check what is filled in, and say what will be written."""
+        verdict = check_folder(self.folder.text(), self._bytes())
+        exporting = self._session.is_running(State.EXPORTING)
+        self.verdict.setText(verdict.sentence)
+        self.export_button.setEnabled(verdict.good and self._session.can_export)
+        self._form.setEnabled(not exporting)
+        self.progress.setVisible(exporting)
+        self.contents.setText(self._contents())
+
+    def reject(self) -> None:
+        """Close; an export that is running is cancelled first."""
+        if self._session.is_running(State.EXPORTING):
+            self._conductor.cancel()
+            return
+        super().reject()
+
+    def _make_dtype(self) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName("Number format")
+        box.setToolTip("Number format of the weights; halves are rounded once, from full precision")
+        for value, text in DTYPES:
+            box.addItem(text, value)
+        return box
+
+    def _make_shard(self) -> QDoubleSpinBox:
+        box = QDoubleSpinBox(self)
+        box.setRange(0.1, 100.0)
+        box.setDecimals(1)
+        box.setValue(5.0)
+        box.setSuffix(" GB")
+        box.setAccessibleName("Largest file")
+        box.setToolTip("Larger models are split into several files with an index")
+        return box
+
+    def _make_complete_heads(self) -> CheckBox:
+        box = CheckBox("A whole model for each expert's head", self)
+        box.setToolTip("Each loads by itself, and is as large as the merged model")
+        box.setVisible(self._has_heads())
+        return box
+
+    def _has_heads(self) -> bool:
+        return any(row.disposition is Disposition.PER_EXPERT for row in self._session.rows)
+
+    def _make_form(self) -> QWidget:
+        page = QWidget(self)
+        browse = QPushButton("Browse…", page)
+        browse.setAccessibleName("Browse for the target folder")
+        browse.clicked.connect(self._browse)
+        line = QHBoxLayout()
+        line.addWidget(self.folder, 1)
+        line.addWidget(browse)
+        form = QFormLayout(page)
+        form.setContentsMargins(0, 0, 0, 0)
+        form.addRow("Merge", plain_label(self._recipe_text()))
+        if not self._session.merge_is_current:
+            form.addRow(
+                "",
+                muted_label(
+                    "The form was changed after this merge; what is exported "
+                    "is the merge as it was made."
+                ),
+            )
+        form.addRow("Folder", line)
+        form.addRow("", self.verdict)
+        form.addRow("Number format", self.dtype)
+        form.addRow("Largest file", self.shard)
+        if self._has_heads():
+            form.addRow("Heads", self.complete_heads)
+        form.addRow("Will hold", self.contents)
+        return page
+
+    def _make_result(self) -> QWidget:
+        page = QWidget(self)
+        self.outcome = plain_label("", page)
+        self.files = muted_label("", page)
+        self.snippet = QPlainTextEdit(page)
+        self.snippet.setReadOnly(True)
+        self.snippet.setAccessibleName("How to load the model in Python")
+        self.snippet.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
+        open_folder = QPushButton("Open folder", page)
+        open_folder.clicked.connect(self._open_folder)
+        copy = QPushButton("Copy code", page)
+        copy.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
+        )
+        buttons = QHBoxLayout()
+        buttons.addWidget(open_folder)
+        buttons.addWidget(copy)
+        buttons.addStretch(1)
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(heading("Exported", page))
+        layout.addWidget(self.outcome)
+        layout.addWidget(self.files)
+        layout.addWidget(self.snippet)
+        layout.addLayout(buttons)
+        layout.addStretch(1)
+        return page
+
+    def _make_buttons(self) -> QDialogButtonBox:
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
+        self.export_button = buttons.addButton("Export", QDialogButtonBox.ButtonRole.AcceptRole)
+        self.export_button.setAccessibleName("Export")
+        buttons.accepted.connect(self._export)
+        buttons.rejected.connect(self.reject)
+        return buttons
+
+    def _recipe_text(self) -> str:
+        run = self._session.merge
+        if run is None:
+            return ""
+        values = dict(run.parameters)
+        shown = [f"{name} {_value_text(value)}" for name, value in values.items()]
+        experts = f"{len(run.recipe.models)} experts into {run.recipe.base_model.name}"
+        return ", ".join([f"{run.recipe.merge_method} of {experts}", *shown])
+
+    def _size(self) -> OutputSize | None:
+        """Of the merged model alone."""
+        plan, run = self._session.plan, self._session.merge
+        if plan is None or run is None:
+            return None
+        dtype = self.dtype.currentData() or run.recipe.out_dtype
+        return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
+
+    def _bytes(self) -> int:
+        """Of everything that will be written, side files aside."""
+        plan, size = self._session.plan, self._size()
+        if plan is None or size is None:
+            return 0
+        rows = self._session.rows if self.complete_heads.isChecked() else ()
+        own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
+        models = 1 + len(set().union(*own))
+        return models * size.bytes + plan.bytes_beside
+
+    def _contents(self) -> str:
+        size = self._size()
+        if size is None:
+            return ""
+        weights = (
+            "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
+        )
+        parts = [f"{weights} (about {human_bytes(size.bytes)})"]
+        parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
+        if self._has_heads():
+            parts.append("the experts' own heads in heads/")
+        if self.complete_heads.isChecked():
+            parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
+        return "; ".join(parts) + "."
+
+    def _browse(self) -> None:
+        dialog = QFileDialog(self, "Folder for the merged model")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        dialog.fileSelected.connect(self.folder.setText)
+        dialog.open()
+
+    def _export(self) -> None:
+        self.notice.hide()
+        self._folder = Path(self.folder.text().strip()).expanduser()
+        shard_bytes = round(self.shard.value() * GIGABYTE)
+        self._conductor.export(
+            self._folder,
+            self.dtype.currentData(),
+            shard_bytes,
+            heads=self.complete_heads.isChecked(),
+        )
+
+    def _show_progress(self) -> None:
+        progress = self._session.progress
+        if progress is None or progress.state is not State.EXPORTING or progress.total <= 0:
+            self.progress.setRange(0, 0)
+            return
+        self.progress.setRange(0, 1000)
+        self.progress.setValue(round(1000 * progress.done / progress.total))
+
+    def _show_problem(self, error: WorkbenchError) -> None:
+        if self.isVisible():
+            self.notice.show_error(error)
+
+    def _show_result(self, exported: Exported) -> None:
+        self._folder = exported.folder
+        self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
+        self.files.setText(", ".join(exported.files))
+        self.snippet.setPlainText(load_snippet(exported.folder))
+        if exported.notes:
+            self.notice.show_message(Severity.INFO, " ".join(exported.notes))
+        self._pages.setCurrentIndex(1)
+        self.export_button.hide()
+        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText("Close")
+
+    def _open_folder(self) -> None:
+        if self._folder is not None:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
+
+
+def load_snippet(folder: Path) -> str:
+    """Two lines of Python that load the exported model."""
+    return "\n".join(library_of(folder).lines(repr(str(folder))))
+
+
+def _value_text(value: ParameterValue) -> str:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return number_text(value)
+    return str(value)

@@ -1,0 +1,244 @@
+"""The merge methods by family, each with its formula, parameters and paper, to choose one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import (
+    QItemSelectionModel,
+    QModelIndex,
+    QSize,
+    QSortFilterProxyModel,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QFont,
+    QKeySequence,
+    QShortcut,
+    QShowEvent,
+    QStandardItem,
+    QStandardItemModel,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QLineEdit,
+    QSplitter,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import FieldInfo, MethodInfo
+from ace_gui.gui.state.method_families import by_family
+from ace_gui.gui.text import number_text
+from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.scroll import scroll_area
+
+_SIZE: Final = (860, 620)
+_SIZES: Final = (290, 570)
+_METHOD: Final = Qt.ItemDataRole.UserRole
+_WORDS: Final = Qt.ItemDataRole.UserRole + 1
+
+
+class ChooseMethodDialog(QDialog):
+    """``chosen`` carries a method's name and closes the dialog.
+
+    ``current``: the method in force. ``experts``: how many are loaded, 0 if none.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(
+        self, methods: Sequence[MethodInfo], current: str, experts: int, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._experts = experts
+        self.setWindowTitle("Merge method")
+        self.resize(*_SIZE)
+        self._found = QSortFilterProxyModel(self)
+        self._found.setSourceModel(_by_family(methods, self, self.fontMetrics().height() + 6))
+        self._found.setFilterRole(_WORDS)
+        self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self._found.setRecursiveFilteringEnabled(True)
+        self.filter = QLineEdit(self)
+        self.filter.setPlaceholderText("Find by name, word or author")
+        self.filter.setAccessibleName("Find a method by name, word or author")
+        self.filter.setClearButtonEnabled(True)
+        self.tree = self._make_tree()
+        self.about = scroll_area("What the method does", self)
+        self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
+        self.use = self.buttons.addButton(
+            "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
+        )
+        self._lay_out()
+        self.filter.textChanged.connect(self._find)
+        down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
+        down.setContext(Qt.ShortcutContext.WidgetShortcut)
+        down.activated.connect(self.tree.setFocus)
+        self.tree.selectionModel().currentChanged.connect(self._show)
+        self.tree.doubleClicked.connect(lambda index: self.use.click() if _info(index) else None)
+        self.buttons.accepted.connect(self._choose)
+        self.buttons.rejected.connect(self.reject)
+        self._select(current)
+
+    @property
+    def method(self) -> MethodInfo | None:
+        """The method that is selected."""
+        return _info(self.tree.currentIndex())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._bring_into_view()  # only now is it known how much of the list is seen
+
+    def _make_tree(self) -> QTreeView:
+        tree = QTreeView(self)
+        tree.setAccessibleName("Methods")
+        tree.setModel(self._found)
+        tree.setHeaderHidden(True)
+        tree.setRootIsDecorated(False)
+        tree.setItemsExpandable(False)
+        tree.setIndentation(12)
+        tree.setUniformRowHeights(True)
+        tree.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        tree.expandAll()
+        return tree
+
+    def _lay_out(self) -> None:
+        left = QWidget(self)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.filter)
+        column.addWidget(self.tree, 1)
+        splitter = QSplitter(self)
+        splitter.setChildrenCollapsible(False)
+        splitter.addWidget(left)
+        splitter.addWidget(self.about)
+        splitter.setSizes(list(_SIZES))
+        splitter.setStretchFactor(1, 1)
+        layout = QVBoxLayout(self)
+        layout.addWidget(splitter, 1)
+        layout.addWidget(self.buttons)
+
+    def _find(self, words: str) -> None:
+        before = self.method
+        self._found.setFilterFixedString(words)
+        self.tree.expandAll()
+        self._select(before.name if before is not None else "")
+
+    def _select(self, name: str) -> None:
+        """The method of that name, or else the first there is."""
+        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
+        shown = [
+            self._found.index(row, 0, family)
+            for family in families
+            for row in range(self._found.rowCount(family))
+        ]
+        named = [index for index in shown if (info := _info(index)) and info.name == name]
+        index = (named or shown or [QModelIndex()])[0]
+        self.tree.selectionModel().setCurrentIndex(
+            index, QItemSelectionModel.SelectionFlag.ClearAndSelect
+        )
+        self._bring_into_view()
+        self._show(index)
+
+    def _bring_into_view(self) -> None:
+        hint = QAbstractItemView.ScrollHint.PositionAtCenter
+        self.tree.scrollTo(self.tree.currentIndex(), hint)
+
+    def _show(self, index: QModelIndex) -> None:
+        method = _info(index)
+        self.use.setEnabled(method is not None)
+        self.about.setWidget(_about(method, self._experts))
+
+    def _choose(self) -> None:
+        method = self.method
+        if method is not None:
+            self.accept()
+            self.chosen.emit(method.name)
+
+
+def _by_family(methods: Sequence[MethodInfo], parent: QWidget, height: int) -> QStandardItemModel:
+    """A family a row, its methods below it; rows are ``height`` pixels high."""
+    model = QStandardItemModel(parent)
+    for family, members in by_family(methods):
+        title = QStandardItem(family)
+        title.setSizeHint(QSize(0, height))
+        title.setFlags(Qt.ItemFlag.ItemIsEnabled)
+        font = title.font()
+        font.setWeight(QFont.Weight.DemiBold)
+        title.setFont(font)
+        for method in members:
+            item = QStandardItem(method.title)
+            item.setSizeHint(QSize(0, height))
+            item.setData(method, _METHOD)
+            item.setData(f"{method.name} {method.title} {method.summary} {method.citation}", _WORDS)
+            title.appendRow(item)
+        model.appendRow(title)
+    return model
+
+
+def _info(index: QModelIndex) -> MethodInfo | None:
+    info = index.data(_METHOD) if index.isValid() else None
+    return info if isinstance(info, MethodInfo) else None
+
+
+def _about(method: MethodInfo | None, experts: int) -> QWidget:
+    """All there is to know of a method before choosing it."""
+    page = Column()
+    layout = QVBoxLayout(page)
+    layout.setContentsMargins(12, 0, 8, 0)
+    layout.setSpacing(10)
+    if method is None:
+        layout.addWidget(muted_label("No method has these words.", page))
+        layout.addStretch(1)
+        return page
+    layout.addWidget(heading(method.title, page))
+    layout.addWidget(plain_label(method.summary, page))
+    if number := _number_of_experts(method):
+        layout.addWidget(muted_label(f"{number}{_misfit(method, experts)}", page))
+    formula = plain_label(method.formula, page)
+    formula.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    layout.addWidget(formula)
+    layout.addLayout(_parameters(method.fields))
+    layout.addWidget(muted_label(method.citation, page))
+    layout.addStretch(1)
+    return page
+
+
+def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
+    """Name, default and meaning, a row a parameter."""
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(14)
+    grid.setColumnStretch(2, 1)
+    top = Qt.AlignmentFlag.AlignTop
+    for column, title in enumerate(("parameter", "default") if fields else ()):
+        grid.addWidget(muted_label(title), 0, column)
+    for row, field in enumerate(fields, start=1):
+        grid.addWidget(plain_label(field.label, wrap=False), row, 0, top)
+        grid.addWidget(plain_label(_value(field), wrap=False), row, 1, top)
+        grid.addWidget(muted_label(field.help), row, 2, top)
+    return grid
+
+
+def _value(field: FieldInfo) -> str:
+    if isinstance(field.default, bool):
+        return "yes" if field.default else "no"
+    return field.default if isinstance(field.default, str) else number_text(field.default)
+
+
+def _number_of_experts(method: MethodInfo) -> str:
+    if method.most is not None:
+        exactly = method.least == method.most
+        return f"Merges {'' if exactly else 'at most '}{method.most} experts"
+    return f"Merges {method.least} experts or more" if method.least > 1 else ""
+
+
+def _misfit(method: MethodInfo, experts: int) -> str:
+    fits = experts >= method.least and (method.most is None or experts <= method.most)
+    return "." if fits or not experts else f"; {experts} are loaded now."

@@ -1,0 +1,218 @@
+"""One override: for which tensors it is, and what they do differently."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.recipe import Override
+from ace_gui.recipe.overrides import Fate, check_blocks
+from ace_gui.recipe.values import ParameterValue
+
+ANY_ROLE: Final = "any role"
+_RECIPE: Final = ""
+"""In the place of a method: the recipe's, whichever that is."""
+_OTHER_FATES: Final[tuple[tuple[Fate, str], ...]] = (
+    ("average", "average"),
+    ("base", "keep from the base"),
+)
+_BLOCKS_TIP = "Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: all."
+_PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. Empty: all."
+
+
+class OverrideDialog(QDialog):
+    """Edits one rule. ``rule_made`` carries the Override when the person accepts it.
+
+    Expert weights of a rule, which only a recipe file can set, are kept.
+    """
+
+    rule_made = Signal(object)
+
+    def __init__(
+        self, session: Session, rule: Override | None, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._rule = rule or Override()
+        self._values: dict[str, ParameterValue] = dict(self._rule.parameters)
+        self.setWindowTitle("Override" if rule is not None else "Add an override")
+        self.setMinimumWidth(460)
+        self.role = QComboBox(self)
+        self.blocks = _line("Blocks", "all blocks", _BLOCKS_TIP, self)
+        self.pattern = _line("Names", "all names", _PATTERN_TIP, self)
+        self.outcome = QComboBox(self)
+        self.verdict = muted_label("", self)
+        self.fields: dict[str, ParameterField] = {}
+        self._parameters = QVBoxLayout()
+        self._box: QWidget | None = None
+        self._buttons = QDialogButtonBox(
+            QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel, self
+        )
+        self._fill()
+        self._lay_out()
+        self._show_parameters()
+        self.role.currentIndexChanged.connect(self._judge)
+        self.blocks.textChanged.connect(self._judge)
+        self.pattern.textChanged.connect(self._judge)
+        self.outcome.currentIndexChanged.connect(self._change_outcome)
+        self._buttons.accepted.connect(self.accept)
+        self._buttons.rejected.connect(self.reject)
+        self._judge()
+
+    def rule(self) -> Override:
+        """The rule as it stands in the form."""
+        method, chosen = self._method(), self.outcome.currentData()
+        fate: Fate | None = "merge" if method is not None else chosen
+        if chosen == _RECIPE:
+            fate = None
+        return Override(
+            role=None if self.role.currentIndex() == 0 else self.role.currentText(),
+            blocks=self.blocks.text().strip() or None,
+            pattern=self.pattern.text().strip() or None,
+            tensors=self._rule.tensors,
+            disposition=fate,
+            merge_method=None if method is None else chosen or None,
+            parameters=dict(self._values) if method is not None else {},
+            weights=self._rule.weights,
+            experts=self._rule.experts,
+        )
+
+    def accept(self) -> None:
+        """Hand over the rule and close."""
+        self.rule_made.emit(self.rule())
+        super().accept()
+
+    def _fill(self) -> None:
+        rows = self._session.rows
+        self.role.addItems([ANY_ROLE, *dict.fromkeys(row.role for row in rows)])
+        self.role.setCurrentIndex(max(0, self.role.findText(self._rule.role or ANY_ROLE)))
+        self.role.setAccessibleName("Role")
+        self.role.setToolTip("What the tensors do in their model")
+        self.blocks.setText(self._rule.blocks or "")
+        self.pattern.setText(self._rule.pattern or "")
+        self.outcome.setAccessibleName("What becomes of them")
+        self.outcome.addItem("merge as the recipe does, with other values", _RECIPE)
+        for method in self._session.methods:
+            self.outcome.addItem(f"merge by {method.title}", method.name)
+        for fate, text in _OTHER_FATES:
+            self.outcome.addItem(text, fate)
+        rule = self._rule
+        chosen = rule.disposition if rule.disposition in ("average", "base") else rule.merge_method
+        chosen = chosen or _RECIPE
+        self.outcome.setCurrentIndex(max(0, self.outcome.findData(chosen)))
+
+    def _lay_out(self) -> None:
+        selector = QFormLayout()
+        selector.addRow("Role", self.role)
+        selector.addRow("Blocks", self.blocks)
+        selector.addRow("Names", self.pattern)
+        if self._rule.tensors:
+            listed = f"{len(self._rule.tensors)} listed tensors"
+            label = muted_label(listed, self)
+            label.setToolTip(tooltip("\n".join(self._rule.tensors)))
+            selector.addRow("Among", label)
+        layout = QVBoxLayout(self)
+        layout.addWidget(heading("For which tensors", self))
+        layout.addLayout(selector)
+        layout.addWidget(self.verdict)
+        layout.addWidget(heading("What they do", self))
+        layout.addWidget(self.outcome)
+        layout.addLayout(self._parameters)
+        layout.addStretch(1)
+        layout.addWidget(self._buttons)
+
+    def _method(self) -> MethodInfo | None:
+        name = self.outcome.currentData() or self._session.inputs.method
+        return next((method for method in self._session.methods if method.name == name), None)
+
+    def _change_outcome(self) -> None:
+        self._values = {}
+        self._show_parameters()
+        self._judge()
+
+    def _show_parameters(self) -> None:
+        """A control for every parameter of the chosen method."""
+        if self._box is not None:
+            self._box.hide()
+            self._box.deleteLater()
+            self._box = None
+        self.fields = {}
+        method = self._method()
+        if method is None or not method.fields:
+            return
+        self._box = box = QWidget(self)
+        form = QFormLayout(box)
+        form.setContentsMargins(0, 0, 0, 0)
+        for info in method.fields:
+            field = ParameterField(info, box)
+            field.edited.connect(lambda value, name=info.name: self._set(name, value))
+            label = plain_label(info.label, wrap=False)
+            label.setToolTip(field.control.toolTip())
+            form.addRow(label, field)
+            self.fields[info.name] = field
+        self._parameters.addWidget(box)
+        self._show_values()
+
+    def _set(self, name: str, value: ParameterValue | None) -> None:
+        if value is None:
+            self._values.pop(name, None)
+        else:
+            self._values[name] = value
+        self._show_values()
+        self._judge()
+
+    def _show_values(self) -> None:
+        for name, field in self.fields.items():
+            value = self._values.get(name, self._inherited(name, field))
+            field.show_value(value, "", touched=name in self._values)
+
+    def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
+        """The recipe's value, where the rule stays with its method; else the method's default."""
+        if self.outcome.currentData() in (_RECIPE, self._session.inputs.method):
+            known = self._session.parameter(name)
+            return field.field.default if known is None else known
+        return field.field.default
+
+    def _judge(self) -> None:
+        """How many tensors the rule is for, or why it is none yet."""
+        ok = self._buttons.button(QDialogButtonBox.StandardButton.Ok)
+        rule = self.rule()
+        try:
+            check_blocks(rule.blocks or "0")
+        except ValueError as error:
+            self.verdict.setText(f"Blocks {error}.")
+            ok.setEnabled(False)
+            return
+        held = [row for row in self._session.rows if holds_for(rule, row)] if rule.selects else []
+        said = f"{len(held)} of {len(self._session.rows)} tensors"
+        self.verdict.setText(said if rule.selects else "Choose a role, blocks or names.")
+        ok.setEnabled(bool(held) and rule.changes)
+
+
+def holds_for(rule: Override, row: PlanRow) -> bool:
+    """Whether a rule is for a row of the plan."""
+    return any(rule.holds_for(name, row.role, row.block) for name in {row.name, row.tensor})
+
+
+def _line(name: str, placeholder: str, tip: str, parent: QWidget) -> QLineEdit:
+    line = QLineEdit(parent)
+    line.setAccessibleName(name)
+    line.setPlaceholderText(placeholder)
+    line.setToolTip(tip)
+    return line

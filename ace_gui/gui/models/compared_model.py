@@ -1,0 +1,220 @@
+"""The merges that were compared, as a table that sorts by any column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.gui.text import human_bytes, plain, tooltip
+
+_Index = QModelIndex | QPersistentModelIndex
+_Role = Qt.ItemDataRole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A column: its heading, what it means, its value in a row and how that is written."""
+
+    heading: str
+    tip: str
+    value: Callable[[MethodCompared], float | str | None]
+    text: Callable[[Any], str] = str
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _mean_cosine(row: MethodCompared) -> float | None:
+    known = [value for value in row.cosines.values() if math.isfinite(value)]
+    return sum(known) / len(known) if known else None
+
+
+_METHOD = Figure(
+    heading="Method", tip="The method and the parameters set.", value=lambda r: r.title
+)
+_FIGURES = (
+    Figure(
+        heading="Norm",
+        tip="Norm of the merged change of all tensors, by the experts' mean norm.",
+        value=lambda row: row.relative_norm,
+        text=_two,
+    ),
+    Figure(
+        heading="Energy",
+        tip="Square of the norm: the merged change's energy, by that of an expert of mean norm.",
+        value=lambda row: row.relative_norm**2,
+        text=_two,
+    ),
+    Figure(
+        heading="Distance",
+        tip="Mean distance of the merged model from the experts, each by the expert's own distance "
+        "from the base: 0 is the expert, 1 as far as the base.",
+        value=lambda row: row.mean_distance,
+        text=_two,
+    ),
+    Figure(
+        heading="Cosine",
+        tip="Mean cosine of the merged change and the experts' changes.",
+        value=_mean_cosine,
+        text=_two,
+    ),
+    Figure(
+        heading="Warned",
+        tip="Tensors with a warning about the result.",
+        value=lambda row: row.warned,
+    ),
+    Figure(
+        heading="Time",
+        tip="Seconds for planning and merging.",
+        value=lambda row: row.seconds,
+        text=lambda seconds: f"{seconds:.1f} s",
+    ),
+    Figure(
+        heading="Memory",
+        tip="Peak memory of the engine while it merged, with what the engine itself takes.",
+        value=lambda row: row.peak_bytes,
+        text=human_bytes,
+    ),
+)
+
+
+class ComparedModel(QAbstractTableModel):
+    """Rows as given; accuracies have columns of their own where any row has them."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[MethodCompared] = []
+        self._columns: list[Figure] = [_METHOD, *_FIGURES]
+        self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
+
+    def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
+        """Take over these rows."""
+        self.beginResetModel()
+        tasks = next((row.accuracies for row in rows if row.accuracies), {})
+        self._columns = [_METHOD, *_accuracies(tuple(tasks)), *_FIGURES]
+        self._rows = list(rows)
+        self._arrange()
+        self.endResetModel()
+
+    def row_at(self, position: int) -> MethodCompared:
+        """The merge shown there."""
+        return self._rows[position]
+
+    def position(self, row: MethodCompared) -> int:
+        """Where a merge is shown; -1 if it is not."""
+        return self._rows.index(row) if row in self._rows else -1
+
+    def as_csv(self) -> str:
+        """The table as CSV, figures in full."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([*(column.heading for column in self._columns), "Error"])
+        for row in self._rows:
+            values = [_METHOD.value(row), *(self._value(row, c) for c in self._columns[1:])]
+            writer.writerow([*("" if v is None else v for v in values), row.error])
+        return text.getvalue()
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = _Role.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self._columns):
+            return None
+        if role == _Role.DisplayRole:
+            return self._columns[section].heading
+        if role == _Role.TextAlignmentRole:
+            return _alignment(section)
+        return tooltip(self._columns[section].tip) if role == _Role.ToolTipRole else None
+
+    def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._rows):
+            return None
+        row, column = self._rows[index.row()], self._columns[index.column()]
+        if role in (_Role.DisplayRole, _Role.AccessibleTextRole):
+            value = column.value(row) if column is _METHOD else self._value(row, column)
+            return "–" if value is None else plain(column.text(value))
+        if role == _Role.TextAlignmentRole:
+            return _alignment(index.column())
+        if role == _Role.ToolTipRole:
+            return tooltip(row.error or _details(row))
+        return None
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Sort by a column; -1 is the order of merging. What is not known comes last."""
+        self.layoutAboutToBeChanged.emit()
+        before = self.persistentIndexList()
+        kept = [self._rows[index.row()] for index in before]
+        self._sorting = (column, order)
+        self._arrange()
+        after = [
+            self.index(self._rows.index(row), index.column())
+            for row, index in zip(kept, before, strict=True)
+        ]
+        self.changePersistentIndexList(before, after)
+        self.layoutChanged.emit()
+
+    def _arrange(self) -> None:
+        place, order = self._sorting
+        if not 0 <= place < len(self._columns):
+            return
+        column = self._columns[place]
+
+        def value(row: MethodCompared) -> Any:
+            return column.value(row) if column is _METHOD else self._value(row, column)
+
+        known = [row for row in self._rows if value(row) is not None]
+        known.sort(key=value, reverse=order == Qt.SortOrder.DescendingOrder)
+        self._rows = known + [row for row in self._rows if value(row) is None]
+
+    def _value(self, row: MethodCompared, column: Figure) -> float | str | None:
+        """A figure; None for one that is not known, also where the merge failed."""
+        value = None if row.error else column.value(row)
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _accuracies(tasks: tuple[str, ...]) -> list[Figure]:
+    found = [
+        Figure(
+            heading=task,
+            tip=f"Held-out accuracy on {task}.",
+            value=lambda row, task=task: row.accuracies.get(task),  # type: ignore[misc]
+            text=_three,
+        )
+        for task in tasks
+    ]
+    mean = Figure(
+        heading="Mean",
+        tip="Mean held-out accuracy over the tasks.",
+        value=lambda row: row.mean_accuracy,
+        text=_three,
+    )
+    return [*found, mean] if tasks else []
+
+
+def _details(row: MethodCompared) -> str:
+    """Parameters, and how far from each expert."""
+    lines = [row.title, ", ".join(f"{n} {v}" for n, v in row.parameters.items())]
+    lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]
+    return "\n".join(line for line in lines if line)
+
+
+def _alignment(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

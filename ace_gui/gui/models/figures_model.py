@@ -1,0 +1,176 @@
+"""The figures of a plot as a table, for those who cannot see the plot, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from ace_gui.gui.shell.saving import save
+from ace_gui.gui.text import plain, tooltip
+
+_Index = QModelIndex | QPersistentModelIndex
+_DIGITS = 5
+GAP = "\u2002"  # keeps right-aligned figures off the next column, and a row's title off the frame
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureColumn:
+    """One column: texts, or numbers of which NaN means not known. ``tip`` says what they are."""
+
+    title: str
+    values: Sequence[str] | NDArray[np.float64] | NDArray[np.int64]
+    tip: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers."""
+        return isinstance(self.values, np.ndarray)
+
+
+class FiguresModel(QAbstractTableModel):
+    """Columns of equal length, sorted by whichever is clicked."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._columns: tuple[FigureColumn, ...] = ()
+        self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._places: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
+
+    @property
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """What is shown, in the order it was given."""
+        return self._columns
+
+    def set_columns(self, columns: Sequence[FigureColumn]) -> None:
+        """Show these columns, all of one length."""
+        self.beginResetModel()
+        self._columns = tuple(columns)
+        self._arrange()
+        self.endResetModel()
+
+    def source_row(self, position: int) -> int:
+        """Which of the given rows is shown at this position."""
+        return int(self._order[position])
+
+    def columns_of(self, positions: Iterable[int]) -> tuple[FigureColumn, ...]:
+        """The columns with only the rows shown at these positions, in that order."""
+        rows = [self.source_row(position) for position in positions]
+        return tuple(
+            replace(
+                column,
+                values=column.values[rows]
+                if isinstance(column.values, np.ndarray)
+                else [column.values[row] for row in rows],
+            )
+            for column in self._columns
+        )
+
+    def position(self, source_row: int) -> int:
+        """Where a given row is shown; -1 if there is none such."""
+        return int(self._places[source_row]) if 0 <= source_row < len(self._places) else -1
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._order)
+
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self._columns):
+            return None
+        column = self._columns[section]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column.title + GAP if column.is_number else column.title
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return tooltip(column.tip) if column.tip else None
+        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._order):
+            return None
+        column = self._columns[index.column()]
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            text = cell_text(column.values[self._order[index.row()]])
+            if role == Qt.ItemDataRole.ToolTipRole:
+                return tooltip(text)
+            return text + GAP if column.is_number else text
+        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Sort by a column; -1 is the order in which the rows were given."""
+        self.layoutAboutToBeChanged.emit()
+        before = self.persistentIndexList()
+        rows = [self.source_row(index.row()) for index in before]
+        self._sorting = (column, order)
+        self._arrange()
+        after = [
+            self.index(self.position(row), index.column())
+            for row, index in zip(rows, before, strict=True)
+        ]
+        self.changePersistentIndexList(before, after)
+        self.layoutChanged.emit()
+
+    def _arrange(self) -> None:
+        count = len(self._columns[0].values) if self._columns else 0
+        column, order = self._sorting
+        self._order = np.arange(count)
+        if 0 <= column < len(self._columns):
+            ranks = _ranks(self._columns[column])
+            descending = order == Qt.SortOrder.DescendingOrder
+            self._order = np.argsort(-ranks if descending else ranks, kind="stable")
+        self._places = np.empty(count, dtype=np.intp)
+        self._places[self._order] = np.arange(count)
+
+
+def _ranks(column: FigureColumn) -> NDArray[np.float64]:
+    """What a column is sorted by; NaN comes last both ways."""
+    if isinstance(column.values, np.ndarray):
+        return column.values.astype(np.float64)
+    return np.unique(column.values, return_inverse=True)[1].astype(np.float64)
+
+
+def cell_text(value: object) -> str:
+    """A cell as people read it: at most five significant digits, a dash where nothing is known."""
+    if isinstance(value, np.integer | int):
+        return str(value)
+    if isinstance(value, np.floating | float):
+        return "–" if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
+    return plain(str(value))
+
+
+def rows_of(columns: Sequence[FigureColumn]) -> list[tuple[object, ...]]:
+    """The titles, then every row with every digit, empty where nothing is known."""
+    lists = [
+        ["" if value != value else value for value in column.values.tolist()]
+        if isinstance(column.values, np.ndarray)
+        else list(column.values)
+        for column in columns
+    ]
+    return [tuple(column.title for column in columns), *zip(*lists, strict=True)]
+
+
+def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
+    """Write the columns with every digit, empty where nothing is known.
+
+    ``path`` as chosen; without an ending it gets one. Raises OutputError or ResourceError.
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows_of(columns))
+    data = text.getvalue().encode("utf-8", "backslashreplace")
+    save(path if path.suffix else path.with_suffix(".csv"), data, path)
+
+
+def _alignment(column: FigureColumn) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column.is_number else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

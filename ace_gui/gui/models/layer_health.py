@@ -1,0 +1,92 @@
+"""The health of every layer, found when it is asked for and remembered until something changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.values import ParameterValue
+
+REFRESH: Final = 200  # ms between announcements while figures stream in
+QUIET: Final = 700  # ms without a change before every layer's health is found in advance
+BATCH: Final = 200  # layers in a turn of the event loop
+
+_Known = tuple[LayerStatistics | None, LayerReport | None]
+
+
+class Healths(QObject):
+    """``changed`` follows, gathered, when the health of any layer may be another.
+
+    A report counts only while the merge was made from what is chosen now.
+    """
+
+    changed = Signal()
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._parameters: dict[str, ParameterValue] = {}
+        self._reports: dict[str, LayerReport] = {}
+        self._found: dict[str, tuple[_Known, LayerHealth]] = {}
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self.changed)
+        self._left: Iterator[PlanRow] = iter(())
+        self._quiet = QTimer(self, singleShot=True, interval=QUIET)
+        self._quiet.timeout.connect(self._begin_ahead)
+        self._idle = QTimer(self, interval=0)
+        self._idle.timeout.connect(self._find_ahead)
+        for signal in (session.plan_changed, session.merge_changed, session.inputs_changed):
+            signal.connect(self._start_anew)
+        session.tau_changed.connect(self._start_anew)
+        session.layer_changed.connect(self._announce)
+        session.layers_changed.connect(self._announce)
+        self._start_anew()
+
+    def of(self, name: str) -> LayerHealth | None:
+        """The health of a tensor; None where nothing is known of it."""
+        known = (self._session.statistics.get(name), self._reports.get(name))
+        if known == (None, None):
+            return None
+        before = self._found.get(name)
+        if before is None or before[0][0] is not known[0] or before[0][1] is not known[1]:
+            before = known, layer_health(*known, self._parameters)
+            self._found[name] = before
+        return before[1]
+
+    def summary(self) -> ModelHealth:
+        """The health of all tensors together."""
+        found = (self.of(row.name) for row in self._session.rows)
+        return model_health(health for health in found if health is not None)
+
+    def _start_anew(self) -> None:
+        session = self._session
+        self._parameters = {**session.resolved_parameters(), "tau": session.tau}
+        current = session.merge is not None and session.merge_is_current
+        self._reports = session.merge.reports if session.merge is not None and current else {}
+        self._found.clear()
+        self._announce()
+
+    def _announce(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+        self._idle.stop()
+        self._quiet.start()
+
+    def _begin_ahead(self) -> None:
+        """Sorting twenty thousand layers by their health should not have to find it first."""
+        self._left = iter(self._session.rows)
+        self._idle.start()
+
+    def _find_ahead(self) -> None:
+        batch = tuple(islice(self._left, BATCH))
+        for row in batch:
+            self.of(row.name)
+        if not batch:
+            self._idle.stop()

@@ -1,0 +1,211 @@
+"""What was looked at before the merge: every check with its verdict, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontDatabase, QShowEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Theme, current_theme, icon
+from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.flow import clear_layout
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.scroll import scroll_area
+
+WORDS: Final = {
+    Verdict.ERROR: "Error",
+    Verdict.WARNING: "Warning",
+    Verdict.NOTE: "Note",
+    Verdict.OK: "Fine",
+}
+_ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
+_ICON: Final = 18  # px
+_DETAIL_LINES: Final = 6
+
+
+def summary_of(session: Session) -> str:
+    """ "2 warnings", or that there is none; empty before there is a plan."""
+    if not session.checks:
+        return ""
+    return count_of(session.checks) or f"{len(session.checks)} checks, no warnings"
+
+
+class PreflightPanel(QWidget):
+    """Follows the session's checks. Details stay open while the same checks are shown."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._open: set[object] = set()
+        self.summary = heading("", self)
+        self._advice = muted_label("", self)
+        self._column = Column()
+        self._rows = QVBoxLayout(self._column)
+        self._rows.setContentsMargins(0, 0, 4, 0)
+        self._rows.setSpacing(0)
+        self.area = scroll_area("Checks", self)
+        self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # to be scrolled by the keyboard
+        self.area.setWidget(self._column)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 8, 0, 0)
+        layout.addWidget(self.summary)
+        layout.addWidget(self._advice)
+        layout.addWidget(self.area, 1)
+        self._rows_of: tuple[Theme, Sequence[Check]] | None = None
+        session.checks_changed.connect(self._follow)
+        self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (rows ask for the present one)
+        """Glyphs and words in the theme's colours."""
+        self._follow()
+
+    def _follow(self) -> None:
+        """Rows that nobody sees are made when they are shown."""
+        if self.isVisible():
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's checks."""
+        shown = current_theme(), self._session.checks
+        self.summary.setText(summary_of(self._session))
+        self._advice.setText(self._advice_text())
+        if shown != self._rows_of:
+            self._rows_of = shown
+            self._make_rows(self._session.checks)
+
+    def _make_rows(self, checks: Sequence[Check]) -> None:
+        self._open &= {check.key for check in checks}
+        clear_layout(self._rows)
+        for check in checks:
+            row = CheckRow(check, self._column)
+            row.details_button.setChecked(check.key in self._open)
+            row.details_button.toggled.connect(
+                lambda shown, key=check.key: (self._open.add if shown else self._open.discard)(key)
+            )
+            self._rows.addWidget(row)
+        self._rows.addStretch(1)
+
+    def _advice_text(self) -> str:
+        if not self._session.checks:
+            return "Open a base and experts: what is checked before a merge appears here."
+        if self._session.errors:
+            return "A merge would fail: see the errors. Merge says how to check again."
+        if self._session.worries:
+            return "Nothing here stops a merge. Merge asks once whether to go on."
+        if count_of(self._session.checks):
+            return "Accepted: Merge does not ask again for these models."
+        return "From the files' headers and configs, and the tensors once they are compared."
+
+
+class CheckRow(QFrame):
+    """One check: glyph, verdict, title, model and sentence, with details folded away."""
+
+    def __init__(self, check: Check, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.check = check
+        title, subject = plain(check.title), plain(check.subject)
+        self.setAccessibleName(
+            f"{WORDS[check.verdict]}: {title}, {subject}. {plain(check.sentence)}"
+        )
+        self.details_button = QToolButton(self)
+        self.details_button.setText("Details")
+        self.details_button.setCheckable(True)
+        self.details_button.setAutoRaise(True)
+        self.details_button.setAccessibleName(f"Details of {title}, {subject}")
+        self.details_button.setToolTip("Show or hide the details")
+        self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.details_button.setArrowType(Qt.ArrowType.RightArrow)
+        self.details_button.setVisible(bool(check.details))
+        self.details = _details(check, self)
+        self.details_button.toggled.connect(self._fold)
+        self._lay_out(title, subject)
+
+    def _fold(self, shown: bool) -> None:
+        arrows = Qt.ArrowType
+        self.details_button.setArrowType(arrows.DownArrow if shown else arrows.RightArrow)
+        self.details.setVisible(shown)
+
+    def _lay_out(self, title: str, subject: str) -> None:
+        line = QHBoxLayout()
+        line.setSpacing(6)
+        line.addWidget(heading(title, self))
+        about = muted_label("", self)
+        about.setWordWrap(False)
+        shown = "" if subject == EVERYTHING else subject
+        about.setText(about.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, 140))
+        about.setToolTip(tooltip(shown) if shown else "")
+        line.addWidget(about)
+        line.addStretch(1)
+        line.addWidget(_word(self.check.verdict, self))
+        sentence = plain_label(self.check.sentence, self)
+        body = QVBoxLayout()
+        body.setSpacing(2)
+        body.addLayout(line)
+        body.addWidget(sentence)
+        if self.check.details:
+            body.addWidget(self.details_button, 0, Qt.AlignmentFlag.AlignLeft)
+        body.addWidget(self.details)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 7, 0, 7)
+        layout.setSpacing(8)
+        layout.addWidget(_glyph(self.check.verdict, self), 0, Qt.AlignmentFlag.AlignTop)
+        layout.addLayout(body, 1)
+
+
+def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
+    box = QPlainTextEdit(plain(check.details), parent)
+    box.setReadOnly(True)
+    box.setTabChangesFocus(True)
+    box.setAccessibleName(f"All of {plain(check.title)}, {plain(check.subject)}")
+    box.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+    lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
+    box.setFixedHeight(box.fontMetrics().lineSpacing() * lines + 8)
+    box.hide()
+    return box
+
+
+def _colour(verdict: Verdict) -> str:
+    theme = current_theme()
+    tints = {Verdict.ERROR: theme.error, Verdict.WARNING: theme.warning, Verdict.NOTE: theme.accent}
+    return tints.get(verdict, theme.muted)
+
+
+def _word(verdict: Verdict, parent: QWidget) -> QLabel:
+    label = plain_label(WORDS[verdict], parent, wrap=False)
+    label.setStyleSheet(f"color: {_colour(verdict)};")
+    if verdict in (Verdict.ERROR, Verdict.WARNING):
+        font = label.font()
+        font.setWeight(QFont.Weight.DemiBold)
+        label.setFont(font)
+    return label
+
+
+def _glyph(verdict: Verdict, parent: QWidget) -> QLabel:
+    """Told apart by shape as well as by colour."""
+    label = QLabel(parent)
+    label.setFixedWidth(_ICON)
+    label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    if verdict in _ICONS:
+        label.setPixmap(icon(_ICONS[verdict]).pixmap(_ICON, _ICON))
+    else:
+        label.setText("✓")
+        label.setStyleSheet(f"color: {_colour(verdict)};")
+    return label

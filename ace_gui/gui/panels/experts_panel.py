@@ -1,0 +1,175 @@
+"""The models of the merge: the base, and the experts with name, weight and colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QIcon, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QPushButton,
+    QStackedLayout,
+    QTableView,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
+from ace_gui.gui.panels.checks_panel import summary_of
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import human_bytes
+from ace_gui.gui.theme import Theme, icon
+from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.recipe.values import model_name
+
+
+class ExpertsPanel(QWidget):
+    """``remove_wanted`` carries the indices of the selected experts.
+
+    ``checks_wanted``: the person wants to see the checks that a line sums up.
+    """
+
+    remove_wanted = Signal(object)
+    checks_wanted = Signal()
+
+    def __init__(
+        self,
+        session: Session,
+        change_base: Callable[[], object],
+        add: QAction,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.model = ExpertsModel(session, self)
+        self._base = ElidedLabel(self)
+        self._facts = muted_label("", self)
+        self._change_base = _change_button(change_base)
+        self._add = QPushButton(icon("add"), "Add experts…", self)
+        self._add.setAccessibleName("Add experts")
+        self._add.setToolTip("Add models fine-tuned from the base; or drop their folders here")
+        self._add.clicked.connect(add.trigger)
+        self._remove = QPushButton("Remove", self)
+        self._remove.setAccessibleName("Remove the selected experts")
+        self._remove.clicked.connect(self._ask_to_remove)
+        self.table = self._make_table()
+        self._hint = muted_label("Drop models fine-tuned from the base here.", self)
+        self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.checks = self._checks_button()
+        self._stack = QStackedLayout()
+        self._lay_out()
+        session.inputs_changed.connect(self.refresh)
+        session.plan_changed.connect(self.refresh)
+        session.checks_changed.connect(self._show_checks)
+        session.state_changed.connect(self._allow)
+        self.table.selectionModel().selectionChanged.connect(self._allow)
+        self.model.modelReset.connect(self._allow)
+        self.refresh()
+
+    def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (icons know the theme)
+        """The icon and the experts' colours in the theme's."""
+        self._add.setIcon(icon("add"))
+        self.model.refresh()
+        self._show_checks()
+
+    def refresh(self) -> None:
+        """Show the session's base."""
+        base = self._session.inputs.base
+        self._base.set_full_text(model_name(base) if base else "no base model")
+        plan = self._session.plan
+        known = plan is not None and plan.recipe.base_model == base
+        if plan is not None and known:
+            facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
+            self._facts.setText(" · ".join(fact for fact in facts if fact))
+        else:
+            self._facts.setText("reading headers …" if base else "")
+        self._stack.setCurrentWidget(self.table if self._session.inputs.experts else self._hint)
+        self._allow()
+        self._show_checks()
+
+    def _show_checks(self) -> None:
+        """How the checks came out, in a line; nothing before there are any."""
+        checks = self._session.checks
+        worry = next((check.verdict.value for check in checks if check.is_worry), None)
+        self.checks.setVisible(bool(checks))
+        self.checks.setText(f"{summary_of(self._session)} · show")
+        self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
+        self.checks.setIcon(icon(worry) if worry else QIcon())
+
+    def _checks_button(self) -> QToolButton:
+        button = QToolButton(self)
+        button.setAutoRaise(True)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        button.setToolTip("Show what was checked before the merge")
+        button.clicked.connect(lambda _=False: self.checks_wanted.emit())
+        return button
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setObjectName("experts")
+        table.setAccessibleName("Experts")
+        table.setModel(self.model)
+        plain_rows(table, padding=10)
+        header = table.horizontalHeader()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(STATUS, QHeaderView.ResizeMode.ResizeToContents)
+        remove = QAction("Remove expert", table)
+        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
+        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        remove.triggered.connect(self._ask_to_remove)
+        table.addAction(remove)
+        return table
+
+    def _lay_out(self) -> None:
+        base_line = QHBoxLayout()
+        base_line.addWidget(heading("Base", self))
+        base_line.addWidget(self._base, 1)
+        base_line.addWidget(self._change_base)
+        self._stack.addWidget(self._hint)
+        self._stack.addWidget(self.table)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._add, 1)
+        buttons.addWidget(self._remove)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.addLayout(base_line)
+        layout.addWidget(self._facts)
+        layout.addLayout(self._stack, 1)
+        layout.addWidget(self.checks, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addLayout(buttons)
+
+    def _selected(self) -> list[int]:
+        return sorted(index.row() for index in self.table.selectionModel().selectedRows())
+
+    def _ask_to_remove(self) -> None:
+        if self._remove.isEnabled():
+            self.remove_wanted.emit(self._selected())
+
+    def _allow(self) -> None:
+        """Models cannot change under a merge."""
+        session = self._session
+        locked = session.is_running(State.MERGING) or session.is_running(State.EXPORTING)
+        triggers = QAbstractItemView.EditTrigger
+        editable = triggers.DoubleClicked | triggers.EditKeyPressed
+        self.table.setEditTriggers(triggers.NoEditTriggers if locked else editable)
+        self._add.setEnabled(not locked and session.inputs.base is not None)
+        self._change_base.setEnabled(not locked)
+        self._remove.setEnabled(not locked and bool(self._selected()))
+
+
+def _change_button(change_base: Callable[[], object]) -> QToolButton:
+    button = QToolButton()
+    button.setText("Change…")
+    button.setAutoRaise(True)
+    button.setAccessibleName("Change the base model")
+    button.setToolTip("Choose another base model under the same experts")
+    button.clicked.connect(lambda _=False: change_base())
+    return button

@@ -1,0 +1,174 @@
+"""The health of the model: how many layers are out of the ordinary, which, and what one can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QTableWidget,
+    QTableWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.health import Extreme, LayerHealth
+from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.panels.checks_panel import WORDS
+from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, shared_prefix, tooltip
+from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.table_style import plain_rows
+
+ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
+_WIDEST: Final = 250  # px, of a column; the last takes what is left
+_WORST = ("Layer", "What, and what one can do")
+_EXTREMES = ("Figure", "Value", "Layer")
+
+
+class HealthPanel(QWidget):
+    """The summary, the layers with the worst findings, and where each figure is at its worst."""
+
+    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._healths = healths
+        self.summary = heading("")
+        self._titles = muted_label("")
+        self.worst = _LayerTable("Layers with the worst findings", _WORST)
+        self.extremes = _LayerTable("Where each figure is at its worst", _EXTREMES)
+        for table in (self.worst, self.extremes):
+            table.chosen.connect(session.select)
+        head = QVBoxLayout()
+        head.setSpacing(2)
+        head.addWidget(self.summary)
+        head.addWidget(self._titles)
+        tables = QHBoxLayout()
+        tables.addWidget(self.worst, 5)
+        tables.addWidget(self.extremes, 3)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.addLayout(head)
+        layout.addLayout(tables, 1)
+        healths.changed.connect(self.refresh)
+        session.selection_changed.connect(self._follow)
+        self.refresh()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self.refresh()  # icons in the theme's colours
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the model's health, if anybody looks."""
+        if not self.isVisible():
+            return
+        found = self._healths.summary()
+        known = bool(found.counts)
+        self.summary.setText(found.sentence if known else "Nothing is known of the layers yet.")
+        titles = (f"{plain(title)}: {count}" for title, count in found.titles.items())
+        self._titles.setText(" · ".join(titles))
+        self._titles.setVisible(bool(found.titles))
+        inside = [row.name for row in self._session.rows if row.block is not None]
+        prefix = shared_prefix(inside)  # so that the blocks' numbers are seen
+        self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
+        self.worst.setVisible(bool(found.worst))
+        self.extremes.fill([_extreme_cells(extreme, prefix) for extreme in found.extremes])
+        self._follow()
+
+    def _follow(self) -> None:
+        for table in (self.worst, self.extremes):
+            table.mark(self._session.selection)
+
+
+class _LayerTable(QTableWidget):
+    """Rows that are about a layer each. ``chosen`` carries its name."""
+
+    chosen = Signal(str)
+
+    def __init__(self, name: str, titles: Sequence[str]) -> None:
+        super().__init__(0, len(titles))
+        self._names: tuple[str, ...] = ()
+        self.setAccessibleName(name)
+        self.setHorizontalHeaderLabels(list(titles))
+        plain_rows(self, padding=6)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setAlternatingRowColors(True)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        header = self.horizontalHeader()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setStretchLastSection(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.itemSelectionChanged.connect(self._choose)
+
+    def fill(self, rows: Sequence[tuple[str, list[QTableWidgetItem]]]) -> None:
+        """Show these rows: the layer's name, and the cells."""
+        self.blockSignals(True)
+        self._names = tuple(name for name, _ in rows)
+        self.setRowCount(len(rows))
+        for row, (_, cells) in enumerate(rows):
+            for column, cell in enumerate(cells):
+                self.setItem(row, column, cell)
+        for column in range(self.columnCount() - 1):
+            self.resizeColumnToContents(column)
+            self.setColumnWidth(column, min(self.columnWidth(column) + 8, _WIDEST))
+        self.resizeRowsToContents()
+        self.blockSignals(False)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.resizeRowsToContents()  # sentences wrap
+
+    def mark(self, name: str | None) -> None:
+        """Mark a layer's first row, where there is one; no signal."""
+        self.blockSignals(True)
+        if name in self._names:
+            if name not in {self._names[index.row()] for index in self.selectedIndexes()}:
+                self.selectRow(self._names.index(name))
+        else:
+            self.clearSelection()
+        self.blockSignals(False)
+
+    def _choose(self) -> None:
+        rows = {index.row() for index in self.selectedIndexes()}
+        if rows:
+            self.chosen.emit(self._names[rows.pop()])
+
+
+def _short(name: str, prefix: str) -> str:
+    shortened = prefix and name.startswith(prefix)
+    return plain("…" + name.removeprefix(prefix) if shortened else name)
+
+
+def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
+    name = QTableWidgetItem(_short(layer.name, prefix))
+    name.setIcon(icon(ICONS[layer.verdict]))
+    worst, *others = layer.findings
+    more = f" (and {len(others)} more: hover over it)" if others else ""
+    said = QTableWidgetItem(plain(worst.sentence + more))
+    for cell in (name, said):
+        cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
+    spoken = f"{WORDS[layer.verdict]}: {layer.name}"
+    name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
+    return layer.name, [name, said]
+
+
+def _extreme_cells(extreme: Extreme, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
+    texts = (extreme.title, number_text(extreme.value, 3), _short(extreme.name, prefix))
+    cells = [QTableWidgetItem(text) for text in texts]
+    cells[2].setToolTip(tooltip(extreme.name))
+    return extreme.name, cells

@@ -1,0 +1,89 @@
+"""What concerns all layers: where the experts disagree, and what else is added, as tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.panels.layer_views import EnergiesView, GammaView, LayersView, RoleMapView
+from ace_gui.gui.plots.frame.base_plot import restyle_plots
+from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Theme
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+
+
+class HeterogeneityPanel(QWidget):
+    """Keeps the view that is looked at in step with the session; the others catch up when shown.
+
+    ``tau_committed`` carries τ when the person lets go of it.
+    """
+
+    tau_committed = Signal(float)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._layers = MergedLayers(session, self)
+        self.plot = HeterogeneityPlot()
+        self.tabs = LazyTabs("All layers", self)
+        self.tabs.setObjectName("heterogeneity")
+        self.tabs.made.connect(self._take_up)
+        self._fill()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.tabs)
+        self.tabs.currentChanged.connect(self.reload)
+        self._layers.replaced.connect(self.reload)
+        self._layers.figures_changed.connect(lambda: self._tell(lambda view: view.update_figures()))
+        session.inputs_changed.connect(self._layers.take_plan)
+        session.tau_changed.connect(lambda tau: self._tell(lambda view: view.set_tau(tau)))
+        session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
+        self.reload()
+
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle what is seen, in several turns."""
+        yield from restyle_plots(self, theme)
+
+    def reload(self) -> None:
+        """Show the session's layers in the view that is looked at."""
+        self._tell(lambda view: view.load())
+
+    def _tell(self, what: Callable[[LayersView], None]) -> None:
+        """Tell the view that is looked at, if it is one of layers and there by now."""
+        view = self.tabs.shown
+        if isinstance(view, LayersView):
+            what(view)
+
+    def _fill(self) -> None:
+        session, layers, add = self._session, self._layers, self.tabs.add
+        add(
+            "Heterogeneity γ",
+            "γ of every layer along the model; drag the line to change τ",
+            lambda: GammaView(self.plot, session, layers),
+        )
+        add(
+            "By role",
+            "How γ is distributed in each kind of layer",
+            lambda: GammaView(RolePlot(), session, layers),
+        )
+        add(
+            "Map",
+            "γ by block and role: a role lines up across the depth",
+            lambda: RoleMapView(session, layers),
+        )
+        add(
+            "Energies",
+            "How far each expert moved every layer from the base",
+            lambda: EnergiesView(session, layers),
+        )
+
+    def _take_up(self, view: QWidget) -> None:
+        if isinstance(view, LayersView):
+            view.tau_committed.connect(self.tau_committed)
+        if view is self.tabs.shown:
+            self.reload()

@@ -1,0 +1,1 @@
+"""Close looks at the selected layer."""

@@ -1,0 +1,57 @@
+"""How far every expert moved the selected layer from the base."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
+from ace_gui.gui.plots.energies_plot import EnergiesPlot
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+_ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
+_NORM_TIP = "Frobenius norm of the expert's change"
+
+
+class EnergiesPanel(LayerPanel):
+    """Feeds an ``EnergiesPlot``."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self.plot = EnergiesPlot()
+        self.plot.setAccessibleName("Energies of the selected layer")
+        self.view = PlotWithTable(self.plot, self._columns)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.view)
+
+    def refresh(self) -> None:
+        row = self.row
+        if row is None:
+            self.plot.clear("Select a layer to see the experts' energies.")
+            return
+        statistics = self.session.statistics.get(row.name)
+        if statistics is None:
+            self.plot.clear(_no_figures(row))
+        else:
+            self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
+
+    def _columns(self) -> tuple[FigureColumn, ...]:
+        row = self.row
+        statistics = self.session.statistics.get(row.name) if row is not None else None
+        energies = statistics.energies if statistics is not None else {}
+        values = np.array(list(energies.values()), dtype=np.float64)
+        return (
+            FigureColumn(title="expert", values=tuple(energies)),
+            FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
+            FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
+        )
+
+
+def _no_figures(row: PlanRow) -> str:
+    if not row.experts:
+        return "No expert has this tensor."
+    return "The experts' energies appear here once they are compared."

@@ -1,0 +1,142 @@
+"""A close look at the selected layer, and at what was checked before the merge."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from ace_gui.gui.panels.checks_panel import PreflightPanel
+from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
+from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
+from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import shape_text
+from ace_gui.gui.theme import Theme, icon
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.plain_label import muted_label
+
+_PANELS = (  # title, title in little room, what is there
+    (
+        "Spectrum",
+        "Spectra",
+        "Singular values of the experts' changes and of the merge",
+        SpectraPanel,
+    ),
+    (
+        "Subspaces",
+        "Spaces",
+        "Which directions refinement kept, and which experts share",
+        SubspacesPanel,
+    ),
+    (
+        "Entries",
+        "Entries",
+        "How the entries of the experts' changes are distributed",
+        DistributionPanel,
+    ),
+    (
+        "Energies",
+        "Energy",
+        "How far every expert moved this layer from the base: ‖ΔW‖²",
+        EnergiesPanel,
+    ),
+)
+
+
+class InspectorPanel(QWidget):
+    """Tabs about the session's selection, and the checks, shown when something new is wrong.
+
+    ``finding_wanted`` says of a kind of finding whether a tab in view shows it.
+    """
+
+    finding_wanted = Signal(object, bool)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._facts = muted_label("", self)
+        self.tabs = LazyTabs("Inspector", self)
+        self.tabs.setObjectName("inspector")
+        self.tabs.made.connect(self._connect_panel)
+        for title, short, tip, kind in _PANELS:
+            self.tabs.add(title, tip, partial(kind, session), short=short)
+        self.preflight = PreflightPanel(session, self)
+        tip = "What was looked at before the merge, and how it came out"
+        self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
+        self.tabs.content(self._checks)  # there from the start: it is turned to by itself
+        self._worries: frozenset[object] = frozenset()
+        self._has_accuracies = False
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 4)
+        layout.addWidget(self._facts)
+        layout.addWidget(self.tabs, 1)
+        session.selection_changed.connect(self._show_facts)
+        session.plan_changed.connect(self._show_facts)
+        session.checks_changed.connect(self._show_worries)
+        self._show_facts()
+        self._show_worries()
+
+    @property
+    def panel(self) -> QWidget:
+        """What the tab in view shows."""
+        return self.tabs.current
+
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle what is seen, in several turns."""
+        for panel in self._panels():
+            yield from panel.restyle(theme)
+        self.preflight.set_theme(theme)
+        self._show_worries()
+        yield
+
+    def set_busy(self, busy: bool) -> None:
+        """A spectrum is on its way."""
+        for panel in self._panels():
+            if isinstance(panel, SpectraPanel):
+                panel.set_busy(busy)
+
+    def show_accuracies(self) -> None:
+        """One more tab, with the sample's held-out accuracies."""
+        if not self._has_accuracies:
+            self._has_accuracies = True
+            tip = "Held-out accuracy of the sample's models"
+            self.tabs.add("Sample", tip, partial(AccuraciesPanel, self._session))
+
+    def show_checks(self) -> None:
+        """Turn to the checks."""
+        self.tabs.setCurrentIndex(self._checks)
+
+    def _panels(self) -> list[LayerPanel]:
+        return [panel for panel in self.tabs.contents() if isinstance(panel, LayerPanel)]
+
+    def _connect_panel(self, panel: QWidget) -> None:
+        if isinstance(panel, LayerPanel):
+            panel.looked_at.connect(self.finding_wanted)
+
+    def _show_worries(self) -> None:
+        """Say on the tab how many warnings there are; turn to it when there are others."""
+        worries, index = self._session.worries, self._checks
+        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
+        self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
+        name = worries[0].verdict.value if worries else ""
+        self.tabs.setTabIcon(index, icon(name) if name else QIcon())
+        found = frozenset(check.key for check in worries)
+        if found - self._worries:
+            self.show_checks()
+        self._worries = found
+
+    def _show_facts(self) -> None:
+        name = self._session.selection
+        row = self._session.row(name) if name else None
+        if row is None:
+            self._facts.setText("Choose a layer in the table or in the plot below.")
+            return
+        outcome = f"{row.disposition.value}: {row.reason}"
+        self._facts.setText(" · ".join([row.role, shape_text(row.shape), row.dtype, outcome]))

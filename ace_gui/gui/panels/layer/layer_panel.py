@@ -1,0 +1,91 @@
+"""What panels about the selected layer have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import ClassVar
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.control.layer_queries import Kind
+from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Theme, current_theme
+
+
+class LayerPanel(QWidget):
+    """Follows the session's selection while it is looked at.
+
+    ``finding``: what the engine has to be asked for it, None if nothing; ``looked_at`` says of that
+    kind whether it is wanted. Subclasses implement ``refresh``.
+    """
+
+    finding: ClassVar[Kind | None] = None
+    looked_at = Signal(object, bool)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.session = session
+        for changed in (
+            session.selection_changed,
+            session.inputs_changed,
+            session.plan_changed,
+            session.layers_changed,
+        ):
+            changed.connect(self._follow)
+        for learnt in (session.layer_changed, session.findings.changed):
+            learnt.connect(self._learn)
+
+    def refresh(self) -> None:
+        """Show the selected layer, as far as it is known."""
+        raise NotImplementedError
+
+    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+        """Restyle what is seen, in several turns; the experts' colours are the theme's."""
+        if not self.isVisible():
+            return  # it catches up when it is shown
+        yield from restyle_plots(self, theme)
+        self._follow()
+        yield
+
+    def set_busy(self, busy: bool) -> None:
+        """What is shown here is on its way, or no longer."""
+        for plot in self.findChildren(Plot):
+            plot.set_busy(busy)
+
+    @property
+    def row(self) -> PlanRow | None:
+        """The selected layer."""
+        name = self.session.selection
+        return self.session.row(name) if name else None
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self.finding is not None:
+            self.looked_at.emit(self.finding, True)
+        self.refresh()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if self.finding is not None:
+            self.looked_at.emit(self.finding, False)
+
+    def _follow(self) -> None:
+        if self.isVisible():
+            self.refresh()
+
+    def _learn(self, name: str) -> None:
+        if name == self.session.selection:
+            self._follow()
+
+
+def expert_colours(session: Session) -> dict[str, str]:
+    """Every expert's colour in the present theme, by name."""
+    inputs, theme = session.inputs, current_theme()
+    return {
+        name: theme.expert_colour(expert.colour)
+        for name, expert in zip(inputs.names, inputs.experts, strict=True)
+    }

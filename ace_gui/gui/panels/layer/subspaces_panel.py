@@ -1,0 +1,140 @@
+"""Directions of the selected layer: before and after refinement, and from expert to expert."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, TypeVar
+
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.expert_similarity import model_cosines
+from ace_gui.engine.contract.findings import LayerSubspaces
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.plots.alignment_plot import AlignmentPlot
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+_P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
+
+
+class Look(StrEnum):
+    """What is compared; the value is what people choose."""
+
+    REFINEMENT = "before and after refinement"
+    OVERLAP = "experts' leading directions"
+    COSINES = "experts' changes, this layer"
+    MODEL = "experts' changes, whole model"
+
+
+_TIPS: Final = {
+    Look.REFINEMENT: "|cosine| of the singular vectors of W_pre and of the merged change",
+    Look.OVERLAP: "‖U₁ᵀU₂‖² / K: share of one expert's K leading left directions that lie in "
+    "the other's; 0: none, 1: the same",
+    Look.COSINES: "Cosine of the experts' task vectors in this layer; 1: the same direction, 0: "
+    "nothing in common, −1: opposite",
+    Look.MODEL: "Cosine of the experts' task vectors over every layer that two of them have",
+}
+
+
+class SubspacesPanel(LayerPanel):
+    """One of four looks at a time."""
+
+    finding = LayerSubspaces
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self.look = Choice("What is compared", {k: (k.value, _TIPS[k]) for k in Look}, self)
+        self.look.chosen.connect(self.refresh)
+        self._stack = QStackedWidget()
+        self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
+        self.alignment = AlignmentPlot()
+        self._add(self.alignment)
+        label = QLabel("&Compare", self)
+        label.setBuddy(self.look)
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 6, 8, 0)
+        head.setSpacing(8)
+        head.addWidget(label)
+        head.addWidget(self.look, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(self._stack, 1)
+
+    # Made when there is something to show: to make a plot takes a while.
+
+    @cached_property
+    def overlap(self) -> ExpertMatrixPlot:
+        """Of the experts' leading directions."""
+        return self._add(ExpertMatrixPlot("Overlap of the experts' leading directions"))
+
+    @cached_property
+    def cosines(self) -> ExpertMatrixPlot:
+        """Of the experts' task vectors, in one layer or over the model."""
+        return self._add(ExpertMatrixPlot("Cosines of the experts' task vectors"))
+
+    @property
+    def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
+        """The one for the present look."""
+        match self.look.current:
+            case Look.REFINEMENT:
+                return self.alignment
+            case Look.OVERLAP:
+                return self.overlap
+        return self.cosines
+
+    def refresh(self) -> None:
+        self._stack.setCurrentWidget(self._views[self.plot])
+        row = self.row
+        if self.look.current is Look.MODEL:
+            self._show_model()
+        elif row is None:
+            self.plot.clear("Select a layer to compare directions.")
+        elif self.look.current is Look.COSINES:
+            self._show_cosines(row)
+        else:
+            self._show_subspaces(row)
+
+    def _add(self, plot: _P) -> _P:
+        self._views[plot] = PlotWithTable(plot, plot.columns)
+        self._stack.addWidget(self._views[plot])
+        return plot
+
+    def _show_subspaces(self, row: PlanRow) -> None:
+        session = self.session
+        found = session.findings.get(LayerSubspaces, row.name, session.recipe_key())
+        if found is not None:
+            self.alignment.show_alignment(found)
+            caption = (
+                f"{found.rank} of {min(row.shape)} directions of each; two random subspaces "
+                f"would share {found.rank / row.shape[row.transposed]:.2f}."
+            )
+            self.overlap.show_matrix(
+                row.name, found.experts, found.overlap, meaning="overlap", caption=caption
+            )
+        elif not session.has_spectrum(row):
+            self.plot.clear(f"No directions: {row.reason}.")
+
+    def _show_cosines(self, row: PlanRow) -> None:
+        statistics = self.session.statistics.get(row.name)
+        if statistics is None or statistics.cosines is None:
+            self.cosines.clear("The cosines appear here once the experts are compared.")
+            return
+        names = tuple(statistics.energies)
+        self.cosines.show_matrix(row.name, names, statistics.cosines, meaning="cosine")
+
+    def _show_model(self) -> None:
+        session = self.session
+        known = [s for s in session.statistics.values() if s.cosines is not None]
+        if not known:
+            self.cosines.clear("The cosines appear here once the experts are compared.")
+            return
+        names = session.inputs.names
+        caption = f"Over {len(known)} tensors." if session.is_analysed else "Still comparing."
+        values = model_cosines(known, names)
+        self.cosines.show_matrix("Whole model", names, values, meaning="cosine", caption=caption)

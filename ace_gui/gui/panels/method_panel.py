@@ -1,0 +1,286 @@
+"""The method's parameters, built from what the engine says of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import QRegularExpression, Qt, Signal
+from PySide6.QtGui import QRegularExpressionValidator
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFormLayout,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.gui.panels.overrides_panel import OverridesPanel
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.folding import Folding
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.scroll import scroll_area
+from ace_gui.recipe.values import Heads, NonFinite, Vocabulary
+
+OUT_DTYPES = (
+    (None, "as the base"),
+    ("float32", "float32"),
+    ("bfloat16", "bfloat16"),
+    ("float16", "float16"),
+    ("float64", "float64"),
+)
+NON_FINITE = (
+    (NonFinite.STOP, "stop"),
+    (NonFinite.KEEP_BASE, "keep the base's tensor"),
+    (NonFinite.SKIP_EXPERT, "leave the expert out"),
+)
+_OUT_DTYPE_TIP = "Number format of the merged tensors; rounded once, on writing."
+_NON_FINITE_TIP = (
+    "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
+    "training run that diverged leaves behind. The layer's notes and the model card name every "
+    "such tensor."
+)
+VOCABULARIES = (
+    (Vocabulary.POSITION, "row by row"),
+    (Vocabulary.TOKENS, "matched by token"),
+    (Vocabulary.BASE, "as in the base"),
+)
+_VOCABULARY_TIP = (
+    "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
+    "one size. Matched by token, each row is combined with the experts' rows of the same token, "
+    "wherever they are; an expert without the token counts as unchanged, and tokens that the base "
+    "lacks are left out. Or the base's rows are kept."
+)
+_HEADS_TIP = (
+    "Task heads are merged where all experts have one task: heads of one shape with the same "
+    "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
+)
+_FUSED_TIP = (
+    "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
+    "Apart, each has its own γ, regime and spectrum; the published procedure takes them as one. "
+    "The merged model's tensors keep their shapes either way."
+)
+_SEED_TIP = (
+    "This method draws random numbers. The same seed draws the same ones, whatever the order and "
+    "the device; another seed shows how much the result owes to chance."
+)
+_SEED = QRegularExpression(r"\d{1,18}")
+_SCOPE_TIP = (
+    "Which tensors the method merges, and in which orientation; the authors' presets reproduce "
+    "their scripts."
+)
+
+
+_OVERRIDES_TIP = (
+    "Some tensors can be merged by another method or with other values, averaged, or kept from the "
+    "base. Of two overrides for one tensor the later holds."
+)
+
+
+class MethodPanel(QWidget):
+    """``parameter_edited`` carries a name and a value (None: the default); ``inputs_edited`` the
+    Inputs with another choice of those that every method has."""
+
+    parameter_edited = Signal(str, object)
+    inputs_edited = Signal(object)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._shown: MethodInfo | None = None
+        self.fields: dict[str, ParameterField] = {}
+        self._title = heading("Method", self)
+        self._waiting = muted_label("Starting the engine …", self)
+        self.scope = self._combo("Scope", _SCOPE_TIP, ())
+        self._scope_note = muted_label("", self)
+        self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
+        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP, NON_FINITE)
+        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP, VOCABULARIES)
+        self.split_fused = CheckBox("split for the merge", self)
+        self.split_fused.setAccessibleName("Split fused matrices for the merge")
+        self.split_fused.setToolTip(tooltip(_FUSED_TIP))
+        self.split_fused.clicked.connect(self._choose)
+        self.heads = CheckBox("merge those of one task", self)
+        self.heads.setAccessibleName("Merge the heads of experts of one task")
+        self.heads.setToolTip(tooltip(_HEADS_TIP))
+        self.heads.clicked.connect(self._choose)
+        self.seed = self._make_seed()
+        self.more = self._make_more()
+        self._unusual: frozenset[str] = frozenset()
+        self.overrides = OverridesPanel(session, self)
+        self._scroll = scroll_area("Parameters of the method", self)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.addWidget(self._title)
+        layout.addWidget(self._waiting)
+        layout.addWidget(self._scroll, 1)
+        self._rebuild()
+        for changed in (session.engine_changed, session.inputs_changed, session.plan_changed):
+            changed.connect(self.refresh)
+        session.tau_changed.connect(self._show_tau)
+        self.refresh()
+
+    def show_overrides(self) -> None:
+        """Scroll to the list of overrides."""
+        self._scroll.ensureWidgetVisible(self.overrides)
+
+    def refresh(self) -> None:
+        """Show the chosen method and the values in force."""
+        method = self._session.method
+        self._waiting.setVisible(self._session.engine is None)
+        self._scroll.setVisible(self._session.engine is not None)
+        if method != self._shown:
+            self._shown = method
+            self._rebuild()
+        self._fill_scopes()
+        inputs, plan = self._session.inputs, self._session.plan
+        notes = plan.parameter_notes if plan is not None else {}
+        for name, field in self.fields.items():
+            value = self._session.parameter(name)
+            if value is not None:
+                field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
+        self.seed.setText(str(inputs.seed))
+        self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
+        self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
+        self.vocabulary.setCurrentIndex(_place(VOCABULARIES, inputs.vocabulary))
+        self.split_fused.setChecked(inputs.split_fused)
+        self.heads.setChecked(inputs.heads is not Heads.KEEP)
+        self._open_for_unusual(inputs)
+
+    def _open_for_unusual(self, inputs: Inputs) -> None:
+        """Unfold the further options when one of them is other than it starts."""
+        usual, seeded = Inputs(), self._shown is not None and self._shown.seeded
+        names = ["out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
+        names += ["seed"] * seeded
+        unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
+        if unusual - self._unusual:
+            self.more.unfold()
+        self._unusual = unusual
+
+    def _make_more(self) -> Folding:
+        """What few people change, under a heading of its own."""
+        content = QWidget(self)
+        form = _form(content)
+        self._seed_label = _row_label("Seed", self.seed.toolTip())
+        form.addRow(self._seed_label, self.seed)
+        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
+        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
+        form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
+        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
+        return Folding("More options", content, self)
+
+    def _rebuild(self) -> None:
+        """Make the form of the method anew; the options of every method move into it."""
+        method = self._shown
+        form_widget = Column()
+        form = _form(form_widget)
+        self.fields = {}
+        if method is not None:
+            self._title.setText(method.title)
+            form.addRow(muted_label(method.summary))
+            for info in method.fields:
+                self._add_field(form, ParameterField(info, form_widget))
+        for widget in (self._seed_label, self.seed):
+            widget.setVisible(method is not None and method.seeded)
+        form.addRow(_row_label("Scope", _SCOPE_TIP), self.scope)
+        form.addRow("", self._scope_note)
+        form.addRow(self.more)
+        form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))
+        form.addRow(self.overrides)
+        if method is not None:
+            about = plain_label(f"{method.formula}\n\n{method.citation}")
+            about.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            form.addRow(Folding("Formula and paper", about))
+        self._scroll.setWidget(form_widget)
+
+    def _add_field(self, form: QFormLayout, field: ParameterField) -> None:
+        name = field.field.name
+        field.edited.connect(lambda value, name=name: self.parameter_edited.emit(name, value))
+        form.addRow(_row_label(field.field.label, field.control.toolTip()), field)
+        form.addRow("", field.note)
+        self.fields[name] = field
+
+    def _fill_scopes(self) -> None:
+        scopes = self._session.engine.scopes if self._session.engine else ()
+        if self.scope.count() != len(scopes):
+            self.scope.clear()
+            for name, description in scopes:
+                self.scope.addItem(name, description)
+                tip = tooltip(description)
+                self.scope.setItemData(self.scope.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+        self.scope.setCurrentText(self._session.inputs.scope)
+        self._scope_note.setText(self.scope.currentData() or "")
+
+    def _choose(self) -> None:
+        inputs: Inputs = self._session.inputs
+        self.inputs_edited.emit(
+            replace(
+                inputs,
+                scope=self.scope.currentText(),
+                out_dtype=OUT_DTYPES[self.out_dtype.currentIndex()][0],
+                non_finite=NON_FINITE[self.non_finite.currentIndex()][0],
+                vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],
+                split_fused=self.split_fused.isChecked(),
+                heads=self._chosen_heads(inputs.heads),
+            )
+        )
+
+    def _chosen_heads(self, now: Heads) -> Heads:
+        """What the check box says; a recipe that has heads merged in any case keeps that."""
+        if self.heads.isChecked():
+            return Heads.AUTO if now is Heads.KEEP else now
+        return Heads.KEEP
+
+    def _choose_seed(self) -> None:
+        inputs, seed = self._session.inputs, int(self.seed.text())
+        if seed != inputs.seed:
+            self.inputs_edited.emit(replace(inputs, seed=seed))
+
+    def _show_tau(self, tau: float) -> None:
+        field = self.fields.get("tau")
+        if field is not None:
+            field.show_value(tau, "", touched=self._session.tau_is_set)
+
+    def _make_seed(self) -> QLineEdit:
+        seed = QLineEdit(self)
+        seed.setValidator(QRegularExpressionValidator(_SEED, seed))
+        seed.setAccessibleName("Seed")
+        seed.setToolTip(tooltip(_SEED_TIP))
+        seed.editingFinished.connect(self._choose_seed)
+        return seed
+
+    def _combo(self, name: str, tip: str, choices: Sequence[tuple[object, str]]) -> QComboBox:
+        combo = QComboBox(self)
+        combo.addItems([text for _, text in choices])
+        combo.activated.connect(self._choose)
+        combo.setAccessibleName(name)
+        combo.setToolTip(tooltip(tip))
+        combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        combo.setMinimumContentsLength(8)
+        return combo
+
+
+def _place(choices: Sequence[tuple[object, str]], value: object) -> int:
+    return [choice for choice, _ in choices].index(value)
+
+
+def _form(widget: QWidget) -> QFormLayout:
+    form = QFormLayout(widget)
+    form.setContentsMargins(0, 0, 4, 0)
+    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    return form
+
+
+def _row_label(text: str, tip: str) -> QWidget:
+    label = plain_label(text, wrap=False)
+    label.setToolTip(tip)
+    return label

@@ -1,0 +1,133 @@
+"""The recipe's overrides as a list: what some tensors do differently."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.recipe import Override
+from ace_gui.recipe.rules import describe, describe_change
+
+_NONE = "No overrides. Add one, or select layers in the table and open their menu."
+_LINES_SHOWN = 6
+
+
+class OverridesPanel(QWidget):
+    """``overrides_edited`` carries the new rules; ``rule_wanted`` the place of the rule to edit.
+
+    A new rule is wanted with place -1.
+    """
+
+    overrides_edited = Signal(object)
+    rule_wanted = Signal(int)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._none = muted_label(_NONE, self)
+        self.list = self._make_list()
+        self.add = _button("Add…", "Let some tensors be merged otherwise", self)
+        self.edit = _button("Edit…", "Change the selected override", self)
+        self.remove = _button("Remove", "Remove the selected override", self)
+        self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
+        self.edit.clicked.connect(lambda _=False: self._edit())
+        self.remove.clicked.connect(lambda _=False: self._remove())
+        buttons = QHBoxLayout()
+        for button in (self.add, self.edit, self.remove):
+            buttons.addWidget(button)
+        buttons.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._none)
+        layout.addWidget(self.list)
+        layout.addLayout(buttons)
+        session.inputs_changed.connect(self.refresh)
+        session.plan_changed.connect(self.refresh)
+        session.state_changed.connect(self._allow)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's rules, each with how many tensors it holds for."""
+        rules = self._session.inputs.overrides
+        chosen = self.list.currentRow()
+        self.list.clear()
+        for place, rule in enumerate(rules):
+            self.list.addItem(self._item(place, rule))
+        self.list.setCurrentRow(min(chosen, len(rules) - 1))
+        self.list.setVisible(bool(rules))
+        self._none.setVisible(not rules)
+        line = 2 * self.list.fontMetrics().lineSpacing() + 8
+        self.list.setFixedHeight(min(len(rules), _LINES_SHOWN) * line + 6)
+        self._allow()
+
+    def _item(self, place: int, rule: Override) -> QListWidgetItem:
+        titles = {method.name: method.title for method in self._session.methods}
+        count = self._count(place)
+        held = "" if count is None else f" ({count})"
+        text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
+        item = QListWidgetItem(plain(text))
+        names = "\n".join(rule.tensors)
+        item.setToolTip(tooltip(f"{text}\n{names}".strip()))
+        return item
+
+    def _count(self, place: int) -> int | None:
+        """How many tensors follow a rule, None while the plan is of other rules."""
+        plan = self._session.plan
+        if plan is None or plan.recipe.overrides != self._session.inputs.overrides:
+            return None
+        return sum(row.override is not None and place in row.override.rules for row in plan.rows)
+
+    def _make_list(self) -> QListWidget:
+        made = QListWidget(self)
+        made.setObjectName("overrides")
+        made.setAccessibleName("Overrides")
+        made.setToolTip("What some tensors do differently; of two for one tensor the later wins")
+        made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        made.setAlternatingRowColors(True)
+        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        made.itemActivated.connect(lambda _: self._edit())
+        made.currentRowChanged.connect(lambda _: self._allow())
+        remove = QAction("Remove override", made)
+        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
+        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        remove.triggered.connect(lambda _=False: self._remove())
+        made.addAction(remove)
+        return made
+
+    def _edit(self) -> None:
+        if self.edit.isEnabled():
+            self.rule_wanted.emit(self.list.currentRow())
+
+    def _remove(self) -> None:
+        if self.remove.isEnabled():
+            rules, place = self._session.inputs.overrides, self.list.currentRow()
+            self.overrides_edited.emit((*rules[:place], *rules[place + 1 :]))
+
+    def _allow(self) -> None:
+        """Nothing changes under a merge."""
+        session = self._session
+        locked = session.is_running(State.MERGING) or session.is_running(State.EXPORTING)
+        free = session.plan is not None and not locked
+        self.add.setEnabled(free)
+        for button in (self.edit, self.remove):
+            button.setEnabled(free and self.list.currentRow() >= 0)
+
+
+def _button(text: str, tip: str, parent: QWidget) -> QToolButton:
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setAccessibleName(f"{text.removesuffix('…')} override")
+    button.setToolTip(tip)
+    return button

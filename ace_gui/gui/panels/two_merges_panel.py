@@ -1,0 +1,189 @@
+"""Two finished merges side by side: their difference by layer, and the selected layer's spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+from typing import Final
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.findings import LayerDifference
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.plots.difference_plot import DifferencePlot, relative
+from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.finished_runs import run_titles
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+
+REFRESH: Final = 100  # ms between repaints while differences stream in
+NEEDS_TWO: Final = (
+    "Two finished merges are needed: merge, change the method or a parameter, and merge again."
+)
+
+
+class ComparePanel(LayerPanel):
+    """Chooses two of the session's runs and shows what is known of their difference."""
+
+    finding = LayerDifference
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self.first = _chooser("First merge", self._choose)
+        self.second = _chooser("Second merge", self._choose)
+        self.accuracies = muted_label("", self)
+        self.differences = DifferencePlot()
+        self.spectra = SpectrumPlot()
+        self.spectra.setAccessibleName("Spectra of both merges")
+        self.view = PlotWithTable(self.differences, self.differences.columns)
+        self._lay_out()
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._show_differences)
+        self.differences.layer_selected.connect(session.select)
+        self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
+        session.comparison.changed.connect(self._hear)
+        for changed in (session.runs.changed, session.engine_changed, session.accuracy_changed):
+            changed.connect(self._follow)
+
+    def refresh(self) -> None:
+        self._offer_runs()
+        self._show_accuracies()
+        self._show_differences()
+        self._show_spectra()
+
+    def set_busy(self, busy: bool) -> None:
+        waits = self.row is not None and self.row.name not in self.session.comparison.spectra
+        self.spectra.set_busy(busy and waits)
+        self.differences.set_busy(busy and not waits)
+
+    # Choosing
+
+    def _offer_runs(self) -> None:
+        """The newest two are compared, unless the person's choice is still there."""
+        runs, comparison = self.session.runs.all, self.session.comparison
+        titles = run_titles(runs, self.session.methods)
+        chosen = [run for run in (comparison.first, comparison.second) if run in runs]
+        if len(chosen) < 2:
+            chosen = list(runs[-2:])
+        for place, box in enumerate((self.first, self.second)):
+            box.blockSignals(True)
+            box.clear()
+            for title in titles:
+                box.addItem(plain(title))
+            box.setCurrentIndex(runs.index(chosen[place]) if place < len(chosen) else -1)
+            box.setEnabled(len(runs) > 1)
+            box.setToolTip(tooltip(box.currentText()))
+            box.blockSignals(False)
+        comparison.compare(self._run(self.first), self._run(self.second))
+
+    def _choose(self) -> None:
+        self.session.comparison.compare(self._run(self.first), self._run(self.second))
+        self.refresh()
+
+    def _run(self, box: QComboBox) -> MergeRun | None:
+        runs, index = self.session.runs.all, box.currentIndex()
+        return runs[index] if 0 <= index < len(runs) and len(runs) > 1 else None
+
+    # Showing
+
+    def _hear(self, name: str) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+        if name == self.session.selection:
+            self._show_spectra()
+
+    def _show_differences(self) -> None:
+        comparison = self.session.comparison
+        if comparison.pair is None:
+            few = len(self.session.runs.all) < 2
+            self.differences.clear(NEEDS_TWO if few else "Choose two different merges.")
+        elif not comparison.differences:
+            self.differences.clear("Comparing …")
+        else:
+            names = [row.name for row in self.session.rows]
+            self.differences.show_differences(names, comparison.differences)
+            self.differences.select(self.session.selection)
+            self.view.select(self.differences.row_of(self.session.selection))
+
+    def _show_spectra(self) -> None:
+        pair, row = self.session.comparison.pair, self.row
+        if pair is None or row is None:
+            self.spectra.clear("Choose a layer to see both spectra.")
+            return
+        found = self.session.comparison.spectra.get(row.name)
+        if found is not None and found.first is not None and found.second is not None:
+            first, second = (
+                f"{n}: {b.currentText()}" for n, b in ((1, self.first), (2, self.second))
+            )
+            self.spectra.show_pair(
+                row.name, _caption(found), {first: found.first, second: found.second}
+            )
+        elif len(row.shape) != 2:
+            self.spectra.clear("Only a matrix has singular values.")
+        else:
+            self.spectra.clear("Computing both spectra …")
+
+    def _show_accuracies(self) -> None:
+        """The sample's held-out accuracies, where there are any."""
+        parts = []
+        for box in (self.first, self.second):
+            run = self._run(box)
+            mean = self._accuracy(run) if run is not None else None
+            if mean is not None:
+                parts.append(f"{box.currentText()} {number_text(mean, 3)}")
+        self.accuracies.setVisible(bool(parts))
+        self.accuracies.setText(f"Held-out accuracy: {', '.join(parts)}")
+
+    def _accuracy(self, run: MergeRun) -> float | None:
+        """Mean over the tasks: as measured of this merge, else of its method's defaults."""
+        if run.accuracies:
+            return fmean(run.accuracies.values())
+        known_titles = {method.name: method.title for method in self.session.methods}
+        title = known_titles.get(run.recipe.merge_method, "")
+        known = self.session.accuracies.get(title)
+        changed = run.recipe.parameters or run.recipe.overrides
+        return known.mean if known is not None and not changed else None
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 4, 8, 2)
+        head.setSpacing(8)
+        for text, box in (("&First", self.first), ("&Second", self.second)):
+            label = QLabel(text, self)
+            label.setBuddy(box)
+            head.addWidget(label)
+            head.addWidget(box, 1)
+        head.addWidget(self.accuracies, 2)
+        splitter = QSplitter(Qt.Orientation.Horizontal)
+        splitter.setChildrenCollapsible(False)
+        splitter.addWidget(self.view)
+        splitter.addWidget(PlotWithTable(self.spectra, self.spectra.columns))
+        splitter.setStretchFactor(0, 3)
+        splitter.setStretchFactor(1, 2)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(splitter, 1)
+
+
+def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(12)
+    box.currentIndexChanged.connect(lambda _: changed())
+    return box
+
+
+def _caption(found: LayerDifference) -> str:
+    return (
+        f"relative difference {number_text(relative(found), 3)} · "
+        f"cosine {number_text(found.cosine, 3)} · ‖W − W₀‖ {number_text(found.first_norm, 3)} "
+        f"and {number_text(found.second_norm, 3)}"
+    )

@@ -1,0 +1,225 @@
+"""What if: other parameters for the selected layer, old beside new, before they are taken."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QFormLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QPushButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
+from ace_gui.gui.control.what_if import WhatIf
+from ace_gui.gui.models.figures_model import GAP
+from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.widgets.scroll import scroll_area
+from ace_gui.recipe.rules import describe
+
+FIGURES: Final = (
+    ("γ", "Heterogeneity: variance of the log energies by their squared mean", "gamma"),
+    ("regime", "Heterogeneous where γ exceeds τ: there the solution is refined", "regime"),
+    ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
+    ("ridge mass Σεₜ", "Near 1 the refinement turns against the experts", "ridge_mass"),
+    ("condition ≤", "Bound on the condition number of the solved system", "condition"),
+    ("refinement cosine", "Of the refinement with the summed task vectors", "refinement_cosine"),
+    ("refinement ratio", "Norm of the refinement by that of W_pre", "refinement_ratio"),
+)
+_NOT_TRIED = "Change a value on the left to see what it does to this layer."
+_NO_LAYER = "Select a layer that the method merges to try other values on it."
+
+
+class WhatIfPanel(QWidget):
+    """Values to try, the figures under the recipe and under what is tried, and both spectra.
+
+    ``apply_wanted``: what is tried shall become the recipe.
+    """
+
+    apply_wanted = Signal()
+
+    def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._what_if = what_if
+        self._shown: MethodInfo | None = None
+        self.fields: dict[str, ParameterField] = {}
+        self.scope = QComboBox()
+        self.scope.setAccessibleName("Scope to try")
+        self.scope.setMinimumContentsLength(8)
+        self.apply = QPushButton("Apply")
+        self.back = QPushButton("Back")
+        self.back.setToolTip("Back to the values of the recipe")
+        self.own = muted_label("")
+        self._scroll = scroll_area("Values to try")
+        self.table = QTableWidget(len(FIGURES), 2)
+        self._cells = _fill_figures_table(self.table)
+        self._note = muted_label("")
+        self.plot = SpectrumPlot()
+        self.plot.setAccessibleName("Spectrum under the recipe and under what is tried")
+        self._lay_out()
+        self.apply.clicked.connect(self.apply_wanted)
+        self.back.clicked.connect(what_if.back)
+        self.scope.activated.connect(lambda: what_if.try_scope(self.scope.currentText()))
+        what_if.changed.connect(self.refresh)
+        what_if.awaited.connect(self.plot.set_busy)
+        session.engine_changed.connect(self.refresh)
+        session.findings.changed.connect(lambda _name: self._show_answer())
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what is tried and what came of it."""
+        if self._what_if.method != self._shown:
+            self._shown = self._what_if.method
+            self._rebuild()
+        self._show_override()
+        for name, field in self.fields.items():
+            value = self._what_if.parameter(name)
+            if value is not None:
+                field.show_value(value, "", touched=self._what_if.is_tried(name))
+        self._fill_scopes()
+        self.apply.setEnabled(self._what_if.is_on)
+        self.back.setEnabled(self._what_if.is_on)
+        self._show_answer()
+
+    # The form
+
+    def _show_override(self) -> None:
+        """Say where the selected layer's own parameters are, if it has some."""
+        place, session = self._what_if.override, self._session
+        self.own.setVisible(place is not None)
+        if place is None:
+            self.apply.setToolTip("Make what is tried the recipe of the whole merge")
+            return
+        rule = describe(session.inputs.overrides[place])
+        ruled = [row for row in session.rows if row.override and place in row.override.rules]
+        alike = f", for all of its {len(ruled)} tensors" if len(ruled) > 1 else ""
+        self.own.setText(f"This layer has its own parameters (override: {rule}).")
+        self.apply.setToolTip(tooltip(f"Make what is tried the override of {rule}{alike}"))
+
+    def _rebuild(self) -> None:
+        place = Column()
+        form = QFormLayout(place)
+        form.setContentsMargins(0, 0, 4, 0)
+        form.setVerticalSpacing(4)
+        self.fields = {}
+        for info in self._shown.fields if self._shown else ():
+            field = ParameterField(info, place)
+            field.control.setAccessibleName(f"{info.label} to try")
+            field.edited.connect(lambda value, n=info.name: self._what_if.try_parameter(n, value))
+            form.addRow(plain_label(info.label, wrap=False), field)
+            self.fields[info.name] = field
+        form.addRow(plain_label("Scope", wrap=False), self.scope)
+        self._scroll.setWidget(place)
+
+    def _fill_scopes(self) -> None:
+        scopes = self._session.engine.scopes if self._session.engine else ()
+        if self.scope.count() != len(scopes):
+            self.scope.clear()
+            for name, description in scopes:
+                self.scope.addItem(name)
+                last = self.scope.count() - 1
+                self.scope.setItemData(last, tooltip(description), Qt.ItemDataRole.ToolTipRole)
+        self.scope.setCurrentText(self._what_if.scope)
+
+    # The answer
+
+    def _show_answer(self) -> None:
+        session, what_if = self._session, self._what_if
+        old, new = what_if.old, what_if.new
+        self._fill_table(old, new)
+        name = session.selection
+        row = session.row(name) if name is not None else None
+        sentence = ""
+        if row is None or not session.has_spectrum(row):
+            sentence = _NO_LAYER
+        elif what_if.error is not None:
+            sentence = what_if.error.sentence
+        elif not what_if.is_on:
+            sentence = _NOT_TRIED
+        self._note.setText(sentence)
+        self._note.setVisible(bool(sentence))
+        if old is not None and new is not None:
+            self.plot.show_comparison(old, new, ("recipe", "tried"))
+        elif sentence:
+            self.plot.clear(sentence)
+
+    def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
+        for (_title, _tip, figure), cells in zip(FIGURES, self._cells, strict=True):
+            texts = ["–" if s is None else figure_text(s.report, figure) for s in (old, new)]
+            for cell, text in zip(cells, texts, strict=True):
+                cell.setText(text)
+            font = cells[1].font()
+            font.setBold(new is not None and texts[0] != texts[1])
+            cells[1].setFont(font)
+
+    # Layout
+
+    def _lay_out(self) -> None:
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self.apply)
+        buttons.addWidget(self.back)
+        buttons.addStretch(1)
+        left = QVBoxLayout()
+        left.addWidget(self.own)
+        left.addWidget(self._scroll, 1)
+        left.addLayout(buttons)
+        middle = QVBoxLayout()
+        middle.addWidget(self.table, 1)
+        middle.addWidget(self._note)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(12)
+        layout.addLayout(left, 3)
+        layout.addLayout(middle, 4)
+        layout.addWidget(PlotWithTable(self.plot, self.plot.columns), 6)
+
+
+def figure_text(report: LayerReport, figure: str) -> str:
+    """One of ``FIGURES`` as people read it; a dash where the method has none."""
+    value = getattr(report, figure)
+    if value is None:
+        return "–"
+    return number_text(value, 4) if isinstance(value, float) else str(value.value)
+
+
+def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
+    """Give the table its look and its titles; the cells of every row, recipe and tried."""
+    table.setAccessibleName("Figures of the layer under the recipe and under what is tried")
+    table.setHorizontalHeaderLabels(["recipe", "tried"])
+    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    table.setTabKeyNavigation(False)
+    table.setShowGrid(False)
+    table.setAlternatingRowColors(True)
+    table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+    table.horizontalHeader().setHighlightSections(False)
+    table.verticalHeader().setHighlightSections(False)
+    table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 5)
+    cells = []
+    for row, (title, tip, _figure) in enumerate(FIGURES):
+        head, old, new = (QTableWidgetItem(text) for text in (GAP + title, "–", "–"))
+        for item in (head, old, new):
+            item.setToolTip(tooltip(tip))
+        for column, item in enumerate((old, new)):
+            item.setTextAlignment(Qt.AlignmentFlag.AlignCenter)
+            table.setItem(row, column, item)
+        table.setVerticalHeaderItem(row, head)
+        cells.append((old, new))
+    return cells

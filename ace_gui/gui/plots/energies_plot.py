@@ -1,0 +1,169 @@
+"""How much each expert changed one layer: ‖ΔW_t‖²_F by expert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, log10
+
+from PySide6.QtCore import QPointF
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QToolTip, QWidget
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.frame.axes import NameAxis, number_text
+from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.theme import Theme
+
+EMPTY = "Choose a layer to see how much each expert changed it."
+GAP = "\u2002"  # between a mark and its number
+BAR = 0.62
+LABEL_ROOM = 0.2  # of the horizontal axis, for the numbers beside the longest bar
+
+
+class EnergiesPlot(Plot):
+    """One bar an expert, first expert on top, with its energy written beside it.
+
+    On a logarithmic axis a bar's length means nothing, so a dot stands at the energy instead.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._names_axis = NameAxis()
+        self._bottom = quantity_axis("bottom", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
+        self._energies: dict[str, float] = {}
+        self._colours: dict[str, str] = {}
+        self._numbers: list[pg.TextItem] = []
+        super().__init__(
+            name="Energy of each expert in the layer",
+            empty=EMPTY,
+            bottom=self._bottom,
+            left=self._names_axis,
+            logarithmic=False,
+            parent=parent,
+        )
+        self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
+        self.canvas.scene().sigMouseMoved.connect(self._hovered)
+        nothing = pg.mkPen(None)
+        self._bars = pg.BarGraphItem(x0=0, y=[], width=[], height=BAR, pen=nothing)
+        self._dots = pg.ScatterPlotItem(size=11, symbol="o", pen=nothing)
+        for item in (self._bars, self._dots):
+            self.canvas.addItem(item, ignoreBounds=True)
+
+    def show_energies(
+        self, name: str, energies: Mapping[str, float], colours: Mapping[str, str]
+    ) -> None:
+        """Draw ``energies`` of the layer ``name``; ``colours`` maps expert to "#rrggbb"."""
+        self.set_busy(False)
+        if not energies:
+            self.clear("No energies are known of this layer.")
+            return
+        shown = self.title.whole, self._energies, self._colours
+        if (name, energies, colours) == shown and self.message() is None:
+            return
+        self._energies, self._colours = dict(energies), dict(colours)
+        self.title.set_whole(name)
+        self._draw()
+        self.show_canvas()
+
+    def clear(self, message: str = EMPTY) -> None:
+        """Show ``message`` in the place of the bars."""
+        self.set_busy(False)
+        self._energies = {}
+        self.show_message(message)
+
+    def restyle(self, before: Theme) -> None:
+        swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
+        self._colours = {name: swap.get(colour, colour) for name, colour in self._colours.items()}
+        self._draw()
+
+    def rescale(self) -> None:
+        self._draw()
+
+    def fit(self) -> None:
+        if not self._energies:
+            return
+        view, count = self.canvas.getViewBox(), len(self._energies)
+        view.invertY(True)
+        view.setYRange(-0.7, count - 0.3, padding=0)
+        low, high = self._span()
+        view.setXRange(low, high + LABEL_ROOM * (high - low), padding=0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._names_axis.set_names(tuple(self._energies), self.width())
+
+    def _draw(self) -> None:
+        if not self._energies:
+            return
+        self._bottom.logarithmic = self.log_box.isChecked()
+        self._bottom.picture = None
+        self._names_axis.set_names(tuple(self._energies), self.width())
+        self._draw_marks()
+        self._draw_numbers()
+        self.fit()
+        self.caption.set_whole(_spread(self._energies))
+        words = ", ".join(f"{name} {number_text(e, 3)}" for name, e in self._energies.items())
+        self.setAccessibleDescription(f"{self.title.whole}: {words}")
+
+    def _span(self) -> tuple[float, float]:
+        """The range of the horizontal axis that the marks need."""
+        positive = [energy for energy in self._energies.values() if energy > 0]
+        if not positive:
+            return 0.0, 1.0
+        if not self.log_box.isChecked():
+            return 0.0, max(positive)
+        low, high = floor(log10(min(positive))), ceil(log10(max(positive)))
+        return float(low), float(max(high, low + 1))
+
+    def _place(self, energy: float) -> float:
+        """Where ``energy`` stands on the axis; zero stands at its start."""
+        if not self.log_box.isChecked():
+            return energy
+        return log10(energy) if energy > 0 else self._span()[0]
+
+    def _draw_marks(self) -> None:
+        places = [self._place(energy) for energy in self._energies.values()]
+        colours = [self._colours.get(name, self.theme.muted) for name in self._energies]
+        brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
+        self._bars.setVisible(not logarithmic)
+        self._dots.setVisible(logarithmic)
+        if not logarithmic:
+            self._bars.setOpts(y=range(len(places)), width=places, brushes=brushes)
+            return
+        shown = [row for row, energy in enumerate(self._energies.values()) if energy > 0]
+        self._dots.setData(
+            x=[places[row] for row in shown], y=shown, brush=[brushes[row] for row in shown]
+        )
+
+    def _draw_numbers(self) -> None:
+        """Items are kept for the next layer: to make one takes longer than to write in it."""
+        while len(self._numbers) > len(self._energies):
+            self.canvas.removeItem(self._numbers.pop())
+        while len(self._numbers) < len(self._energies):
+            self._numbers.append(pg.TextItem(anchor=(0, 0.5)))
+            self.canvas.addItem(self._numbers[-1], ignoreBounds=True)
+        for row, energy in enumerate(self._energies.values()):
+            words = number_text(energy, 3) if energy else "0, unchanged"
+            self._numbers[row].setText(GAP + words, self.theme.text)
+            self._numbers[row].setPos(self._place(energy), row)
+
+    def _hovered(self, scene_position: QPointF) -> None:
+        view = self.canvas.getViewBox()
+        row = round(view.mapSceneToView(scene_position).y())
+        if not 0 <= row < len(self._energies):
+            QToolTip.hideText()
+            return
+        name, energy = list(self._energies.items())[row]
+        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(place, f"{name}: ‖ΔW‖² = {number_text(energy, 4)}", self.canvas)
+
+
+def _spread(energies: Mapping[str, float]) -> str:
+    """How far apart the energies are, in words."""
+    changed = {name: energy for name, energy in energies.items() if energy > 0}
+    if len(changed) < 2:
+        return ""
+    most, least = max(changed, key=changed.__getitem__), min(changed, key=changed.__getitem__)
+    ratio = number_text(changed[most] / changed[least], 2)
+    return f"the energy of {most} is {ratio} times that of {least}"

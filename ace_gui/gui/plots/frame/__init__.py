@@ -1,0 +1,1 @@
+"""What every plot is made of."""

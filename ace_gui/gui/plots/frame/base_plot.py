@@ -1,0 +1,334 @@
+"""What every plot has in common: place for a message, captions, theme, menu, zoom."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAction,
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QShowEvent,
+)
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QMessageBox,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.plots.frame.axes import QuantityAxis
+from ace_gui.gui.plots.frame.controls import CheckControl, PictureButton
+from ace_gui.gui.plots.frame.export_image import (
+    FILTERS,
+    IN_PICTURE,
+    copy_plot,
+    grab_plot,
+    pictures_on_white,
+    set_pictures_on_white,
+)
+from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
+from ace_gui.gui.theme import Theme, current_theme, palette_of
+
+BUSY_AFTER_MS = 200
+
+pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
+
+
+class _View(pg.ViewBox):
+    """A view box whose right button is left to the context menu."""
+
+    def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
+        if event.button() == Qt.MouseButton.RightButton:  # type: ignore[attr-defined]
+            event.ignore()  # type: ignore[attr-defined]
+            return
+        super().mouseDragEvent(event, axis)
+
+
+class _Canvas(pg.PlotWidget):
+    """The drawing area: no menu and no buttons of pyqtgraph's own."""
+
+    def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
+        super().__init__(
+            viewBox=_View(enableMenu=False),
+            axisItems={"bottom": bottom, "left": left},
+            enableMenu=False,
+        )
+        self.hideButtons()
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
+        self.getPlotItem().setContentsMargins(0, 4, 12, 0)  # room for the last tick label
+        for axis in (bottom, left):
+            axis.setZValue(-1)  # grid lines belong behind the data
+            axis.setStyle(hideOverlappingLabels=False)
+        # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
+        self.getViewBox().sigStateChanged.connect(self.scene().prepareForPaint)
+
+
+class Plot(QWidget):
+    """A plot with title, caption and legend around it, or a message in its place.
+
+    Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:
+    the legend switches curves; ``wraps``: a long caption wraps instead of being shortened;
+    ``logarithmic``: how the scale starts, None where there is no choice of it. ``changed`` follows
+    when other figures, or a message, are shown.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        empty: str,
+        bottom: pg.AxisItem,
+        left: pg.AxisItem,
+        toggles: bool = False,
+        wraps: bool = True,
+        logarithmic: bool | None = None,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.theme = current_theme()
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.canvas = _Canvas(bottom, left)
+        self.canvas.setFocusProxy(self)
+        self.canvas.setAccessibleName(name)
+        self.legend = Legend(toggles=toggles)
+        self.title = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        elide = Qt.TextElideMode
+        self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
+        self.busy = QLabel("Computing…")
+        self.log_box = CheckControl("log scale")
+        self._has_log_box = logarithmic is not None
+        self._controls: list[QWidget] = []
+        self.log_box.setChecked(bool(logarithmic))
+        self.log_box.toggled.connect(lambda _on: self.rescale())
+        self.picture_button = PictureButton(self)
+        self._message = QLabel(empty)
+        self._stack = QStackedWidget()
+        self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
+        self._busy_timer.timeout.connect(self.busy.show)
+        self._lay_out()
+        self._add_actions()
+        self._paint_theme()
+        self.show_message(empty)
+
+    def show_message(self, text: str) -> None:
+        """Show ``text`` in the place of the plot."""
+        self._message.setText(text)
+        self._message.setAccessibleName(text)
+        self._stack.setCurrentWidget(self._message)
+        texts = (self.title, self.caption, self.legend)
+        for widget in (*texts, self.log_box, self.picture_button, *self._controls):
+            widget.hide()
+        for action in self.actions():
+            action.setEnabled(False)
+        self.setAccessibleDescription(text)
+        self.changed.emit()
+
+    def message(self) -> str | None:
+        """The message that stands in the plot's place, None while the plot is shown."""
+        shown = self._stack.currentWidget() is self._message
+        return self._message.text() if shown else None
+
+    def show_canvas(self) -> None:
+        """Show the plot in the place of a message."""
+        self._stack.setCurrentWidget(self.canvas)
+        self.title.setVisible(bool(self.title.whole))
+        self.caption.setVisible(bool(self.caption.whole))
+        self.legend.setVisible(bool(self.legend.entries()))
+        self.log_box.setVisible(self._has_log_box)
+        for control in (self.picture_button, *self._controls):
+            control.show()
+        for action in self.actions():
+            action.setEnabled(True)
+        self.changed.emit()
+
+    def add_control(self, control: QWidget) -> None:
+        """Put a control beside the title; it is there while the plot is."""
+        self._controls.append(control)
+        self._head.insertWidget(self._head.indexOf(self.picture_button), control)
+        control.setVisible(self.message() is None)
+
+    def add_choice(self, control: QWidget) -> None:
+        """Put a control on a line of its own under the title; it is there while the plot is."""
+        self._controls.append(control)
+        self._choices.insertWidget(self._choices.count() - 1, control)
+        control.setVisible(self.message() is None)
+
+    def set_busy(self, busy: bool) -> None:
+        """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
+        if busy:
+            if self.busy.isHidden() and not self._busy_timer.isActive():
+                self._busy_timer.start()
+            return
+        self._busy_timer.stop()
+        self.busy.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in the colours of ``theme``."""
+        if theme is self.theme:
+            return
+        before, self.theme = self.theme, theme
+        view = self.canvas.getViewBox()
+        across, up = view.viewRange()
+        self._paint_theme()
+        self.restyle(before)
+        view.setRange(xRange=across, yRange=up, padding=0)  # drawing anew must not undo a zoom
+
+    def restyle(self, before: Theme) -> None:
+        """Redraw in ``self.theme``; ``before`` is the theme that was shown."""
+        raise NotImplementedError
+
+    def fit(self) -> None:
+        """Show all of the data."""
+        raise NotImplementedError
+
+    def rescale(self) -> None:
+        """Redraw after the scale changed between linear and logarithmic."""
+        raise NotImplementedError
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the palette, unless a window that is not painted has its plots do so in turns."""
+        super().changeEvent(event)
+        seen = self.isVisible() and self.updatesEnabled()
+        if event.type() == QEvent.Type.PaletteChange and seen:
+            self.set_theme(current_theme())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catch up with the colours: a plot that nobody sees does not follow them."""
+        super().showEvent(event)
+        self.set_theme(current_theme())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self.theme.base))
+        if self.hasFocus() and not self.property(IN_PICTURE):
+            painter.setPen(QPen(QColor(self.theme.accent), 2))
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.update()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.picture_button.menu().popup(event.globalPos())
+
+    def save_picture(self) -> None:
+        """Ask where to, and write the picture there; say so where that fails."""
+        suggested = f"{self.accessibleName()}.png"
+        chosen, kind = QFileDialog.getSaveFileName(self, "Save picture", suggested, FILTERS)
+        if not chosen:
+            return
+        try:
+            grab_plot(self, Path(chosen), suffix=kind.rpartition("*")[2].rstrip(")"))
+        except WorkbenchError as error:
+            QMessageBox.warning(self, "Save picture", error.sentence)
+
+    def _lay_out(self) -> None:
+        bold = self.title.font()
+        bold.setBold(True)
+        self.title.setFont(bold)
+        self.busy.hide()
+        self.log_box.setAccessibleName("Logarithmic scale")
+        self._message.setWordWrap(True)
+        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._message.setMargin(24)
+        self._stack.addWidget(self._message)
+        self._stack.addWidget(self.canvas)
+        self._head = head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.busy)
+        head.addWidget(self.log_box)
+        head.addWidget(self.picture_button)
+        self._choices = QHBoxLayout()
+        self._choices.setSpacing(8)
+        self._choices.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 4)
+        column.setSpacing(4)
+        column.addLayout(head)
+        column.addLayout(self._choices)
+        column.addWidget(self.caption)
+        column.addWidget(self.legend)
+        column.addWidget(self._stack, 1)
+
+    def _add_actions(self) -> None:
+        copy = QAction("Copy picture", self)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        copy.triggered.connect(lambda: copy_plot(self))
+        save = QAction("Save picture…", self)
+        save.setShortcut(QKeySequence("Ctrl+Alt+S"))
+        save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        save.triggered.connect(self.save_picture)
+        fit = QAction("Show everything", self)
+        fit.triggered.connect(self.fit)
+        self._on_white = QAction("Pictures on white", self, checkable=True)
+        self._on_white.setToolTip("Draw pictures in the light colours, for paper")
+        self._on_white.triggered.connect(set_pictures_on_white)
+        self.addActions([fit, copy, save, self._on_white])
+        menu = self.picture_button.menu()
+        menu.addActions(self.actions())
+        # Every plot has the action, and all of them mean the same.
+        menu.aboutToShow.connect(lambda: self._on_white.setChecked(pictures_on_white()))
+
+    def _paint_theme(self) -> None:
+        theme = self.theme
+        self.canvas.setBackground(theme.base)
+        for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
+            axis.setPen(pg.mkPen(theme.muted))
+            axis.setTextPen(pg.mkPen(theme.muted))
+            axis.setTickPen(pg.mkPen(theme.grid if axis.grid is not False else theme.muted))
+        for label, colour in (
+            (self.title, theme.text),
+            (self.caption, theme.muted),
+            (self.busy, theme.muted),
+            (self._message, theme.muted),
+        ):
+            palette = label.palette()
+            palette.setColor(label.foregroundRole(), QColor(colour))
+            label.setPalette(palette)
+        self.legend.setPalette(palette_of(theme))
+        self.picture_button.recolour()
+        self.update()
+
+
+def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> QuantityAxis:
+    """A ``QuantityAxis`` with its titles, longest first, and with grid lines where asked for."""
+    axis = QuantityAxis(orientation)
+    axis.set_titles(*titles)
+    if grid:
+        axis.setGrid(255)
+    return axis
+
+
+def restyle_plots(parent: QWidget, theme: Theme) -> Generator[None, None, None]:
+    """Restyle the plots in it that are seen, one in a turn; the others catch up when shown."""
+    for plot in parent.findChildren(Plot):
+        if plot.isVisible():
+            plot.set_theme(theme)
+            yield

@@ -1,0 +1,95 @@
+"""Controls beside a plot, which its pictures do without."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QComboBox, QMenu, QToolButton, QWidget
+
+from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.check_box import CheckBox
+
+
+class CheckControl(CheckBox):
+    """A check box that pictures do without."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.property(IN_PICTURE):
+            super().paintEvent(event)
+
+
+class Choice(QComboBox):
+    """One of a few, each with a text and an explanation. ``chosen`` follows a change."""
+
+    chosen = Signal()
+
+    def __init__(
+        self, name: str, options: Mapping[Hashable, tuple[str, str]], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._values: tuple[Hashable, ...] = ()
+        self.setAccessibleName(name)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.currentIndexChanged.connect(self._tell)
+        self.offer(options)
+
+    def offer(self, options: Mapping[Hashable, tuple[str, str]]) -> None:
+        """Offer these, at least one; what is chosen stays chosen, else the first is. No signal."""
+        chosen = self._values[self.currentIndex()] if self._values else None
+        self.blockSignals(True)
+        self.clear()
+        self._values = tuple(options)
+        for index, (text, tip) in enumerate(options.values()):
+            self.addItem(text)
+            self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
+        self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
+        self.blockSignals(False)
+        self._explain()
+
+    @property
+    def current(self) -> Any:
+        """The chosen value."""
+        return self._values[self.currentIndex()]
+
+    def choose(self, value: Hashable) -> None:
+        """Choose ``value``; ``ValueError`` where it is not offered."""
+        self.setCurrentIndex(self._values.index(value))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.property(IN_PICTURE):
+            super().paintEvent(event)
+
+    def _tell(self) -> None:
+        self._explain()
+        self.chosen.emit()
+
+    def _explain(self) -> None:
+        self.setToolTip(self.itemData(self.currentIndex(), Qt.ItemDataRole.ToolTipRole))
+
+
+class PictureButton(QToolButton):
+    """Opens the menu of what can be done with a plot's picture."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAutoRaise(True)
+        self.setIconSize(QSize(14, 14))
+        self.setAccessibleName("Picture of this plot")
+        self.setToolTip("Copy or save this plot as a picture")
+        self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.setStyleSheet("QToolButton::menu-indicator { image: none; }")
+        self.setMenu(QMenu(self))
+        self.recolour()
+
+    def recolour(self) -> None:
+        """The icon in the colours of the present theme."""
+        self.setIcon(icon("export"))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.property(IN_PICTURE):
+            super().paintEvent(event)

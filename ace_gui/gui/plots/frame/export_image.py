@@ -1,0 +1,154 @@
+"""A plot as a picture: PNG, SVG, PDF or the clipboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSizeF
+from PySide6.QtGui import QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.shell.saving import save
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.theme import LIGHT
+
+if TYPE_CHECKING:  # plots import this module
+    from ace_gui.gui.plots.frame.base_plot import Plot
+
+PIXELS_A_POINT = 2.0
+"""Pictures have twice the screen's resolution, so that they stay sharp in a document."""
+
+POINTS_AN_INCH = 72.0
+
+IN_PICTURE = "inPicture"
+"""Property of a plot and its controls while they are drawn into a picture."""
+
+FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
+
+
+def pictures_on_white() -> bool:
+    """Whether pictures are drawn in the light theme, whatever the window's."""
+    return Settings().pictures_on_white
+
+
+def set_pictures_on_white(on: bool) -> None:
+    """Draw pictures in the light theme from now on, or in the window's."""
+    Settings().pictures_on_white = on
+
+
+def grab_plot(plot_widget: Plot, path: Path, suffix: str = "") -> None:
+    """Write the picture of ``plot_widget`` to ``path``, as its ending says: .png, .svg or .pdf.
+
+    ``suffix``: the ending of a path without one. Raises ``OutputError`` for another ending or
+    where the file cannot be written.
+    """
+    kinds = {".png": _png, ".svg": svg_of, ".pdf": _pdf}
+    chosen, path = path, path if path.suffix else path.with_suffix(suffix)
+    draw = kinds.get(path.suffix.lower())
+    if draw is None:
+        raise OutputError(
+            f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.",
+            path=path,
+        )
+    save(path, draw(plot_widget), chosen)
+
+
+def copy_plot(plot_widget: Plot) -> None:
+    """Put the picture of ``plot_widget`` on the clipboard."""
+    QGuiApplication.clipboard().setPixmap(picture_of(plot_widget))
+
+
+def picture_of(plot_widget: Plot) -> QPixmap:
+    """The picture of ``plot_widget`` at ``PIXELS_A_POINT``."""
+    pixmap = QPixmap(plot_widget.size() * PIXELS_A_POINT)
+    pixmap.setDevicePixelRatio(PIXELS_A_POINT)
+    with _as_picture(plot_widget):
+        plot_widget.render(pixmap)
+    return pixmap
+
+
+def svg_of(plot_widget: Plot) -> bytes:
+    """The picture of ``plot_widget`` as an SVG document, lines and text."""
+    size, buffer = plot_widget.size(), QBuffer()
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setSize(size)
+    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    generator.setResolution(plot_widget.logicalDpiX())  # else points become smaller pixels
+    generator.setTitle(plot_widget.accessibleName())
+    generator.setDescription(plot_widget.accessibleDescription())
+    painter = QPainter(generator)
+    with _as_picture(plot_widget):
+        plot_widget.render(painter, QPoint())
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+@contextmanager
+def _as_picture(plot_widget: Plot) -> Iterator[None]:
+    """Without focus frames and controls, on white if wished, with symbols as outlines."""
+    with _in_theme_of_pictures(plot_widget):
+        buttons = plot_widget.findChildren(QAbstractButton)
+        widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
+        scatters = [
+            item
+            for view in plot_widget.findChildren(QGraphicsView)
+            for item in view.scene().items()
+            if isinstance(item, pg.ScatterPlotItem)
+        ]
+        for widget in widgets:
+            widget.setProperty(IN_PICTURE, True)
+        for item in scatters:
+            item.setExportMode(True, {})
+        try:
+            yield
+        finally:
+            for widget in widgets:
+                widget.setProperty(IN_PICTURE, False)
+            for item in scatters:
+                item.setExportMode(False)
+
+
+@contextmanager
+def _in_theme_of_pictures(plot_widget: Plot) -> Iterator[None]:
+    before = plot_widget.theme
+    if pictures_on_white():
+        plot_widget.set_theme(LIGHT)
+    try:
+        yield
+    finally:
+        plot_widget.set_theme(before)
+
+
+def _png(plot_widget: Plot) -> bytes:
+    buffer = QBuffer()
+    picture_of(plot_widget).save(buffer, "PNG")
+    return bytes(buffer.data().data())
+
+
+def _pdf(plot_widget: Plot) -> bytes:
+    """One page of the plot's size; a pixel of the screen is a unit of the page."""
+    size, buffer, dots = plot_widget.size(), QBuffer(), plot_widget.logicalDpiX()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    writer = QPdfWriter(buffer)
+    writer.setResolution(dots)
+    points = QSizeF(size) * (POINTS_AN_INCH / dots)
+    exact = QPageSize.SizeMatchPolicy.ExactMatch
+    writer.setPageSize(QPageSize(points, QPageSize.Unit.Point, "plot", exact))
+    writer.setPageMargins(QMarginsF())
+    writer.setTitle(plot_widget.accessibleName())
+    writer.setCreator("ACE Workbench")
+    painter = QPainter(writer)
+    with _as_picture(plot_widget):
+        plot_widget.render(painter, QPoint())
+    painter.end()
+    buffer.close()
+    return bytes(buffer.data().data())

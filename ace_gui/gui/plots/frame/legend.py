@@ -1,0 +1,273 @@
+"""What stands around a plot: elided captions, and a legend that wraps and never covers the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QFontMetrics,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QLabel,
+    QLayout,
+    QLayoutItem,
+    QSizePolicy,
+    QWidget,
+)
+
+# isort: split
+from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
+
+from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+
+SWATCH_WIDTH = 24
+NAME_CHARACTERS = 18
+
+
+class ElidedLabel(QLabel):
+    """Text that shortens itself to one line; the whole of it is the tooltip then.
+
+    With ``ElideNone`` it wraps instead.
+    """
+
+    def __init__(self, mode: Qt.TextElideMode, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._mode = mode
+        self._whole = ""
+        wraps = mode == Qt.TextElideMode.ElideNone
+        self.setWordWrap(wraps)
+        vertical = QSizePolicy.Policy.Minimum if wraps else QSizePolicy.Policy.Fixed
+        policy = QSizePolicy(QSizePolicy.Policy.Ignored, vertical)
+        policy.setHeightForWidth(wraps)
+        self.setSizePolicy(policy)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+
+    @property
+    def whole(self) -> str:
+        """The text before shortening."""
+        return self._whole
+
+    def set_whole(self, text: str) -> None:
+        """Show ``text``, shortened where it does not fit."""
+        self._whole = text
+        self.setAccessibleName(text)
+        self._elide()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(40, super().minimumSizeHint().height())
+
+    def _elide(self) -> None:
+        shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
+        self.setText(shown)
+        self.setToolTip(self._whole if shown != self._whole else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegendEntry:
+    """One thing a plot shows: a line, or a symbol where ``symbol`` is set (pyqtgraph's letter)."""
+
+    key: str
+    label: str
+    colour: str
+    style: Qt.PenStyle = Qt.PenStyle.SolidLine
+    width: float = 2.0
+    symbol: str | None = None
+    filled: bool = True
+
+
+class _Chip(QAbstractButton):
+    """One entry of a legend: a swatch and a name."""
+
+    def __init__(self, entry: LegendEntry, toggles: bool, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.entry = entry
+        self.setCheckable(toggles)
+        self.setChecked(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus if toggles else Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(entry.label)
+        if toggles:
+            self.setToolTip(f"{entry.label}: show or hide")
+            self.setAccessibleDescription("Shows or hides this curve")
+            self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def sizeHint(self) -> QSize:
+        metrics = QFontMetrics(self.font())
+        return QSize(
+            SWATCH_WIDTH + 8 + metrics.horizontalAdvance(self._shown_label()),
+            max(metrics.height(), 14) + 4,
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        on = self.isChecked() or not self.isCheckable()
+        self._paint_swatch(painter, on)
+        ink = self.palette().text() if on else self.palette().placeholderText()
+        painter.setPen(QPen(ink.color()))
+        font = painter.font()
+        font.setStrikeOut(not on)
+        painter.setFont(font)
+        room = self.rect().adjusted(SWATCH_WIDTH + 4, 0, 0, 0)
+        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter, self._shown_label())
+        if self.hasFocus() and not self.property(IN_PICTURE):
+            painter.setPen(QPen(self.palette().highlight().color(), 1))
+            painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 3, 3)
+
+    def _shown_label(self) -> str:
+        label = self.entry.label
+        if len(label) <= NAME_CHARACTERS:
+            return label
+        half = (NAME_CHARACTERS - 1) // 2
+        return f"{label[:half]}…{label[-half:]}"
+
+    def _paint_swatch(self, painter: QPainter, on: bool) -> None:
+        entry, middle = self.entry, self.height() / 2
+        colour = QColor(entry.colour)
+        if not on:
+            colour.setAlphaF(0.35)
+        if entry.symbol is None:
+            pen = QPen(colour, entry.width, entry.style)
+            pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+            painter.setPen(pen)
+            painter.drawLine(2, round(middle), SWATCH_WIDTH - 1, round(middle))
+            return
+        painter.save()
+        painter.translate(SWATCH_WIDTH / 2, middle)
+        fill = QBrush(colour) if entry.filled else QBrush(Qt.BrushStyle.NoBrush)
+        pen = QPen(colour, 1.5)
+        pen.setCosmetic(True)
+        drawSymbol(painter, entry.symbol, 9, pen, fill)
+        painter.restore()
+
+
+class _FlowLayout(QLayout):
+    """Places widgets from left to right and wraps like text."""
+
+    def __init__(self, parent: QWidget, spacing: int) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setSpacing(spacing)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def expandingDirections(self) -> Qt.Orientation:
+        return Qt.Orientation(0)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._place(QRect(0, 0, width, 0), move=False)
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def minimumSize(self) -> QSize:
+        widest = max((item.sizeHint().width() for item in self._items), default=0)
+        return QSize(widest, 0)
+
+    def _place(self, rect: QRect, *, move: bool) -> int:
+        """Move the items if asked to; the height they need."""
+        x, y, line = rect.x(), rect.y(), 0
+        for item in self._items:
+            size = item.sizeHint()
+            if x > rect.x() and x + size.width() > rect.right() + 1:
+                x, y, line = rect.x(), y + line, 0
+            if move:
+                item.setGeometry(QRect(QPoint(x, y), size))
+            x += size.width() + self.spacing()
+            line = max(line, size.height())
+        return y + line - rect.y()
+
+
+class Legend(QWidget):
+    """The entries of a plot, wrapping; with ``toggles`` each can be switched off and on.
+
+    Signal ``toggled(key, on)``. What was switched off stays off when the same key comes again.
+    """
+
+    toggled = Signal(str, bool)
+
+    def __init__(self, *, toggles: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._toggles = toggles
+        self._entries: tuple[LegendEntry, ...] = ()
+        self._off: set[str] = set()
+        self._chips: list[_Chip] = []
+        self._flow = _FlowLayout(self, spacing=10)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        self.setAccessibleName("Legend")
+
+    def entries(self) -> tuple[LegendEntry, ...]:
+        """What the legend shows."""
+        return self._entries
+
+    def is_on(self, key: str) -> bool:
+        """Whether the entry ``key`` is switched on."""
+        return key not in self._off
+
+    def set_entries(self, entries: Sequence[LegendEntry]) -> None:
+        """Show ``entries``, keeping what was switched off."""
+        if tuple(entries) == self._entries:
+            return
+        before, self._entries = self._entries, tuple(entries)
+        if [(e.key, e.label) for e in before] == [(e.key, e.label) for e in self._entries]:
+            for chip, entry in zip(self._chips, self._entries, strict=True):
+                chip.entry = entry  # only the colours are others: the place is the same
+                chip.update()
+            return
+        for chip in self._chips:
+            self._flow.removeWidget(chip)
+            chip.hide()
+            chip.deleteLater()
+        self._chips = [self._chip(entry) for entry in self._entries]
+        self.updateGeometry()
+
+    def chip(self, key: str) -> QAbstractButton:
+        """The button of the entry ``key``; ``KeyError`` where there is none."""
+        for chip in self._chips:
+            if chip.entry.key == key:
+                return chip
+        raise KeyError(key)
+
+    def _chip(self, entry: LegendEntry) -> _Chip:
+        chip = _Chip(entry, self._toggles, self)
+        chip.setChecked(self.is_on(entry.key))
+        chip.toggled.connect(lambda on, key=entry.key: self._toggle(key, on))
+        self._flow.addWidget(chip)
+        chip.show()
+        return chip
+
+    def _toggle(self, key: str, on: bool) -> None:
+        (self._off.discard if on else self._off.add)(key)
+        self.toggled.emit(key, on)

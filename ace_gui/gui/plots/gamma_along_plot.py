@@ -1,0 +1,32 @@
+"""γ along the model: which layers the experts disagree in, and where τ parts them."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.plots.frame.axes import BlockAxis
+from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.layer_plot import block_starts
+
+
+class HeterogeneityPlot(GammaPlot):
+    """One symbol a layer, from the model's input to its output."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._bottom = BlockAxis()
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
+        super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
+
+    def fit(self) -> None:
+        view = self.canvas.getViewBox()
+        count = len(self._names)
+        pad = max(0.5, 0.012 * count)
+        low, high = -0.5 - pad, count - 0.5 + pad
+        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
+        view.setXRange(low, high, padding=0)
+        self._refresh()
+
+    def _place(self) -> None:
+        self._x = np.arange(len(self._names), dtype=np.float64)
+        self._bottom.set_blocks(block_starts(self._blocks))

@@ -1,0 +1,364 @@
+"""Layers by their γ, with τ as a line to drag: what the views of heterogeneity share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, isfinite, log10
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.plots.frame.axes import ThresholdAxis, number_text
+from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.legend import LegendEntry
+from ace_gui.gui.plots.frame.points import Points
+from ace_gui.gui.plots.layer_plot import LayersPlot, nearest_point, same_figures, symbol_size
+from ace_gui.gui.state.layer_figures import near_pole
+from ace_gui.gui.theme import Theme
+
+EMPTY = "γ appears here once a base and two experts are open."
+HINT = "Choose a layer to see its spectrum; drag the line to change τ."
+SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
+NEAR_PIXELS = 28.0
+LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
+NEAR_POLE = "γ near its pole"
+POLE_TIP = (
+    "here γ exceeds τ only because the mean log energy is near zero (norms near 1), "
+    "not because the experts disagree"
+)
+
+
+def two_digits(value: float) -> float:
+    """``value`` rounded to two significant digits, as τ is set by dragging."""
+    return float(f"{value:.1e}")
+
+
+def tau_text(tau: float) -> str:
+    """ "τ = 0.30"."""
+    return f"τ = {number_text(tau)}"
+
+
+class GammaPlot(LayersPlot):
+    """One symbol a layer, filled where γ > τ, crossed where γ is near its pole.
+
+    Ctrl with up and down moves τ. Subclasses set ``_x``, where each layer stands, in ``_place``.
+
+    Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is let go, each a float.
+    """
+
+    tau_changed = Signal(float)
+    tau_committed = Signal(float)
+
+    def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
+        self._left = quantity_axis("left", "heterogeneity γ", "γ", grid=True)
+        self._roles: tuple[str, ...] = ()
+        self._blocks: tuple[int | None, ...] = ()
+        self._family = np.zeros(0, dtype=np.intp)
+        self._x = np.zeros(0)
+        self._gamma = np.zeros(0)
+        self._mean_log = np.zeros(0)
+        self._tau = 0.3
+        self._y_range = (0.0, 1.0)
+        super().__init__(
+            name=name,
+            empty=EMPTY,
+            bottom=bottom,
+            left=self._left,
+            wraps=False,
+            logarithmic=True,
+            parent=parent,
+        )
+        self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
+        self._make_items()
+        self.restyle(self.theme)
+
+    # What is shown
+
+    def set_layers(
+        self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
+    ) -> None:
+        """Show these layers, in the model's order; every γ is unknown again."""
+        same = self._set_names(names)
+        self._roles, self._blocks = tuple(roles), tuple(blocks)
+        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(self._roles)}
+        self._family = np.array([families[role] for role in self._roles], dtype=np.intp)
+        self._gamma = np.full(len(self._names), np.nan)
+        self._mean_log = np.full(len(self._names), np.nan)
+        if not self._names:
+            self.show_message(EMPTY)
+            return
+        self._place()
+        self._set_legend()
+        self.show_canvas()
+        if same:
+            self._refresh()
+        else:
+            self.fit()
+
+    def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
+        """γ and mean log energy of every layer, NaN where they are not known."""
+        if same_figures(gamma_L, self._gamma) and same_figures(mean_log_L, self._mean_log):
+            return
+        self._gamma, self._mean_log = gamma_L.copy(), mean_log_L.copy()
+        self._refresh()
+
+    def set_tau(self, tau: float) -> None:
+        """Move the line of τ; no signal."""
+        if tau == self._tau:
+            return
+        self._tau = tau
+        if not self._line.moving:
+            self._refresh()
+
+    @property
+    def tau(self) -> float:
+        """Where the line of τ is."""
+        return self._tau
+
+    def clear(self) -> None:
+        """Show no layers."""
+        self.set_layers((), (), ())
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """The figures as a table, a row a layer."""
+        shown = range(len(self._names))
+        deviation = np.sqrt(self._gamma * self._mean_log**2)
+        return (
+            FigureColumn(title="layer", values=self._names),
+            FigureColumn(title="role", values=self._roles),
+            FigureColumn(title="γ", values=self._gamma, tip="Heterogeneity (ACE, Eq. 7)"),
+            FigureColumn(title="regime", values=[self._regime(index) for index in shown]),
+            FigureColumn(
+                title="mean ln energy",
+                values=self._mean_log,
+                tip="Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself.",
+            ),
+            FigureColumn(
+                title="deviation of ln energy",
+                values=deviation,
+                tip="Standard deviation over the experts; γ is its square by that of the mean.",
+            ),
+        )
+
+    def rescale(self) -> None:
+        self._left.logarithmic = self.log_box.isChecked()
+        self._left.picture = None
+        self._refresh()
+
+    def _place(self) -> None:
+        """Set ``_x`` for the layers that are shown, and name places on the horizontal axis."""
+        raise NotImplementedError
+
+    # Drawing
+
+    def _make_items(self) -> None:
+        self._left.logarithmic = self.log_box.isChecked()
+        self._below = pg.LinearRegionItem(orientation="horizontal", movable=False)
+        self._mark = pg.InfiniteLine(angle=90, movable=False)
+        self._ring = Points(size=17)
+        self._crosses = Points(symbol="x")
+        self._right = ThresholdAxis()
+        self.canvas.setAxisItems({"right": self._right})
+        self._line = pg.InfiniteLine(angle=0, movable=True)
+        self._line.setCursor(Qt.CursorShape.SizeVerCursor)
+        self._line.sigDragged.connect(self._dragged)
+        self._line.sigPositionChangeFinished.connect(self._released)
+        self._points = {
+            (family, above): Points(symbol=SYMBOLS[name])
+            for family, name in enumerate(ROLE_FAMILIES)
+            for above in (False, True)
+        }
+        shown = (self._below, self._mark, *self._points.values(), self._crosses)
+        for item in (*shown, self._ring, self._line):
+            self.canvas.addItem(item, ignoreBounds=True)
+
+    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+        theme = self.theme
+        for (family, above), item in self._points.items():
+            colour = theme.role_colours[ROLE_FAMILIES[family]]
+            item.setPen(pg.mkPen(colour, width=1.3))
+            item.setBrush(pg.mkBrush(colour if above else theme.base))
+        self._line.setPen(pg.mkPen(theme.accent, width=2))
+        self._line.setHoverPen(pg.mkPen(theme.accent, width=4))
+        self._right.setTextPen(pg.mkPen(theme.accent))
+        self._right.setPen(pg.mkPen(None))
+        tint = QColor(theme.muted)
+        tint.setAlpha(22)
+        self._below.setBrush(tint)
+        for edge in self._below.lines:
+            edge.setPen(pg.mkPen(None))
+        self._mark.setPen(pg.mkPen(theme.muted, width=1, style=Qt.PenStyle.DotLine))
+        self._ring.setPen(pg.mkPen(theme.text, width=2))
+        self._ring.setBrush(pg.mkBrush(None))
+        self._crosses.setPen(pg.mkPen(theme.text, width=1))
+        self._crosses.setBrush(pg.mkBrush(theme.base))
+        self._set_legend()
+
+    def _set_legend(self) -> None:
+        present = {ROLE_FAMILIES[family] for family in self._family}
+        text = self.theme.text
+        entries = [
+            LegendEntry(
+                key=family,
+                label=family,
+                colour=self.theme.role_colours[family],
+                symbol=SYMBOLS[family],
+            )
+            for family in ROLE_FAMILIES
+            if family in present
+        ]
+        entries.append(
+            LegendEntry(key="hollow", label="hollow: γ ≤ τ", colour=text, symbol="o", filled=False)
+        )
+        if self._near_pole().any():
+            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=text, symbol="x"))
+        self.legend.set_entries(entries)
+
+    def _near_pole(self) -> NDArray[np.bool_]:
+        return near_pole(self._gamma, self._mean_log, self._tau)
+
+    def _position(self, gamma: float) -> float:
+        """Where γ or τ stands on the vertical axis, within its range."""
+        low, high = self._y_range
+        if not self.log_box.isChecked():
+            return min(max(gamma, low), high)
+        return min(max(log10(gamma), low), high) if gamma > 0 else low
+
+    def _refresh(self) -> None:
+        if not self._names:
+            return
+        self._y_range = _y_range(self._gamma, self._tau, self.log_box.isChecked())
+        self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
+        self._line.setBounds(self._y_range)
+        self._line.setValue(self._position(self._tau))
+        self._draw_regimes()
+        self._draw_selection()
+        self.changed.emit()
+
+    def _heights(self) -> NDArray[np.float64]:
+        low, high = self._y_range
+        gamma = self._gamma
+        if self.log_box.isChecked():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gamma = np.log10(gamma)
+        return np.clip(gamma, low, high)  # NaN stays NaN, and is not drawn
+
+    def _draw_regimes(self) -> None:
+        """Fill the symbols above τ. Two items a family, each of one style, keep this fast."""
+        known = ~np.isnan(self._gamma)
+        above = self._gamma > self._tau
+        heights, size = self._heights(), symbol_size(len(self._names))
+        for (family, is_above), item in self._points.items():
+            chosen = np.flatnonzero(known & (self._family == family) & (above == is_above))
+            if chosen.size or len(item.data):
+                item.setData(x=self._x[chosen], y=heights[chosen], size=size)
+        crossed = np.flatnonzero(self._near_pole())
+        self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
+        self._set_legend()
+        bottom = self.canvas.getViewBox().viewRange()[1][0]
+        self._below.setRegion((bottom, self._position(self._tau)))
+        self._right.set_threshold(self._position(self._tau), tau_text(self._tau))
+        self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
+
+    def _tell(self, known: int, above: int, crossed: int) -> None:
+        count = len(self._names)
+        text = f"{above} layers heterogeneous, {known - above} homogeneous"
+        if crossed:
+            text += f"; {crossed} of the {above} near the pole of γ"
+        if known < count:
+            text += f"; {count - known} not known yet"
+        self.title.set_whole(text)
+        self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")
+        self.title.setVisible(self.message() is None)
+
+    def _draw_selection(self) -> None:
+        index = self._selected
+        self._mark.setVisible(index is not None)
+        if index is not None:
+            self._mark.setValue(self._x[index])
+        if index is None or np.isnan(self._gamma[index]):
+            self._ring.setData(x=[], y=[])
+        else:
+            x, height = self._x[index], self._heights()[index]
+            self._ring.setData(x=[x], y=[height], symbol=SYMBOLS[self._family_name(index)])
+        self.caption.set_whole(HINT if index is None else self._describe(index))
+        self.caption.setVisible(self.message() is None)
+
+    def _family_name(self, index: int) -> str:
+        return ROLE_FAMILIES[self._family[index]]
+
+    def _regime(self, index: int) -> str:
+        gamma = self._gamma[index]
+        if np.isnan(gamma):
+            return "–"
+        return "heterogeneous" if gamma > self._tau else "homogeneous"
+
+    def _describe(self, index: int) -> str:
+        gamma = self._gamma[index]
+        name, role = self._names[index], self._roles[index]
+        if np.isnan(gamma):
+            return f"γ not known · {role} · {name}"
+        text = f"γ = {number_text(gamma, 3)} · {self._regime(index)} · {role} · {name}"
+        return f"{text} · {POLE_TIP}" if self._near_pole()[index] else text
+
+    # Mouse and keyboard
+
+    def nearest(self, scene_position: QPointF) -> int | None:
+        """Index of the layer whose symbol is nearest, if one is near."""
+        return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
+
+    def _hovered(self, scene_position: QPointF) -> None:
+        if not self._line.moving:
+            super()._hovered(scene_position)
+
+    def _dragged(self) -> None:
+        position = float(self._line.value())
+        self._tau = two_digits(10**position if self.log_box.isChecked() else max(position, 0.0))
+        self._draw_regimes()
+        self.tau_changed.emit(self._tau)
+
+    def _released(self) -> None:
+        self._refresh()
+        self.tau_committed.emit(self._tau)
+
+    def _bring_into_view(self, index: int) -> None:
+        view = self.canvas.getViewBox()
+        low, high = view.viewRange()[0]
+        x = self._x[index]
+        if not low <= x <= high:
+            view.setXRange(x - (high - low) / 2, x + (high - low) / 2, padding=0)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        directions = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
+        control = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        if self._names and control and event.key() in directions:
+            self._step_tau(directions[Qt.Key(event.key())])
+            return
+        super().keyPressEvent(event)
+
+    def _step_tau(self, direction: int) -> None:
+        step = 10.0 ** (floor(log10(self._tau)) - 1) if self._tau > 0 else 0.01
+        self.set_tau(two_digits(max(self._tau + direction * step, 0.0)))
+        self.tau_changed.emit(self._tau)
+        self.tau_committed.emit(self._tau)
+
+
+def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:
+    """What the vertical axis spans: every finite γ, and τ where it is not far away from them."""
+    usable = gamma[np.isfinite(gamma)]
+    if not logarithmic:
+        highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)
+        return 0.0, float(highest) or 1.0
+    logs = np.log10(usable[usable > 0])
+    at = log10(tau) if tau > 0 else -1.0
+    low = min(logs.min(initial=at - 0.5), max(at - 0.3, logs.min(initial=at) - 2))
+    high = max(logs.max(initial=at + 0.5), min(at + 0.3, logs.max(initial=at) + 2))
+    return max(float(low), LOWEST_LOG), max(float(high), LOWEST_LOG + 1)

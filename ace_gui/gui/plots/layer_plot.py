@@ -1,0 +1,154 @@
+"""What plots of many layers have in common: one layer is selected, by mouse or by keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QToolTip
+
+from ace_gui.gui.plots.frame.base_plot import Plot
+
+_FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+
+
+class LayersPlot(Plot):
+    """A plot of layers. ``layer_selected`` carries the name of one that the person chose.
+
+    Left and right (or up and down) walk the layers in the order of ``_walk``. Subclasses implement
+    ``nearest``, ``_describe``, ``_draw_selection`` and, where it is not the layers' own, ``_walk``.
+    """
+
+    layer_selected = Signal(str)
+
+    def __init__(self, **how: Any) -> None:
+        self._names: tuple[str, ...] = ()
+        self._index: dict[str, int] = {}
+        self._selected: int | None = None
+        super().__init__(**how)
+        scene = self.canvas.scene()
+        scene.sigMouseMoved.connect(self._hovered)
+        scene.sigMouseClicked.connect(self._clicked)
+
+    def select(self, name: str | None) -> None:
+        """Mark one layer; no signal. A name that is not shown clears the mark."""
+        self._selected = self._index.get(name) if name is not None else None
+        self._draw_selection()
+
+    @property
+    def selected(self) -> str | None:
+        """The marked layer."""
+        return None if self._selected is None else self._names[self._selected]
+
+    def nearest(self, scene_position: QPointF) -> int | None:
+        """Index of the layer that is drawn nearest, if one is near."""
+        raise NotImplementedError
+
+    def _set_names(self, names: Sequence[str]) -> bool:
+        """Show other layers, the same one selected; whether they are the same as before."""
+        chosen, same = self.selected, self._names == tuple(names)
+        self._names = tuple(names)
+        self._index = {name: i for i, name in enumerate(self._names)}
+        self._selected = self._index.get(chosen) if chosen is not None else None
+        return same
+
+    def _walk(self) -> Sequence[int]:
+        """The layers in the order in which the keyboard walks them."""
+        return range(len(self._names))
+
+    def _describe(self, index: int) -> str:
+        """A layer in words."""
+        raise NotImplementedError
+
+    def _draw_selection(self) -> None:
+        raise NotImplementedError
+
+    def _bring_into_view(self, index: int) -> None:
+        """Scroll to a layer, where there is more than is shown."""
+
+    def _choose(self, index: int) -> None:
+        self._selected = index
+        self._draw_selection()
+        self._bring_into_view(index)
+        self.layer_selected.emit(self._names[index])
+
+    def _hovered(self, scene_position: QPointF) -> None:
+        index = self.nearest(scene_position)
+        if index is None:
+            QToolTip.hideText()
+            return
+        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(place, self._describe(index), self.canvas)
+
+    def _clicked(self, event: object) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:  # type: ignore[attr-defined]
+            return
+        if event.double():  # type: ignore[attr-defined]
+            self.fit()
+            return
+        index = self.nearest(event.scenePos())  # type: ignore[attr-defined]
+        if index is not None:
+            self._choose(index)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        walk = list(self._walk()) if self.message() is None else []
+        last = len(walk) - 1
+        at = walk.index(self._selected) if self._selected in walk else None
+        key = Qt.Key
+        targets = {
+            key.Key_Right: 0 if at is None else at + 1,
+            key.Key_Down: 0 if at is None else at + 1,
+            key.Key_Left: last if at is None else at - 1,
+            key.Key_Up: last if at is None else at - 1,
+            key.Key_Home: 0,
+            key.Key_End: last,
+        }
+        if event.key() not in targets or not walk:
+            super().keyPressEvent(event)
+            return
+        self._choose(walk[min(max(targets[key(event.key())], 0), last)])
+
+
+def block_of(name: str) -> int | None:
+    """The number of the block that a tensor's name tells of."""
+    found = _FIRST_NUMBER.search(name)
+    return int(found.group(1)) if found else None
+
+
+def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:
+    """Where each block begins among layers in the model's order, and its number."""
+    starts = [(i + 1, now) for i, (was, now) in enumerate(pairwise(blocks)) if now != was]
+    first = [(0, blocks[0])] if blocks else []
+    return [(i, str(block)) for i, block in (*first, *starts) if block is not None]
+
+
+def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether there is nothing to draw anew; a merge tells of many layers without news of them."""
+    return np.array_equal(one, other, equal_nan=True)
+
+
+def symbol_size(count: int) -> float:
+    """Pixels of a symbol where so many layers stand side by side."""
+    return 9.0 if count <= 150 else 7.0 if count <= 600 else 5.0
+
+
+def nearest_point(
+    plot: Plot, scene_position: QPointF, x: np.ndarray, y: np.ndarray, within: float
+) -> int | None:
+    """Index of the point within so many pixels of a place, NaN being nowhere."""
+    view = plot.canvas.getViewBox()
+    if not view.sceneBoundingRect().contains(scene_position) or not len(x):
+        return None
+    at = view.mapSceneToView(scene_position)
+    width, height = view.viewPixelSize()
+    distance = np.hypot((x - at.x()) / width, (y - at.y()) / height)
+    if np.isnan(distance).all():
+        return None
+    best = int(np.nanargmin(distance))
+    return best if distance[best] <= within else None

@@ -1,0 +1,79 @@
+"""What the window asks before it goes on: about checks, about pickles, about NaN and Inf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ace_gui.engine.contract.checks import DISK, Check, Verdict, count_of
+from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.panels.notice import Notice, Severity, error_details
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.values import NonFinite
+
+
+class Questions:
+    """Asks in the notice, one thing at a time; a later question takes the place of an earlier."""
+
+    def __init__(
+        self,
+        session: Session,
+        conductor: Conductor,
+        notice: Notice,
+        show_checks: Callable[[], object],
+    ) -> None:
+        self._session = session
+        self._conductor = conductor
+        self._notice = notice
+        self._show_checks = show_checks
+
+    def merge(self) -> None:
+        """Merge, after asking once about what the checks warn of; their errors stop it."""
+        goes_on = self._conductor.can_continue  # its room on the disk is taken already
+        errors = [c for c in self._session.errors if not (goes_on and c.title == DISK)]
+        warnings = [c for c in self._session.worries if c.verdict is Verdict.WARNING]
+        if errors:
+            again = {"Check again": self._conductor.check_again}
+            self._ask_about_checks(Severity.ERROR, errors, again)
+        elif warnings:
+            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
+        else:
+            self._notice.hide()
+            self._conductor.merge()
+
+    def asks_about(self, error: WorkbenchError) -> bool:
+        """Ask what to do about an error that leaves a choice; False where it leaves none."""
+        if isinstance(error, PickleConsentError) and error.path is not None:
+            answers = {"Convert and open": partial(self._conductor.convert, error.path)}
+            self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)
+            return True
+        if isinstance(error, NonFiniteError) and error.key == "non_finite":
+            self._ask_about_non_finite(error)
+            return True
+        return False
+
+    def _ask_about_non_finite(self, error: NonFiniteError) -> None:
+        def choose(choice: NonFinite) -> None:
+            self._conductor.change(replace(self._session.inputs, non_finite=choice))
+
+        answers = {
+            "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),
+            "Leave the expert out of it": partial(choose, NonFinite.SKIP_EXPERT),
+        }
+        self._notice.ask(Severity.ERROR, error.sentence, error_details(error), answers)
+
+    def _ask_about_checks(
+        self,
+        severity: Severity,
+        checks: Sequence[Check],
+        answers: Mapping[str, Callable[[], object]],
+    ) -> None:
+        sentence = f"{count_of(checks)}. {checks[0].line}"
+        self._notice.ask(severity, sentence, "\n".join(c.line for c in checks), answers)
+        self._show_checks()
+
+    def _merge_anyway(self) -> None:
+        self._session.accept_checks()
+        self.merge()

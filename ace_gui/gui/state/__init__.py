@@ -1,0 +1,1 @@
+"""What the window knows: no widget, no process."""

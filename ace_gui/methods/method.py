@@ -1,0 +1,230 @@
+"""What a merge method is: a pure function on task vectors, its parameters, its papers.
+
+T experts, O outputs, I inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
+
+from torch import Tensor
+
+from ace_gui.methods.shared.expert_modules import Modules
+from ace_gui.methods.shared.survey import Findings, Survey
+
+Parameters = TypeVar("Parameters")
+ParametersIn = TypeVar("ParametersIn", contravariant=True)
+
+
+def parameter(
+    default: float | int | bool | str,
+    *,
+    label: str,
+    help: str,
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    logarithmic: bool = False,
+    choices: tuple[str, ...] = (),
+    presets: tuple[tuple[str, float], ...] = (),
+) -> Any:
+    """A documented field of a parameter dataclass.
+
+    The form in the window, the command-line help and the checks of a recipe are made from what is
+    said here. ``low_open`` excludes ``low`` itself; ``presets`` are named values worth offering.
+    """
+    return field(
+        default=default,
+        metadata={
+            "label": label,
+            "help": help,
+            "low": low,
+            "high": high,
+            "low_open": low_open,
+            "logarithmic": logarithmic,
+            "choices": choices,
+            "presets": presets,
+        },
+    )
+
+
+def scaling_parameter(
+    default: float = 1.0,
+    *,
+    letter: str = "",
+    help: str,
+    presets: tuple[tuple[str, float], ...] = (),
+) -> Any:
+    """The field of a factor on what is added to the base; a negative one takes it away."""
+    return parameter(
+        default,
+        label=f"Scaling {letter}".strip(),
+        help=help,
+        low=-10.0,
+        high=10.0,
+        presets=presets,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """What a method found out about one tensor; None where it has no such figure.
+
+    ``energies``: ‖ΔW_t‖²_F, one an expert. ``left_out``: indices of experts with numerically no
+    change, which took no part. ``gamma``: heterogeneity (ACE, Eq. 7). ``heterogeneous``: the
+    regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
+    solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
+    ``refinement_ratio``: its norm by that of the solution before it. ``notes``: departures from the
+    published procedure that were taken here; ``warnings``: what may be wrong with the result, and
+    what one can do. A sentence each.
+    """
+
+    energies: tuple[float, ...] = ()
+    left_out: tuple[int, ...] = ()
+    gamma: float | None = None
+    heterogeneous: bool | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """A merged task vector, and what the method found out on the way.
+
+    ``delta``: to be added to the base, same shape as the task vectors, float32 or float64.
+    ``preliminary``: the solution before refinement, where the method has one and it was asked for.
+    """
+
+    delta: Tensor
+    diagnostics: Diagnostics = Diagnostics()
+    preliminary: Tensor | None = None
+
+
+class Kind(StrEnum):
+    """What a method is given of a tensor.
+
+    ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
+    experts alone. ``TENSOR``: any tensor, whole; matrices of linear layers oriented outputs ×
+    inputs. ``MATRIX``: those matrices only; everything else is averaged.
+    """
+
+    ENTRY = "entry"
+    TENSOR = "tensor"
+    MATRIX = "matrix"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a method is: what its random numbers depend on, and nothing else does.
+
+    ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
+    vectors. ``seed``: the recipe's.
+    """
+
+    tensor: str
+    experts: tuple[str, ...]
+    seed: int
+
+
+class Context(TypedDict, total=False):
+    """What every method may be told, and most ignore.
+
+    ``keep_preliminary``: return the solution before refinement as well, where there is one.
+    ``place``: needed by methods that draw random numbers. ``findings``: of the method's survey of
+    the whole model, for the experts that have the tensor; needed by methods that asked for one.
+    ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
+    W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
+    """
+
+    keep_preliminary: bool
+    place: Place | None
+    findings: Findings | None
+    own: Sequence[Any] | None
+    base: Tensor | None
+
+
+def for_each(parameters: Parameters, context: Context, experts: int) -> Sequence[Parameters]:
+    """The parameters for each expert: its own, or the same for all."""
+    own = context.get("own")
+    return [parameters] * experts if own is None else own
+
+
+class MergeFunction(Protocol[ParametersIn]):
+    """The mathematics of a method: task vectors in, merged task vector out.
+
+    ``deltas``: one task vector an expert, all of one shape and dtype. Any sequence will do, also
+    one that reads an expert's tensor from disk each time it is indexed; a method therefore never
+    keeps more of them than it needs. ``weights``: one an expert.
+    """
+
+    def __call__(
+        self,
+        deltas: Sequence[Tensor],
+        weights: Sequence[float],
+        parameters: ParametersIn,
+        *,
+        keep_preliminary: bool = False,
+        place: Place | None = None,
+        findings: Findings | None = None,
+        own: Sequence[Any] | None = None,
+        base: Tensor | None = None,
+    ) -> Merged:
+        """Merge. Raises MethodError where the method cannot be applied."""
+        ...
+
+
+Layer = tuple[Sequence[Tensor], Sequence[float]]
+"""What a method is given of one tensor: its task vectors and their weights."""
+
+
+class BatchFunction(Protocol[ParametersIn]):
+    """The same for several tensors of one shape at once, which keeps a GPU busier.
+
+    ``layers``: each of as many experts, all on one device. What one of them takes of memory is
+    taken for all at the same time.
+    """
+
+    def __call__(self, layers: Sequence[Layer], parameters: ParametersIn) -> list[Merged]:
+        """Merge each. Raises MethodError where the method cannot be applied to one of them."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeMethod(Generic[Parameters]):
+    """One entry of the registry.
+
+    ``seeded``: draws random numbers, and therefore needs a place. ``heterogeneity``: has a γ and
+    regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
+    ``narrowest``: fewest outputs, and fewest inputs, of a matrix that it can merge; a narrower one
+    is averaged.
+    ``for_one_expert``: parameters that an expert may have of its own, where no survey is needed.
+    ``survey``: from the parameters and the number of experts to what it must know of the whole
+    model first, None where it need not. ``modules``: what it leaves for each expert beside the
+    merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
+    such a method draws no random numbers and asks for no survey.
+    """
+
+    name: str
+    title: str
+    summary: str
+    formula: str
+    citation: str
+    parameters: type[Parameters]
+    merge: MergeFunction[Parameters]
+    merge_batch: BatchFunction[Parameters] | None = None
+    kind: Kind = Kind.MATRIX
+    seeded: bool = False
+    heterogeneity: bool = False
+    least: int = 1
+    most: int | None = None
+    for_one_expert: tuple[str, ...] = ()
+    narrowest: int = 1
+    survey: Callable[[Parameters, int], Survey | None] | None = None
+    modules: Modules[Parameters] | None = None

@@ -1,0 +1,89 @@
+"""Sign election (TIES, steps 2 and 3): each entry follows the sign that outweighs the other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.method import parameter
+
+PART = 1 << 18
+"""Entries worked on at a time: their temporaries stay in the cache."""
+
+
+def combine_parameter() -> str:
+    """The parameter that says what becomes of the agreeing entries."""
+    combined: str = parameter(
+        "mean",
+        label="Agreeing entries",
+        help=(
+            "mean: averaged over the experts that agree, as in the TIES paper; sum: added up, as "
+            "in FusionBench and, with weights not normalised, in mergekit."
+        ),
+        choices=("mean", "sum"),
+    )
+    return combined
+
+
+def balanced_parameter() -> str:
+    """The parameter that says which sign counts where both weigh the same."""
+    chosen: str = parameter(
+        "majority",
+        label="Balanced signs",
+        help=(
+            "Which sign counts where both weigh the same, as they often do in 16-bit models. "
+            "majority: the one that most entries of the tensor elected; positive: as in mergekit."
+        ),
+        choices=("majority", "positive"),
+    )
+    return chosen
+
+
+class Election:
+    """Gathers one sparse task vector after another, in one pass, and elects signs at the end.
+
+    Sums are float64, so that entries that nearly cancel get the sign of their exact sum.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._shape = like.shape
+        self._parts = [slice(start, start + PART) for start in range(0, like.numel(), PART)]
+        size = (2, like.numel())
+        self._sums = torch.zeros(size, dtype=torch.float64, device=like.device)
+        self._counts = torch.zeros(size, dtype=torch.float32, device=like.device)
+
+    def add(self, values: Tensor, weight: float) -> None:
+        """Add ``weight`` · ``values``; in a mean they count by the weight's magnitude."""
+        flat = values.reshape(-1)
+        for part in self._parts:
+            scaled = flat[part].to(torch.float64).mul_(weight)
+            positive = scaled.clamp(min=0)
+            self._counts[0, part].add_(scaled > 0, alpha=abs(weight))
+            self._counts[1, part].add_(scaled < 0, alpha=abs(weight))
+            self._sums[0, part].add_(positive)
+            self._sums[1, part].add_(scaled.sub_(positive))
+
+    def result(self, combine: str, balanced: str = "majority") -> Tensor:
+        """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
+
+        Where both signs weigh the same, the sign that most entries of the tensor elected, or the
+        positive one. Works in place: to be called once, at the end.
+        """
+        elected = (
+            balanced == "positive"
+            or sum(
+                float((self._sums[0, part] + self._sums[1, part]).sign().sum())
+                for part in self._parts
+            )
+            >= 0
+        )
+        for part in self._parts:
+            positive, negative = self._sums[:, part]
+            total = positive + negative
+            chosen = (total > 0) | ((total == 0) & elected)
+            values = torch.where(chosen, positive, negative)
+            if combine == "mean":
+                counts = torch.where(chosen, self._counts[0, part], self._counts[1, part])
+                values.div_(torch.where(counts > 0, counts, 1))
+            positive.copy_(values)
+        return self._sums[0].reshape(self._shape)

@@ -1,0 +1,1 @@
+"""mergekit's recipes, both ways."""

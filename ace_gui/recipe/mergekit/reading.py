@@ -1,0 +1,158 @@
+"""mergekit's YAML read as a recipe: the same merge where both define a method alike.
+
+Where they do not, the recipe's notes say so; what cannot be translated is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.base_config import base_config
+from ace_gui.recipe.mergekit.counterparts import Settings, translated
+from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT, Document, Model, Setting
+from ace_gui.recipe.mergekit.settings_at_depth import rules_of
+from ace_gui.recipe.values import ModelEntry, Recipe
+
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+_MOST_BLOCKS: Final = 10_000
+"""No model has more; a gradient over more would take for ever."""
+
+_BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+
+
+def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]) -> Recipe:
+    """The recipe that does what a mergekit file says. ``resolve``: a model's place.
+
+    Raises RecipeError that names what cannot be translated.
+    """
+    if document.modules:
+        raise RecipeError(
+            f"{path}: 'modules' merges the parts of a model by recipes of their own, which is not "
+            "possible here; write one recipe a part.",
+            path=path,
+            key="modules",
+        )
+    if document.merge_method == "passthrough":
+        raise RecipeError(
+            f"{path}: mergekit's passthrough copies and stacks parts of models, which is not "
+            "possible here; merge whole models.",
+            path=path,
+            key="merge_method",
+        )
+    models, nearer = _models(document, path)
+    base = document.base_model or _first_as_base(document, path)
+    folder = resolve(base)
+    own = [model for model in models if resolve(_plain(model.model, path)) != folder]
+    settings = Settings(
+        method=document.merge_method,
+        base=next((model for model in models if model not in own), None),
+        has_base=document.base_model is not None,
+        experts=own,
+        shared=[*nearer, document.parameters],
+        blocks=_blocks(document, folder),
+    )
+    if not own:
+        raise RecipeError(f"{path} has no model beside the base; add one.", path=path, key="models")
+    found = translated(settings)
+    recipe = Recipe(
+        base_model=folder,
+        models=tuple(
+            ModelEntry(model=resolve(model.model), weight=float(chain[0].value))
+            for model, chain in zip(own, found.weights, strict=True)
+        ),
+        merge_method=found.method,
+        parameters={name: chain[0].value for name, chain in found.parameters.items()},
+        out_dtype=_out_dtype(document, path),
+        notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
+    )
+    weights = dict(zip(recipe.expert_names, found.weights, strict=True))
+    densities = dict(zip(recipe.expert_names, found.own, strict=False))
+    return replace(recipe, overrides=rules_of(found.parameters, weights, densities))
+
+
+def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[str, Setting]]]:
+    """The models, and settings of a slice for all of them."""
+    if not document.slices:
+        if not document.models:
+            raise RecipeError(f"{path} has no models; add some.", path=path, key="models")
+        return document.models, []
+    only = document.slices[0]
+    ranges = {source.layer_range for source in only.sources}
+    whole = len(document.slices) == 1 and len(ranges) == 1 and only.base_model is None
+    if not whole or any(each is None or each[0] != 0 for each in ranges):
+        raise RecipeError(
+            f"{path}: 'slices' stacks parts of models into a new one, which is not possible here; "
+            "one slice with all blocks of every model is.",
+            path=path,
+            key="slices",
+        )
+    return only.sources, [only.parameters]
+
+
+def _first_as_base(document: Document, path: Path) -> str:
+    """Averages need no base; that of the first model and its changes to the others is the same."""
+    models, _ = _models(document, path)
+    if document.merge_method not in {"linear", "nuslerp"}:
+        raise RecipeError(
+            f"{path}: {document.merge_method!r} needs a base model here; add base_model.",
+            path=path,
+            key="base_model",
+        )
+    return models[0].model
+
+
+def _plain(model: str, path: Path) -> str:
+    if "+" in model:
+        raise RecipeError(
+            f"{path}: {model!r} adds an adapter to a model; name the adapter's own folder as the "
+            "model, with the model it was trained on as the base.",
+            path=path,
+            key="model",
+        )
+    return model
+
+
+def _blocks(document: Document, base: Path) -> int | None:
+    """How many blocks the models have: as a slice says, else the base's config."""
+    sources = document.slices[0].sources if document.slices else []
+    config = base_config(base)
+    inner = config.get("text_config")
+    places: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
+    found: list[object] = [source.layer_range[1] for source in sources if source.layer_range]
+    found += [place[key] for place in places for key in _BLOCK_KEYS if key in place]
+    counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
+    return next(counts, None)
+
+
+def _out_dtype(document: Document, path: Path) -> str | None:
+    written = (document.out_dtype or document.dtype or "").removeprefix("torch.") or None
+    if written is not None and written not in get_args(Dtype):
+        raise RecipeError(
+            f"{path}: the number format {written!r} is not known here; choose one of "
+            f"{', '.join(get_args(Dtype))}.",
+            path=path,
+            key="out_dtype" if document.out_dtype else "dtype",
+        )
+    return written
+
+
+def _tokenizer_notes(document: Document) -> list[str]:
+    notes = []
+    source = document.tokenizer_source or (document.tokenizer or {}).get("source")
+    if source == "union":
+        raise RecipeError(
+            "A union of vocabularies is not possible here; leave out the tokenizer's source, and "
+            "the merged model has the base's.",
+            key="tokenizer_source",
+        )
+    if source not in (None, "base", document.base_model):
+        notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
+    if (document.tokenizer or {}).keys() - {"source"}:
+        notes.append("What 'tokenizer' says of tokens is left out; the tokenizer is the base's.")
+    if document.chat_template is not None:
+        notes.append("The chat template is the base's, not the one the file names.")
+    return notes

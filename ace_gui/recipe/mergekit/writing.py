@@ -1,0 +1,345 @@
+"""A recipe as a mergekit YAML file that does the same merge, where mergekit has the method.
+
+What differs all the same is said in the file's head; what cannot be said is refused by name. The
+definitions are those of mergekit 0.1.5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import yaml
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.base_config import base_config
+from ace_gui.recipe.overrides import Override
+from ace_gui.recipe.recipe_file import placed
+from ace_gui.recipe.values import Heads, ParameterValue, Recipe
+
+_CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
+
+Parameters = Mapping[str, ParameterValue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """A method of mergekit's with its parameters. ``weights`` None: it takes none.
+
+    ``base_weight``: the base's own among the models; None where it is not one of them.
+    """
+
+    method: str
+    parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    weights: tuple[float, ...] | None = None
+    with_base: bool = True
+    base_weight: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def dump_mergekit(recipe: Recipe, values: Parameters, folder: Path) -> str:
+    """The recipe as mergekit's YAML, model paths relative to ``folder``.
+
+    ``values``: every parameter of the method. Raises RecipeError for a method that mergekit has
+    not, and for what it cannot express.
+    """
+    made = _METHODS.get(recipe.merge_method)
+    if made is None:
+        raise RecipeError(
+            f"mergekit has no method {recipe.merge_method!r} as it is defined here; it has: "
+            f"{', '.join(_METHODS)}.",
+            key="merge_method",
+        )
+    _refuse_others(recipe)
+    foreign = made(values, recipe.weights)
+    document = _document(recipe, foreign, lambda path: placed(path, folder))
+    filters = [_filter(rule, n, recipe, values) for n, rule in enumerate(recipe.overrides)]
+    _apply(document, filters, recipe.expert_names)
+    for rule in recipe.overrides:
+        _apply_own(document, rule, recipe.expert_names)
+    head = "".join(f"# {note}\n" for note in foreign.notes)
+    return head + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _document(recipe: Recipe, foreign: Foreign, place: Callable[[Path], str]) -> dict[str, Any]:
+    weights = foreign.weights or (None,) * len(recipe.models)
+    models = [
+        {"model": place(entry.model)} | ({} if w is None else {"parameters": {"weight": w}})
+        for entry, w in zip(recipe.models, weights, strict=True)
+    ]
+    if foreign.base_weight is not None:
+        base = place(recipe.base_model)
+        models.append({"model": base, "parameters": {"weight": foreign.base_weight}})
+    document: dict[str, Any] = {"merge_method": foreign.method}
+    if foreign.with_base:
+        document["base_model"] = place(recipe.base_model)
+    document["models"] = models
+    if foreign.parameters:
+        document["parameters"] = dict(foreign.parameters)
+    document["dtype"] = "float32"  # to compute in, as here
+    out_dtype = recipe.out_dtype or _dtype_of(recipe.base_model)
+    if out_dtype is not None:
+        document["out_dtype"] = out_dtype
+    document["tokenizer_source"] = place(recipe.base_model)
+    return document
+
+
+def _refuse_others(recipe: Recipe) -> None:
+    if recipe.scope != "default":
+        raise RecipeError(
+            f"mergekit merges every tensor; it cannot express the scope {recipe.scope!r}.",
+            key="scope",
+        )
+    if recipe.split_fused:
+        raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
+    if recipe.heads is Heads.KEEP:
+        raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
+
+
+def _filter(
+    rule: Override, number: int, recipe: Recipe, values: Parameters
+) -> tuple[str, dict[str, ParameterValue], dict[str, float]]:
+    """A rule as the text that names contain, and what is set there. Raises RecipeError."""
+    key = f"overrides[{number}]"
+    text = _CONTAINS.fullmatch("*?*" if rule.pattern == "*" else rule.pattern or "")
+    if text is None or rule.role or rule.blocks or rule.tensors:
+        raise RecipeError(
+            f"{key} is for tensors that a mergekit filter cannot name; it can only ask for a text "
+            "within their names, as pattern *text* does.",
+            key=key,
+        )
+    if rule.merge_method not in (None, recipe.merge_method) or rule.disposition is not None:
+        raise RecipeError(
+            f"{key}: mergekit has one method for the whole model.", key=f"{key}.merge_method"
+        )
+    made = _METHODS[recipe.merge_method]
+    foreign = made(values, recipe.weights)
+    if rule.weights and foreign.weights != recipe.weights:
+        raise RecipeError(
+            f"{key}: mergekit's {foreign.method} has no such weights.", key=f"{key}.weights"
+        )
+    changed = made({**values, **rule.parameters}, recipe.weights).parameters
+    own = {n: v for n, v in changed.items() if v != foreign.parameters.get(n)}
+    return text[1].replace("?", "*"), own, dict(rule.weights)
+
+
+def _apply(
+    document: dict[str, Any],
+    filters: Sequence[tuple[str, dict[str, ParameterValue], dict[str, float]]],
+    names: Sequence[str],
+) -> None:
+    """Put the filters in front of the values they replace; in mergekit the first counts."""
+    for text, parameters, weights in filters:
+        for name, value in parameters.items():
+            _prepend(document["parameters"], name, text, value)
+        for expert, weight in weights.items():
+            own = document["models"][names.index(expert)]["parameters"]
+            _prepend(own, "weight", text, weight)
+
+
+def _apply_own(document: dict[str, Any], rule: Override, names: Sequence[str]) -> None:
+    """Parameters of one expert, in front of those of all."""
+    for expert, parameters in rule.experts.items():
+        own = document["models"][names.index(expert)].setdefault("parameters", {})
+        for name, value in parameters.items():
+            if rule.pattern == "*":
+                own[name] = value
+            else:
+                own.setdefault(name, document["parameters"][name])
+                _prepend(own, name, str(rule.pattern).strip("*"), value)
+
+
+def _prepend(settings: dict[str, Any], name: str, text: str, value: ParameterValue) -> None:
+    known = settings.get(name)
+    conditions = known if isinstance(known, list) else [{"value": known}]
+    settings[name] = [{"filter": text, "value": value}, *conditions]
+
+
+def _dtype_of(base: Path) -> str | None:
+    """What the base's config says of its number format."""
+    config = base_config(base)
+    found = config.get("dtype") or config.get("torch_dtype")
+    return found if isinstance(found, str) else None
+
+
+def _linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    own = float(values["base_weight"])
+    return Foreign(
+        method="linear",
+        parameters={} if values["normalize"] else {"normalize": False},
+        weights=weights,
+        with_base=False,
+        base_weight=own or None,
+    )
+
+
+def _sums(values: Parameters) -> dict[str, ParameterValue]:
+    return {"lambda": values["scaling"], "normalize": values["normalize"]}
+
+
+def _elects(values: Parameters) -> dict[str, ParameterValue]:
+    return {
+        "density": values["density"],
+        "lambda": values["scaling"],
+        "normalize": values["combine"] == "mean",
+    }
+
+
+def _task_arithmetic(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    return Foreign(method="task_arithmetic", parameters=_sums(values), weights=weights)
+
+
+def _ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    notes = _balance(values)
+    if values["trim"] == "model" and values["density"] != 1:
+        notes += ("mergekit keeps the largest entries of each tensor, not of the whole model.",)
+    return Foreign(method="ties", parameters=_elects(values), weights=weights, notes=notes)
+
+
+def _balance(values: Parameters) -> tuple[str, ...]:
+    if values["balanced"] == "positive":
+        return ()
+    return ("Where both signs of an entry weigh the same, mergekit takes the positive one.",)
+
+
+_RESCALED: Final = (
+    "mergekit draws other random numbers, and rescales what it keeps tensor by tensor."
+)
+
+
+def _dare_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters = {"density": values["density"], **_sums(values)}
+    return Foreign(method="dare_linear", parameters=parameters, weights=weights, notes=(_RESCALED,))
+
+
+def _dare_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if values["trim_density"] != 1:
+        raise RecipeError("mergekit's dare_ties does not trim afterwards.", key="trim_density")
+    return Foreign(
+        method="dare_ties",
+        parameters=_elects(values),
+        weights=weights,
+        notes=(_RESCALED, *_balance(values)),
+    )
+
+
+def _della(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters = {**_elects(values), "epsilon": values["epsilon"]}
+    notes = (_RESCALED, *_balance(values))
+    return Foreign(method="della", parameters=parameters, weights=weights, notes=notes)
+
+
+def _breadcrumbs(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters = {"density": values["density"], "gamma": values["gamma"], **_sums(values)}
+    return Foreign(method="breadcrumbs", parameters=parameters, weights=weights)
+
+
+def _della_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    own = {"density": values["density"], "epsilon": values["epsilon"]}
+    parameters = {**own, **_sums(values)}
+    return Foreign(
+        method="della_linear", parameters=parameters, weights=weights, notes=(_RESCALED,)
+    )
+
+
+def _breadcrumbs_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    return Foreign(
+        method="breadcrumbs_ties",
+        parameters={**_elects(values), "gamma": values["gamma"]},
+        weights=weights,
+        notes=_balance(values),
+    )
+
+
+def _unweighted(method: str, *names: str) -> Callable[[Parameters, tuple[float, ...]], Foreign]:
+    """A method of the same name and parameters, which in mergekit has no weights."""
+
+    def made(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+        if set(weights) != {1.0}:
+            raise RecipeError(f"mergekit's {method} has no weights.", key="weight")
+        return Foreign(method=method, parameters={name: values[name] for name in names})
+
+    return made
+
+
+def _arcee_fusion(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if values["spread"] != 1.5:
+        raise RecipeError("mergekit's arcee_fusion has no other threshold.", key="spread")
+    return _unweighted("arcee_fusion")(values, weights)
+
+
+def _base_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if values["parallel"] != 0.9995:
+        raise RecipeError("mergekit's slerp is straight above 0.9995.", key="parallel")
+    return _unweighted("slerp", "t")(values, weights)
+
+
+def _slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if set(weights) != {1.0}:
+        raise RecipeError("mergekit cannot scale experts before SLERP.", key="weight")
+    t = float(values["t"])
+    return Foreign(method="nuslerp", weights=(1 - t, t))
+
+
+def _nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    columns = values["column_wise"]
+    flat = {
+        "nuslerp_flatten": not (values["row_wise"] or columns),
+        "nuslerp_row_wise": columns,
+    }
+    return Foreign(method="nuslerp", parameters=flat, weights=weights)
+
+
+def _multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters = {"normalize_weights": values["normalize"]}
+    return Foreign(method="multislerp", parameters=parameters, weights=weights)
+
+
+def _model_stock(_: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if len(set(weights)) != 1:
+        raise RecipeError("mergekit's model_stock counts every expert alike.", key="weight")
+    note = (
+        "mergekit goes away from experts whose changes point apart, and counts those that do not "
+        "change a tensor; here the base is kept, and they are left out."
+    )
+    return Foreign(method="model_stock", notes=(note,))
+
+
+def _sce(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if set(weights) != {1.0} or values["scaling"] != 1.0:
+        raise RecipeError("mergekit's sce has neither weights nor a scaling.", key="weight")
+    notes: tuple[str, ...] = ()
+    if values["alike_below"] != 1e-6:
+        notes = ("mergekit counts experts alike where mean squares sum to less than 1e-6.",)
+    return Foreign(method="sce", parameters={"select_topk": values["select_topk"]}, notes=notes)
+
+
+_METHODS: Final[Mapping[str, Callable[[Parameters, tuple[float, ...]], Foreign]]] = (
+    MappingProxyType(
+        {
+            "linear": _linear,
+            "task_arithmetic": _task_arithmetic,
+            "ties": _ties,
+            "dare_linear": _dare_linear,
+            "dare_ties": _dare_ties,
+            "della": _della,
+            "breadcrumbs": _breadcrumbs,
+            "slerp": _slerp,
+            "nuslerp": _nuslerp,
+            "multislerp": _multislerp,
+            "model_stock": _model_stock,
+            "sce": _sce,
+            "della_linear": _della_linear,
+            "breadcrumbs_ties": _breadcrumbs_ties,
+            "ram": _unweighted("ram", "epsilon"),
+            "ramplus_tl": _unweighted("ramplus_tl", "epsilon", "r", "alpha"),
+            "nearswap": _unweighted("nearswap", "t"),
+            "arcee_fusion": _arcee_fusion,
+            "base_slerp": _base_slerp,
+        }
+    )
+)
