@@ -1,6 +1,6 @@
 """Merge methods: pure functions on task vectors, and the registry that names them."""
 
-from ace_gui.methods.ace.algorithm import family_epsilon
+from ace_gui.methods.ace import family_epsilon
 from ace_gui.methods.method import Diagnostics, Merged, MergeMethod
 from ace_gui.methods.registry import (
     FAMILIES,

@@ -73,16 +73,19 @@ def scaling_parameter(
 class Diagnostics:
     """What a method found out about one tensor; None where it has no such figure.
 
-    ``energies``: ‖ΔW_t‖²_F, one an expert. ``left_out``: indices of experts with numerically no
+    ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
+    ``left_out``: indices of experts with numerically no
     change, which took no part. ``gamma``: heterogeneity (ACE, Eq. 7). ``heterogeneous``: the
     regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
     solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
-    ``refinement_ratio``: its norm by that of the solution before it. ``notes``: departures from the
+    ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
+    cap scaled the change, 1 where it was short enough. ``notes``: departures from the
     published procedure that were taken here; ``warnings``: what may be wrong with the result, and
     what one can do. A sentence each.
     """
 
     energies: tuple[float, ...] = ()
+    traces: tuple[float, ...] = ()
     left_out: tuple[int, ...] = ()
     gamma: float | None = None
     heterogeneous: bool | None = None
@@ -90,6 +93,7 @@ class Diagnostics:
     condition: float | None = None
     refinement_cosine: float | None = None
     refinement_ratio: float | None = None
+    cap_factor: float | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -180,8 +184,8 @@ class MergeFunction(Protocol[ParametersIn]):
         ...
 
 
-Layer = tuple[Sequence[Tensor], Sequence[float]]
-"""What a method is given of one tensor: its task vectors and their weights."""
+Layer = tuple[Sequence[Tensor], Sequence[float], Tensor | None]
+"""What a method is given of one tensor: its task vectors, their weights, and W₀."""
 
 
 class BatchFunction(Protocol[ParametersIn]):

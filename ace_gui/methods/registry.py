@@ -12,7 +12,7 @@ from typing import Any, Final, get_type_hints
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import shown
-from ace_gui.methods.ace.algorithm import ACE
+from ace_gui.methods.ace import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.base_slerp import BASE_SLERP
 from ace_gui.methods.breadcrumbs import BREADCRUMBS

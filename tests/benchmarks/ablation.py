@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,19 +23,13 @@ from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace.by_inputs import (
-    Share,
-    Sums,
-    Terms,
-    collect,
-    preliminary,
-    residual,
-    terms,
-)
-from ace_gui.methods.ace.by_rows import few_experts, stacked_terms
-from ace_gui.methods.ace.first_pass import prior_scale, scan, shares_of
+from ace_gui.methods.ace import AceParameters, by_inputs, by_rows
+from ace_gui.methods.ace.algorithm import Rule, weighed
+from ace_gui.methods.ace.by_inputs import Sums, collect, preliminary, residual
+from ace_gui.methods.ace.first_pass import measure
 from ace_gui.methods.ace.float32_check import in_float32
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
+from ace_gui.methods.ace.problem import Problem, Terms
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.experts import norms, task_vector
 
 EPSILON = 1e-5
@@ -44,9 +37,10 @@ SINGLE_EPSILON = 4e-2
 """ε of the row on float32: the paper's value for GPT-2, with which float32 is enough."""
 
 K_FRAC = 0.3
+_SINGLE = AceParameters(epsilon=SINGLE_EPSILON)
 
 Step = Callable[[], Tensor]
-Find = Callable[..., Terms]
+Solver = Callable[[Problem], Terms]
 
 Row = tuple[str, Step, Step]
 """What is saved, the step without it and the step with it."""
@@ -58,10 +52,10 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     centred = [experts.matrix(t) for t in range(len(experts))]
     for delta_OI in centred:
         centre_(delta_OI)
-    (first,), _ = scan([experts], EPSILON)
-    shares = shares_of([first], EPSILON, heterogeneous=True)
-    sums = collect(partial(stacked, [experts]), shares, with_residual=True)
-    scale = prior_scale(first, heterogeneous=True)
+    (first,), _ = measure([experts], None)
+    parameters = AceParameters(epsilon=EPSILON, k_frac=K_FRAC)
+    problem = weighed([experts], [first], Rule.HETEROGENEOUS, parameters)
+    sums, (scale,) = collect(problem), problem.prior_scales
 
     yield (
         "energies: norms instead of Gram matrices",
@@ -84,37 +78,36 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     yield (
         "Eq. 14: Cholesky, Sherman-Morrison, no inverse",
         lambda: _inverted(sums, numerator_OI, scale),
-        lambda: preliminary(_copy(sums), [scale]).value_BOI,
+        lambda: preliminary(_copy(sums), problem)[0],
     )
     proxies = [
-        share.weights[0] * centred[share.expert].T @ centred[share.expert] for share in shares
+        share.weights[0] * centred[share.expert].T @ centred[share.expert]
+        for share in problem.shares
     ]
-    in_order = [deltas[share.expert] for share in shares]
+    in_order = [share.expert for share in problem.shares]
     yield (
         "Eq. 17: one product instead of T",
-        lambda: _products(in_order, proxies, sums),
+        lambda: _products([deltas[t] for t in in_order], proxies, sums),
         lambda: _residual(_copy(sums)),
     )
-    fused_BOI = preliminary(_copy(sums), [scale]).value_BOI + _residual(_copy(sums))
+    fused_BOI = preliminary(_copy(sums), problem)[0] + _residual(_copy(sums))
     k = math.floor(K_FRAC * min(first.shape))
     yield (
         "Eq. 18: eigenvectors of a Gram matrix, no SVD",
         lambda: _decomposed(fused_BOI[0], k),
         lambda: top_polars(fused_BOI, k, [0.0])[0].factor_OI,
     )
-    yield from _whole_rows(deltas, experts, shares[:2], scale)
+    yield from _whole_rows(deltas, experts, replace(problem, shares=problem.shares[:2]))
 
 
-def _whole_rows(
-    deltas: list[Tensor], experts: WeightedExperts, two: list[Share], scale: float
-) -> Iterator[Row]:
+def _whole_rows(deltas: list[Tensor], experts: WeightedExperts, two: Problem) -> Iterator[Row]:
     """What concerns more than one step; ``two`` of the experts for what is done to few."""
     outputs, inputs = deltas[0].shape
-    if few_experts((outputs, inputs), 2):
+    if by_rows.few_experts((outputs, inputs), 2):
         yield (
             "all terms of two experts: products between experts",
-            lambda: _of_two(terms, experts, two, scale),
-            lambda: _of_two(stacked_terms, experts, two, scale),
+            lambda: _fused(by_inputs.solve, two),
+            lambda: _fused(by_rows.solve, two),
         )
     products = [gram(delta_OI.mT) for delta_OI in deltas], torch.zeros_like(deltas[0])
     yield (
@@ -170,10 +163,10 @@ def _quotient(centred: list[Tensor], reference_OI: Tensor | None) -> Tensor:
     return value_OI if reference_OI is None else value_OI.add_(reference_OI)
 
 
-def _of_two(find: Find, experts: WeightedExperts, shares: list[Share], scale: float) -> Tensor:
-    found = find(partial(stacked, [experts]), shares, [scale], with_residual=True)
+def _fused(solve: Solver, problem: Problem) -> Tensor:
+    found = solve(problem)
     assert found.residual_BOI is not None
-    return found.pre.value_BOI.add_(found.residual_BOI)
+    return found.preliminary_BOI.add_(found.residual_BOI)
 
 
 def _summed(
@@ -229,19 +222,18 @@ def _decomposed(fused_OI: Tensor, k: int) -> Tensor:
 
 
 def _double(experts: WeightedExperts) -> Tensor:
-    scans, _ = scan([experts], 0.0)  # without probes
-    shares = shares_of(scans, SINGLE_EPSILON, heterogeneous=False)
-    sums = collect(partial(stacked, [experts]), shares, with_residual=False)
-    return preliminary(sums, [1.0]).value_BOI
+    measured, _ = measure([experts], None)  # without probes
+    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE)
+    return preliminary(collect(problem), problem)[0]
 
 
 def _single(experts: WeightedExperts) -> Tensor:
-    scans, probes = scan([experts], SINGLE_EPSILON)
-    shares = shares_of(scans, SINGLE_EPSILON, heterogeneous=False)
-    if probes is not None and scans[0].single:
-        found, (good,) = in_float32(partial(stacked, [experts]), shares, probes)
-        if good:
-            return found.value_BOI
+    measured, probes = measure([experts], SINGLE_EPSILON)
+    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE)
+    if probes is not None and measured[0].single:
+        found, coarse = in_float32(problem, probes)
+        if not coarse:
+            return found.preliminary_BOI
     raise SystemExit("The probes reject float32 on these task vectors.")
 
 

@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -18,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import add_product_
-from ace_gui.methods.ace.algorithm import AceParameters, ace_batch
+from ace_gui.methods.ace import AceParameters, ace_batch, first_pass
+from ace_gui.methods.ace.algorithm import Rule, weighed
 from ace_gui.methods.ace.by_rows import few_experts
-from ace_gui.methods.ace.first_pass import scan, shares_of
 from ace_gui.methods.ace.float32_check import in_float32
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
 
@@ -130,7 +129,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
         return literal_ace(deltas, epsilon=parameters.epsilon, tau=parameters.tau)
 
     def ours() -> object:
-        return ace_batch([(deltas, weights)] * case.together, parameters)
+        return ace_batch([(deltas, weights, None)] * case.together, parameters)
 
     contestants: list[Callable[[], object]] = [ours]
     if _literal_fits(case, seconds.device):
@@ -167,12 +166,12 @@ def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
         return torch.float64
     epsilon = case.parameters.epsilon
     layers = [WeightedExperts(deltas, [1.0] * len(deltas))]
-    scans, probes = scan(layers, epsilon)
-    if probes is None or not scans[0].single:
+    measured, probes = first_pass.measure(layers, epsilon)
+    if probes is None or not measured[0].single:
         return torch.float64
-    shares = shares_of(scans, epsilon, heterogeneous=False)
-    _, (enough,) = in_float32(partial(stacked, layers), shares, probes)
-    return torch.float32 if enough else torch.float64
+    problem = weighed(layers, measured, Rule.HOMOGENEOUS, case.parameters)
+    _, coarse = in_float32(problem, probes)
+    return torch.float64 if coarse else torch.float32
 
 
 def _literal_fits(case: Case, device: torch.device) -> bool:

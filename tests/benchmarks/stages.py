@@ -31,24 +31,22 @@ STAGES = {
     "widen, turn, subtract the base": [
         "ace_gui.engine.merging.task_vectors:TaskVectors.__getitem__"
     ],
-    "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:scan"],
+    "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:measure"],
     "ACE: probes": ["ace_gui.methods.ace.float32_check:Probes.add_"],
     "ACE: sums over experts": [
         "ace_gui.methods.ace.by_inputs:collect",
         "ace_gui.methods.ace.by_rows:_stacked",
-        "ace_gui.methods.ace.float32_check:collect",
     ],
     "ACE: solve": [
         "ace_gui.methods.ace.by_inputs:preliminary",
         "ace_gui.methods.ace.by_rows:_preliminary",
-        "ace_gui.methods.ace.float32_check:preliminary",
     ],
     "ACE: residual": [
         "ace_gui.methods.ace.by_inputs:residual",
         "ace_gui.methods.ace.by_rows:_residual",
     ],
     "ACE: refinement": ["ace_gui.methods.ace.algorithm:top_polars"],
-    "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged_together"],
+    "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged"],
     "average": ["ace_gui.methods.shared.weighted_experts:WeightedExperts.weighted_sum"],
     "add the base, turn back": ["ace_gui.engine.merging.tensor_merge:_piece"],
     "write": ["ace_gui.checkpoints.writer:ShardedWriter.write_part"],

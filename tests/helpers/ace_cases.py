@@ -10,6 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ace_gui.methods.ace.problem import Problem, Share
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
 Array = NDArray[np.float64]
 
 
@@ -141,3 +144,22 @@ class Counted(Sequence[torch.Tensor]):
     def __getitem__(self, t):
         self.reads[t] += 1
         return self.deltas[t]
+
+
+def problem_of(
+    deltas: Array | Sequence[torch.Tensor],
+    shares: Sequence[Share],
+    prior_scale: float,
+    *,
+    with_residual: bool,
+) -> Problem:
+    """What a solver is given of one layer."""
+    experts = [torch.as_tensor(delta) for delta in deltas]
+    outputs, inputs = experts[0].shape
+    return Problem(
+        layers=[WeightedExperts(experts, [1.0] * len(experts))],
+        shape=(outputs, inputs),
+        shares=shares,
+        prior_scales=[prior_scale],
+        with_residual=with_residual,
+    )

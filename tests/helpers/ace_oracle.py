@@ -122,6 +122,21 @@ def ace_oracle(
     )
 
 
+def automatic(deltas: Array, base: Array, *, alpha: float = 0.3, delta: float = 0.12) -> Array:
+    """The automatic variant, step by step, for T ≥ 2 experts that all change the matrix W₀."""
+    T, _, n = deltas.shape
+    tilde = [centred(d)[0] for d in deltas]
+    traces = [np.trace(w.T @ w) for w in tilde]
+    scaled = [w.T @ w / trace for w, trace in zip(tilde, traces, strict=True)]
+    regularised = [s + alpha / n * np.eye(n) for s in scaled]
+    numerator = sum(w @ r for w, r in zip(tilde, regularised, strict=True))
+    prior_row = np.ones(n) @ sum(scaled) / n
+    merged = numerator @ np.linalg.inv(sum(regularised) + np.outer(np.ones(n), prior_row))
+    rms = np.sqrt(np.mean(traces))
+    cap = max(rms, min(np.sqrt(T) * rms, delta * np.linalg.norm(base)))
+    return merged * min(1.0, cap / np.linalg.norm(merged))
+
+
 def relative_error(value: Array, reference: Array) -> float:
     """‖value − reference‖_F / ‖reference‖_F."""
     return float(np.linalg.norm(value - reference) / np.linalg.norm(reference))

@@ -163,7 +163,8 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
     assert together is not None
     weights = [prepared.weights_of(each) for each in (row, *others)]
     with merging_of(row.name, deltas[0].names):
-        found = together(list(zip(deltas, weights, strict=True)), prepared.parameters_of(row))
+        layers = [(own, weight, own.base) for own, weight in zip(deltas, weights, strict=True)]
+        found = together(layers, prepared.parameters_of(row))
         return [_piece(own, merged, 0) for own, merged in zip(deltas, found, strict=True)]
 
 
@@ -212,6 +213,10 @@ def merge_deltas(
         base=deltas.base,
     )
     return merged
+
+
+def _norm(tensor: Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
 
 
 def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:

@@ -1,1 +1,34 @@
-"""ACE-Merging."""
+"""ACE-Merging, as a merge method: `algorithm` has the procedure, `parameters` what can be set."""
+
+from ace_gui.methods.ace.algorithm import ace, ace_batch
+from ace_gui.methods.ace.parameters import AceParameters, family_epsilon
+from ace_gui.methods.method import Kind, MergeMethod
+
+__all__ = ["ACE", "AceParameters", "ace", "ace_batch", "family_epsilon"]
+
+ACE = MergeMethod(
+    name="ace",
+    title="ACE-Merging",
+    summary=(
+        "Estimates from the experts' weight changes which inputs each expert relies on, and solves "
+        "for the one matrix that serves all of them; needs no data."
+    ),
+    formula=(
+        "W = W₀ + scaling · (W_pre + ΔW_refine)\n"
+        "W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
+        "W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ + εI\n"
+        "γ = Var(ln ‖ΔWₜ‖²) / mean(ln ‖ΔWₜ‖²)²\n"
+        "if γ > τ:  Σ̂ₜ,reg = (Σ̂ₜ + εI) / Tr Σ̂ₜ,  ΔW_refine = σ_iso U_k V_kᵀ"
+    ),
+    citation=(
+        "B. Xu, H. Wu, H. Lin, W. Huang, B. Zhu, Y. Shu, C. Qin, ACE-Merging: Data-Free Model "
+        "Merging with Adaptive Covariance Estimation, CVPR 2026, arXiv:2603.02945"
+    ),
+    parameters=AceParameters,
+    merge=ace,
+    merge_batch=ace_batch,
+    kind=Kind.MATRIX,
+    heterogeneity=True,
+    # Centred over one output nothing is left, and a row's mean over one input is all of it.
+    narrowest=2,
+)

@@ -1,27 +1,20 @@
-"""The terms of ACE-Merging, equation by equation, summed over experts as they pass by.
+"""ACE's equations by way of the I × I sums over experts: the general solver.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
-shape, T experts, O outputs, I inputs. With w_t = 1 (homogeneous) or 1/Tr Σ̂_t (heterogeneous)
-Eqs. 8-10 are one formula, Σ̂_t,reg = w_t Σ̂_t + ε_t I with ε_t = w_t ε, so that normalisation is a
-weight on each expert.
-
-The layers have nothing to do with each other: they go together so that they keep a GPU busy, and
-one alone is a batch of one.
+shape, T experts, O outputs, I inputs.
 
 As Σ_t Σ̂_t,reg = S, any matrix R may be taken from all of the experts and added to the result:
 B S⁻¹ = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert for R one product less is left to do;
 not in float32, which would not be as exact as without it where experts have little in common.
 
-Nothing here grows with T. While summing, 2 I² + 3 O·I numbers a layer are alive in the homogeneous
-and 2 I² + 5 O·I in the heterogeneous regime, the expert in hand included; where outputs are few,
-I² + O² and one O·I less. The steps after it work in place and need less, but for the eigenvectors
-of the refinement: 3 O·I + 4 min(O, I)².
+Nothing here grows with T. While summing, 2 I² + 3 O·I numbers a layer are alive without a residual
+and 2 I² + 5 O·I with one, the expert in hand included; where outputs are few, I² + O² and one O·I
+less. The steps after it work in place and need less, but for the eigenvectors of the refinement:
+3 O·I + 4 min(O, I)².
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,15 +24,7 @@ from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.linalg.solve import right_divide_
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """How one expert enters the sums of each layer: weights w_t and ridges ε_t (Eqs. 8-10)."""
-
-    expert: int
-    weights: tuple[float, ...]
-    ridges: tuple[float, ...]
+from ace_gui.methods.ace.problem import Problem, Share, Terms, add_ridge_, apply_prior_
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,68 +68,38 @@ class Sums:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preliminary:
-    """``value_BOI``: W_pre (Eq. 14). ``cuts``: directions of S lost in rounding, left out of it."""
-
-    value_BOI: Tensor
-    cuts: list[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """``pre``: W_pre. Where a residual was wanted, Δ_res (Eq. 17) and Σ_t ΔW_t (B × O × I)."""
-
-    pre: Preliminary
-    residual_BOI: Tensor | None
-    total_BOI: Tensor | None
-
-
-def ridge_masses(shares: Sequence[Share]) -> tuple[float, ...]:
-    """Σ_t ε_t of each layer."""
-    return tuple(map(math.fsum, zip(*(share.ridges for share in shares), strict=True)))
-
-
-def terms(
-    read: Callable[[int], Tensor],
-    shares: Sequence[Share],
-    prior_scales: Sequence[float],
-    *,
-    with_residual: bool,
-) -> Terms:
-    """All terms, in float64; for ``read`` and ``shares`` see ``collect``, else ``preliminary``."""
-    sums = collect(read, shares, with_residual=with_residual)
-    rest = sums.rest
-    residual_BOI = None if rest is None else residual(sums, rest)
+def solve(problem: Problem) -> Terms:
+    """Sum over the experts in float64, then solve."""
+    sums = collect(problem)
+    residual_BOI = None if sums.rest is None else residual(sums, sums.rest)
+    value_BOI, cuts = preliminary(sums, problem)
     return Terms(
-        pre=preliminary(sums, prior_scales),
+        preliminary_BOI=value_BOI,
+        cuts=cuts,
         residual_BOI=residual_BOI,
-        total_BOI=None if rest is None else rest.total_BOI,
+        total_BOI=None if sums.rest is None else sums.rest.total_BOI,
     )
 
 
-def collect(read: Callable[[int], Tensor], shares: Sequence[Share], *, with_residual: bool) -> Sums:
-    """Sum over the experts of ``shares`` (at least one), reading each once.
-
-    ``read(t)`` gives ΔW_t (B × O × I) as a new tensor, which is overwritten; the sums have its
-    dtype.
-    """
-    delta_BOI = read(shares[0].expert)
-    sums = _zeros(delta_BOI, shares, with_residual)
+def collect(problem: Problem, dtype: torch.dtype = torch.float64) -> Sums:
+    """Sum over the experts, reading each once."""
+    shares = problem.shares
+    delta_BOI = problem.read(shares[0].expert, dtype)
+    sums = _zeros(delta_BOI, problem)
     _add(sums, shares[0], delta_BOI)
     del delta_BOI
     for share in shares[1:]:
-        _add(sums, share, read(share.expert))
+        _add(sums, share, problem.read(share.expert, dtype))
     mirror_(sums.scaled_BII)
     return sums
 
 
-def _zeros(delta_BOI: Tensor, shares: Sequence[Share], with_residual: bool) -> Sums:
+def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
     layers, outputs, inputs = delta_BOI.shape
-    few = _few_outputs(outputs, inputs, len(shares))
+    few = _few_outputs(outputs, inputs, len(problem.shares))
     referred = not few and delta_BOI.dtype == torch.float64
     rest = None
-    if with_residual:
+    if problem.with_residual:
         rest = ResidualSums(
             total_BOI=delta_BOI.new_zeros(delta_BOI.shape),
             ridge_BOI=delta_BOI.new_zeros(delta_BOI.shape),
@@ -152,11 +107,11 @@ def _zeros(delta_BOI: Tensor, shares: Sequence[Share], with_residual: bool) -> S
         )
     return Sums(
         scaled_BII=delta_BOI.new_zeros(layers, inputs, inputs),
-        ridge_masses=ridge_masses(shares),
+        ridge_masses=problem.ridge_masses,
         few_outputs=few,
         reference_BOI=delta_BOI if referred else None,
         numerator_BOI=delta_BOI.new_zeros(delta_BOI.shape),
-        experts=len(shares),
+        experts=len(problem.shares),
         rest=rest,
     )
 
@@ -195,12 +150,6 @@ def _few_outputs(outputs: int, inputs: int, experts: int) -> bool:
     return 3 * outputs * experts < 2 * inputs * (experts - 1)
 
 
-def add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
-    """Add ε I to every matrix of the batch, ε being its own."""
-    diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
-    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
-
-
 def residual(sums: Sums, rest: ResidualSums) -> Tensor:
     """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
 
@@ -216,12 +165,10 @@ def residual(sums: Sums, rest: ResidualSums) -> Tensor:
     return result_BOI.addcmul_(left_BOI, one_each(sums.ridge_masses, result_BOI))
 
 
-def preliminary(sums: Sums, prior_scales: Sequence[float]) -> Preliminary:
+def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
     """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums, float64.
 
-    The prior (Eqs. 11-13) is c = κ S₀1/I, where κ, one of ``prior_scales`` a layer, is 1 in the
-    homogeneous and 1/τ̄ in the heterogeneous regime. With X = B S⁻¹ and q = S⁻¹S₀1,
-    Sherman-Morrison gives W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
+    Also how many directions of S were left out, one a layer.
     """
     system_BII, value_BOI = sums.scaled_BII, sums.numerator_BOI
     q_B1I = system_BII.sum(dim=1, keepdim=True)
@@ -229,15 +176,5 @@ def preliminary(sums: Sums, prior_scales: Sequence[float]) -> Preliminary:
     cuts = right_divide_(system_BII, value_BOI, q_B1I)
     if sums.reference_BOI is not None:
         value_BOI.add_(sums.reference_BOI)
-    apply_prior_(value_BOI, q_B1I, prior_scales)
-    return Preliminary(value_BOI=value_BOI, cuts=cuts)
-
-
-def apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
-    """Turn X = B S⁻¹ into W_pre, in place, as ``preliminary`` says; q is used up."""
-    priors = [
-        scale / (q_B1I.shape[2] + scale * total)
-        for scale, total in zip(prior_scales, q_B1I.sum(dim=(1, 2)).tolist(), strict=True)
-    ]
-    q_B1I.mul_(one_each(priors, q_B1I))
-    value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)
+    apply_prior_(value_BOI, q_B1I, problem.prior_scales)
+    return value_BOI, cuts

@@ -14,7 +14,7 @@ The system has N unknowns instead of I, and M Mᵀ already holds all the product
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -23,14 +23,7 @@ from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace.by_inputs import (
-    Preliminary,
-    Share,
-    Terms,
-    add_ridge_,
-    apply_prior_,
-    ridge_masses,
-)
+from ace_gui.methods.ace.problem import Problem, Share, Terms, add_ridge_, apply_prior_
 
 
 def few_experts(shape: tuple[int, int], experts: int) -> bool:
@@ -47,14 +40,11 @@ class _Stack:
     """``rows_BNI``: M. ``gram_BNN``: M Mᵀ. ``total_BOI``: Σ_t ΔW_t. ``mean_B1I``: Σ_t Σ̃_t μ_t."""
 
     shares: Sequence[Share]
+    ridge_masses: Sequence[float]
     rows_BNI: Tensor
     gram_BNN: Tensor
     total_BOI: Tensor
     mean_B1I: Tensor
-
-    @property
-    def ridge_masses(self) -> tuple[float, ...]:
-        return ridge_masses(self.shares)
 
     def coefficients(self, *, regularised: bool) -> Tensor:
         """C (B × O × N), with the ridges or without them."""
@@ -69,31 +59,28 @@ class _Stack:
         return found_BON
 
 
-def stacked_terms(
-    read: Callable[[int], Tensor],
-    shares: Sequence[Share],
-    prior_scales: Sequence[float],
-    *,
-    with_residual: bool,
-) -> Terms:
-    """What ``ace_terms.terms`` finds, with all of the experts in memory at once."""
-    stack = _stacked(read, shares)
-    residual_BOI = _residual(stack) if with_residual else None
+def solve(problem: Problem) -> Terms:
+    """As ``by_inputs.solve``, with all of the experts in memory at once."""
+    stack = _stacked(problem)
+    residual_BOI = _residual(stack) if problem.with_residual else None
+    value_BOI, cuts = _preliminary(stack, problem.prior_scales)
     return Terms(
-        pre=_preliminary(stack, prior_scales),
+        preliminary_BOI=value_BOI,
+        cuts=cuts,
         residual_BOI=residual_BOI,
-        total_BOI=stack.total_BOI if with_residual else None,
+        total_BOI=stack.total_BOI if problem.with_residual else None,
     )
 
 
-def _stacked(read: Callable[[int], Tensor], shares: Sequence[Share]) -> _Stack:
-    first_BOI = read(shares[0].expert)
+def _stacked(problem: Problem) -> _Stack:
+    shares = problem.shares
+    first_BOI = problem.read(shares[0].expert)
     layers, outputs, inputs = first_BOI.shape
     rows_BNI = first_BOI.new_empty(layers, len(shares) * outputs, inputs)
     total_BOI = first_BOI.new_zeros(first_BOI.shape)
     mean_B1I = first_BOI.new_zeros(layers, 1, inputs)
     for share, own in zip(shares, _blocks(outputs, len(shares)), strict=True):
-        delta_BOI = first_BOI if share is shares[0] else read(share.expert)
+        delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert)
         total_BOI.add_(delta_BOI)
         mu_B1I = centre_(delta_BOI)  # Eq. 5
         scaled_BOI = rows_BNI[:, own].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
@@ -101,6 +88,7 @@ def _stacked(read: Callable[[int], Tensor], shares: Sequence[Share]) -> _Stack:
     del first_BOI, delta_BOI
     return _Stack(
         shares=shares,
+        ridge_masses=problem.ridge_masses,
         rows_BNI=rows_BNI,
         gram_BNN=gram(rows_BNI.mT),
         total_BOI=total_BOI,
@@ -121,8 +109,8 @@ def _residual(stack: _Stack) -> Tensor:
     return result_BOI.addcmul_(stack.total_BOI, masses_B11)
 
 
-def _preliminary(stack: _Stack, prior_scales: Sequence[float]) -> Preliminary:
-    """W_pre (Eq. 14), the prior as in ``ace_terms.preliminary``; uses up M Mᵀ."""
+def _preliminary(stack: _Stack, prior_scales: Sequence[float]) -> tuple[Tensor, list[int]]:
+    """W_pre (Eq. 14), and how many directions it lacks; uses up M Mᵀ."""
     system_BNN, rows_BNI = stack.gram_BNN, stack.rows_BNI
     left_BON = stack.coefficients(regularised=True)
     q_B1N = rows_BNI.sum(dim=2)[:, None]
@@ -131,7 +119,7 @@ def _preliminary(stack: _Stack, prior_scales: Sequence[float]) -> Preliminary:
     value_BOI = product(left_BON, rows_BNI)
     apply_prior_(value_BOI, product(q_B1N, rows_BNI), prior_scales)
     beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # inputs in which S is e I alone
-    return Preliminary(value_BOI=value_BOI, cuts=[cut and cut + beyond for cut in cuts])
+    return value_BOI, [cut and cut + beyond for cut in cuts]
 
 
 def _blocks(outputs: int, experts: int) -> list[slice]:

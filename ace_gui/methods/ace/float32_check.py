@@ -13,7 +13,7 @@ tell how large δW may be, whatever its causes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,8 @@ from torch import Tensor
 
 from ace_gui.linalg.heterogeneity import norms
 from ace_gui.linalg.products import add_product_, one_each, product
-from ace_gui.methods.ace.by_inputs import Preliminary, Share, collect, preliminary
+from ace_gui.methods.ace import by_inputs
+from ace_gui.methods.ace.problem import Problem, Terms
 
 PROBES: Final = 8
 """Enough: even of a D of rank one, the worst, ‖D‖_F is found three times too small only once in
@@ -92,19 +93,32 @@ def worth_trying(norm: float, ridge_mass: float) -> bool:
     return norm <= LARGEST_CONDITION * ridge_mass
 
 
-def in_float32(
-    read: Callable[[int, torch.dtype], Tensor], shares: Sequence[Share], probes: Probes
-) -> tuple[Preliminary, list[bool]]:
-    """W_pre in the homogeneous regime from sums in float32, and of which layers it is good enough.
+def solve(problem: Problem, probes: Probes) -> Terms:
+    """W_pre in the homogeneous regime from sums in float32; in float64 where that is too coarse.
 
-    ``read(t, dtype)`` gives ΔW_t as ``collect`` wants it; each is read once.
+    Each expert is read once, and once more where a layer is solved anew.
     """
-    sums = collect(lambda t: read(t, torch.float32), shares, with_residual=False)
-    found = preliminary(sums.double(), [1.0] * len(sums.ridge_masses))
-    masses, sizes = sums.ridge_masses, norms(found.value_BOI)
-    missed = probes.missed(found.value_BOI, masses)
-    good = [
-        error / mass <= LARGEST_ROUNDING * size
-        for error, mass, size in zip(missed, masses, sizes, strict=True)
+    found, coarse = in_float32(problem, probes)
+    if len(coarse) == len(problem.layers):
+        del found
+        return by_inputs.solve(problem)
+    if coarse:
+        exact = by_inputs.solve(problem.of(coarse))
+        found.preliminary_BOI[coarse] = exact.preliminary_BOI
+        for b, cut in zip(coarse, exact.cuts, strict=True):
+            found.cuts[b] = cut
+    return found
+
+
+def in_float32(problem: Problem, probes: Probes) -> tuple[Terms, list[int]]:
+    """W_pre from sums in float32, and the layers for which it is too coarse."""
+    sums = by_inputs.collect(problem, torch.float32)
+    value_BOI, cuts = by_inputs.preliminary(sums.double(), problem)
+    sizes, masses = norms(value_BOI), problem.ridge_masses
+    missed = probes.missed(value_BOI, masses)
+    coarse = [
+        b
+        for b, (error, mass, size) in enumerate(zip(missed, masses, sizes, strict=True))
+        if not error / mass <= LARGEST_ROUNDING * size
     ]
-    return found, good
+    return Terms(preliminary_BOI=value_BOI, cuts=cuts), coarse

@@ -100,3 +100,11 @@ def refinement(polar: TopPolar, cosine: float) -> list[str]:
             f"{cosine:.2f}). Lower epsilon, or set k_frac to 0."
         )
     return warnings
+
+
+def refinement_left_out(cosine: float) -> str:
+    """Why a refinement was computed and not added."""
+    return (
+        f"No refinement: it points against the sum of the task vectors (cosine {cosine:.2f}), and "
+        "`refine` is `agreeing`."
+    )

@@ -1,7 +1,5 @@
 """ACE against the literal transcription: each equation, then the whole procedure."""
 
-from collections.abc import Callable
-
 import mpmath
 import numpy as np
 import pytest
@@ -9,10 +7,9 @@ import torch
 
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
-from ace_gui.methods.ace import first_pass as ace_scan
-from ace_gui.methods.ace.algorithm import AceParameters, ace
-from ace_gui.methods.ace.by_inputs import Share, Sums, collect, preliminary, residual, terms
-from ace_gui.methods.ace.by_rows import few_experts, stacked_terms
+from ace_gui.methods.ace import AceParameters, ace, algorithm, by_inputs, by_rows
+from ace_gui.methods.ace.first_pass import measure
+from ace_gui.methods.ace.problem import Problem, Share
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
@@ -20,6 +17,7 @@ from tests.helpers.ace_cases import (
     Array,
     ace_cases,
     low_rank_deltas,
+    problem_of,
     random_deltas,
     spread,
 )
@@ -32,22 +30,21 @@ by_regime = pytest.mark.parametrize("heterogeneous", [False, True])
 by_shape = pytest.mark.parametrize(("m", "n"), [(6, 20), (12, 16), (14, 14), (20, 6), (1, 5)])
 
 
-def reader(deltas: Array) -> Callable[[int], torch.Tensor]:
-    return lambda t: torch.from_numpy(deltas[t].copy())[None]
-
-
 def shares_of(deltas: Array, epsilon: float, heterogeneous: bool) -> list[Share]:
     ridges = oracle.ridges(deltas, epsilon, heterogeneous)
     return [Share(expert=t, weights=(r / epsilon,), ridges=(r,)) for t, r in enumerate(ridges)]
 
 
-def sums_of(deltas: Array, epsilon: float, heterogeneous: bool) -> Sums:
-    shares = shares_of(deltas, epsilon, heterogeneous)
-    return collect(reader(deltas), shares, with_residual=True)
-
-
 def prior_scale(deltas: Array, heterogeneous: bool) -> float:
     return 1 / (oracle.energies(deltas).mean() + GUARD) if heterogeneous else 1.0
+
+
+def problem(
+    deltas: Array, epsilon: float, heterogeneous: bool, *, with_residual: bool = True
+) -> Problem:
+    shares = shares_of(deltas, epsilon, heterogeneous)
+    scale = prior_scale(deltas, heterogeneous)
+    return problem_of(deltas, shares, scale, with_residual=with_residual)
 
 
 def run(case: AceCase, *, keep_preliminary: bool = False):
@@ -72,7 +69,7 @@ def test_eq_7_gamma(T: int) -> None:
 @by_shape
 def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=1)
-    sums = sums_of(deltas, 1e-3, heterogeneous)
+    sums = by_inputs.collect(problem(deltas, 1e-3, heterogeneous))
     scaled = oracle.scaled_proxies(deltas, heterogeneous)
     ridges = oracle.ridges(deltas, 1e-3, heterogeneous)
     tilde, means = zip(*(oracle.centred(delta) for delta in deltas), strict=True)
@@ -96,20 +93,20 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
 @pytest.mark.parametrize("epsilon", [1e-5, 4e-2, 10.0])
 def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: float) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=2)
-    scale = prior_scale(deltas, heterogeneous)
-    found = preliminary(sums_of(deltas, epsilon, heterogeneous), [scale])
+    given = problem(deltas, epsilon, heterogeneous)
+    value_BOI, cuts = by_inputs.preliminary(by_inputs.collect(given), given)
     expected = oracle.preliminary(deltas, epsilon, heterogeneous)
-    assert found.cuts == [0]
-    np.testing.assert_allclose(found.value_BOI[0].numpy(), expected, rtol=0, atol=TERM_ERROR)
+    assert cuts == [0]
+    np.testing.assert_allclose(value_BOI[0].numpy(), expected, rtol=0, atol=TERM_ERROR)
 
 
 @by_regime
 @by_shape
 def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(5, m, n, spread(5, 20), seed=3)
-    sums = sums_of(deltas, 1e-3, heterogeneous)
+    sums = by_inputs.collect(problem(deltas, 1e-3, heterogeneous))
     assert sums.rest is not None
-    found = residual(sums, sums.rest)[0].numpy()
+    found = by_inputs.residual(sums, sums.rest)[0].numpy()
     expected = oracle.residual(deltas, 1e-3, heterogeneous)
     assert oracle.relative_error(found, expected) < 1e-12
 
@@ -121,17 +118,15 @@ def test_few_experts_on_many_inputs(
     T: int, m: int, n: int, heterogeneous: bool, epsilon: float
 ) -> None:
     """By way of the products between experts: the oracle's terms, and those of the other way."""
-    assert few_experts((m, n), T)
+    assert by_rows.few_experts((m, n), T)
     deltas = random_deltas(T, m, n, spread(T, 20), seed=6)
-    given = reader(deltas), shares_of(deltas, epsilon, heterogeneous)
-    scales = [prior_scale(deltas, heterogeneous)]
-    found = stacked_terms(*given, scales, with_residual=True)
-    other = terms(*given, scales, with_residual=True)
-    assert found.pre.cuts == [0]
+    given = problem(deltas, epsilon, heterogeneous)
+    found, other = by_rows.solve(given), by_inputs.solve(given)
+    assert found.cuts == [0]
     for mine, theirs, expected in (
         (
-            found.pre.value_BOI,
-            other.pre.value_BOI,
+            found.preliminary_BOI,
+            other.preliminary_BOI,
             oracle.preliminary(deltas, epsilon, heterogeneous),
         ),
         (found.residual_BOI, other.residual_BOI, oracle.residual(deltas, epsilon, heterogeneous)),
@@ -145,10 +140,10 @@ def test_few_experts_on_many_inputs(
 
 def test_how_many_directions_are_lost_does_not_depend_on_the_way() -> None:
     deltas = low_rank_deltas(2, 6, 20, 1, 1e6, seed=7)
-    shares = shares_of(deltas, 1e-10, heterogeneous=False)
-    for find in (stacked_terms, terms):
-        found = find(reader(deltas), shares, [1.0], with_residual=False)
-        assert found.pre.cuts == [18]
+    given = problem(deltas, 1e-10, heterogeneous=False, with_residual=False)
+    for solver in (by_rows, by_inputs):
+        found = solver.solve(given)
+        assert found.cuts == [18]
         assert found.residual_BOI is None
         assert found.total_BOI is None
 
@@ -214,12 +209,13 @@ def test_experts_of_very_different_size_cost_no_digits(
     with mpmath.workdps(60):
         expected = np.array(_precise_preliminary(deltas, 1e-5, True).tolist(), float)
     experts = [WeightedExperts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
-    scans, _ = ace_scan.scan(experts, 1e-5)
-    shares = ace_scan.shares_of(scans, 1e-5, heterogeneous=True)
-    assert [share.expert for share in shares] == list(range(T))[:: 1 if smallest_first else -1]
-    find = stacked_terms if few_experts((m, n), T) else terms
-    scales = [ace_scan.prior_scale(scans[0], heterogeneous=True)]
-    found = find(reader(deltas), shares, scales, with_residual=False).pre.value_BOI[0]
+    measured, _ = measure(experts, 1e-5)
+    rule = algorithm.Rule.HETEROGENEOUS
+    given = algorithm.weighed(experts, measured, rule, AceParameters(k_frac=0.0))
+    assert [share.expert for share in given.shares] == list(range(T))[
+        :: 1 if smallest_first else -1
+    ]
+    found = algorithm.solve(given).preliminary_BOI[0]
     assert oracle.relative_error(found.numpy(), expected) < 1e-14
 
 

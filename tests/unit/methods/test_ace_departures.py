@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.ace.algorithm import ACE, AceParameters, ace, family_epsilon
+from ace_gui.methods.ace import ACE, AceParameters, ace, family_epsilon
 from ace_gui.methods.method import Kind, Merged
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 

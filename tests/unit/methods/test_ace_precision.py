@@ -1,17 +1,16 @@
 """Float32 where it is enough: held to the oracle, and to the published script in float32."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from ace_gui.methods.ace import AceParameters, ace, algorithm
 from ace_gui.methods.ace import float32_check as ace_probes
-from ace_gui.methods.ace.algorithm import AceParameters, ace
-from ace_gui.methods.ace.first_pass import scan, shares_of
+from ace_gui.methods.ace.first_pass import measure
 from ace_gui.methods.ace.float32_check import LARGEST_ROUNDING, in_float32
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
@@ -90,12 +89,13 @@ def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: i
 def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
     """W_pre from sums in float32, None where they were rejected; and the oracle's."""
     layers = [WeightedExperts(deltas, [1.0] * len(deltas))]
-    scans, probes = scan(layers, epsilon)
+    measured, probes = measure(layers, epsilon)
     found = None
-    if probes is not None and scans[0].single:
-        shares = shares_of(scans, epsilon, heterogeneous=False)
-        pre, (good,) = in_float32(partial(stacked, layers), shares, probes)
-        found = pre.value_BOI[0] if good else None
+    if probes is not None and measured[0].single:
+        parameters = AceParameters(epsilon=epsilon)
+        problem = algorithm.weighed(layers, measured, algorithm.Rule.HOMOGENEOUS, parameters)
+        terms, coarse = in_float32(problem, probes)
+        found = None if coarse else terms.preliminary_BOI[0]
     exact = np.array([delta.double().numpy() for delta in deltas])
     return found, oracle.preliminary(exact, epsilon, False)
 

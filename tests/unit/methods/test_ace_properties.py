@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.methods.ace.algorithm import AceParameters, ace
+from ace_gui.methods.ace import AceParameters, ace
 from ace_gui.methods.method import Merged
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, random_deltas, spread

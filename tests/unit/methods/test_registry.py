@@ -6,7 +6,7 @@ import pytest
 
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
-from ace_gui.methods.ace.algorithm import AceParameters, ace
+from ace_gui.methods.ace import AceParameters, ace
 from ace_gui.methods.method import Kind, Merged, MergeMethod, parameter
 
 

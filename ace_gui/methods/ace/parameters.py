@@ -1,0 +1,102 @@
+"""The parameters of ACE-Merging, and the paper's ridge for each model family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ace_gui.methods.method import parameter, scaling_parameter
+
+PUBLISHED: Final = "published"
+AUTOMATIC: Final = "automatic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AceParameters:
+    """Parameters of ACE-Merging.
+
+    ``variant``: the paper's procedure, or the automatic one, which sets the ridge by each layer's
+    own scale, leaves out the refinement and caps the change. Of the published variant: ``epsilon``:
+    ridge ε added to every expert's Gram matrix; absolute, so that task vectors s times as large
+    need s² times as much; ``tau``: threshold τ on γ; ``k_frac``: share of singular directions that
+    the refinement raises; ``refine``: whether also where it points against the experts. Of the
+    automatic one: ``alpha``: ridge as a share of each Gram matrix's mean eigenvalue; ``delta``: cap
+    on the change as a share of ‖W₀‖. ``scaling``: factor on the merged task vector.
+    """
+
+    variant: str = parameter(
+        PUBLISHED,
+        label="Variant",
+        help="Published: the paper's procedure, whose ridge is absolute. Automatic: the ridge "
+        "follows the scale of each layer, nothing is refined, and the change is capped.",
+        choices=(PUBLISHED, AUTOMATIC),
+    )
+    epsilon: float = parameter(
+        1e-5,
+        label="Ridge ε",
+        help="Stabilises the solve; the sensitive parameter. The paper sets it by model family.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        logarithmic=True,
+        presets=(
+            ("GPT-2", 4e-2),
+            ("RoBERTa-base", 2e-4),
+            ("other models", 1e-5),
+            ("published script", 1e-2),
+        ),
+    )
+    tau: float = parameter(
+        0.3,
+        label="Threshold τ",
+        help="Tensors with γ above it count as heterogeneous: normalised and refined.",
+        low=0.0,
+        high=100.0,
+    )
+    k_frac: float = parameter(
+        0.3,
+        label="Refined fraction",
+        help="Share of singular directions raised in heterogeneous tensors; 0 turns it off.",
+        low=0.0,
+        high=1.0,
+    )
+    refine: str = parameter(
+        "always",
+        label="Refine",
+        help="Always: as published. Agreeing: a refinement that points against the sum of the "
+        "task vectors is left out.",
+        choices=("always", "agreeing"),
+    )
+    alpha: float = parameter(
+        0.3,
+        label="Ridge share α",
+        help="Automatic variant: the ridge as a share of the mean eigenvalue of each expert's "
+        "normalised Gram matrix. 0.3 to 1 hardly differ.",
+        low=0.0,
+        high=100.0,
+        low_open=True,
+        logarithmic=True,
+    )
+    delta: float = parameter(
+        0.12,
+        label="Cap δ",
+        help="Automatic variant: the merged change of a matrix is at most this share of the base's "
+        "norm, or the experts' root mean square norm where that is larger.",
+        low=0.0,
+        high=10.0,
+    )
+    scaling: float = scaling_parameter(
+        help="Factor on the merged task vector before it is added to the base.",
+    )
+
+
+def family_epsilon(family: str | None, hidden_size: int | None) -> tuple[float, str]:
+    """The paper's ε for a model family, and a sentence that says where it comes from.
+
+    ``family``: a config's ``model_type``. ``hidden_size`` 768 tells RoBERTa-base from large.
+    """
+    if family == "gpt2":
+        return 4e-2, "The paper's value for GPT-2."
+    if family == "roberta" and hidden_size == 768:
+        return 2e-4, "The paper's value for RoBERTa-base."
+    return 1e-5, "The paper's value for models other than GPT-2 and RoBERTa-base."

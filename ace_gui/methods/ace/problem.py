@@ -1,0 +1,106 @@
+"""What ACE's solvers are given, and what they return.
+
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
+shape, T experts, O outputs, I inputs. Each expert enters with a weight w_t and a ridge ε_t,
+Σ̂_t,reg = w_t Σ̂_t + ε_t I, so that Eqs. 8-10 are one formula.
+
+The layers have nothing to do with each other: they go together so that they keep a GPU busy, and
+one alone is a batch of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.products import one_each
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """How one expert enters the sums of each layer: weights w_t and ridges ε_t (Eqs. 8-10)."""
+
+    expert: int
+    weights: tuple[float, ...]
+    ridges: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Layers in which the same experts take part by the same rule.
+
+    ``shape``: (O, I). ``shares``: of the experts that take part, at least one. ``prior_scales``:
+    κ of each layer (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is wanted.
+    """
+
+    layers: Sequence[WeightedExperts]
+    shape: tuple[int, int]
+    shares: Sequence[Share]
+    prior_scales: Sequence[float]
+    with_residual: bool
+
+    def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """ΔW_t of every layer (B × O × I) as a new tensor, free to be overwritten."""
+        return stacked(self.layers, t, dtype)
+
+    @property
+    def ridge_masses(self) -> tuple[float, ...]:
+        """e = Σ_t ε_t of each layer."""
+        return tuple(map(math.fsum, zip(*(share.ridges for share in self.shares), strict=True)))
+
+    def of(self, places: Sequence[int]) -> Problem:
+        """Some of the layers."""
+        shares = [
+            replace(
+                share,
+                weights=tuple(share.weights[b] for b in places),
+                ridges=tuple(share.ridges[b] for b in places),
+            )
+            for share in self.shares
+        ]
+        return replace(
+            self,
+            layers=[self.layers[b] for b in places],
+            shares=shares,
+            prior_scales=[self.prior_scales[b] for b in places],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a solver finds, in float64.
+
+    ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
+    and left out of it, one a layer. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17),
+    and ``total_BOI``: Σ_t ΔW_t.
+    """
+
+    preliminary_BOI: Tensor
+    cuts: list[int]
+    residual_BOI: Tensor | None = None
+    total_BOI: Tensor | None = None
+
+
+def add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
+    """Add ε I to every matrix of the batch, ε being its own."""
+    diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
+    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
+
+
+def apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
+    """Turn X = B S⁻¹ into W_pre = B (S + 1cᵀ)⁻¹, in place; q = S⁻¹S₀1 is used up.
+
+    The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
+    W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
+    """
+    priors = [
+        scale / (q_B1I.shape[2] + scale * total)
+        for scale, total in zip(prior_scales, q_B1I.sum(dim=(1, 2)).tolist(), strict=True)
+    ]
+    q_B1I.mul_(one_each(priors, q_B1I))
+    value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)
