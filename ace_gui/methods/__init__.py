@@ -1,6 +1,5 @@
 """Merge methods: pure functions on task vectors, and the registry that names them."""
 
-from ace_gui.methods.ace import family_epsilon
 from ace_gui.methods.method import Diagnostics, Merged, MergeMethod
 from ace_gui.methods.registry import (
     FAMILIES,
@@ -19,7 +18,6 @@ __all__ = [
     "Merged",
     "ParameterField",
     "checked_parameters",
-    "family_epsilon",
     "get_method",
     "parameter_fields",
 ]

@@ -17,6 +17,7 @@ from ace_gui.methods.method import (
     MergeMethod,
     for_each,
     parameter,
+    per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
@@ -132,4 +133,5 @@ BREADCRUMBS = MergeMethod(
     merge=breadcrumbs,
     kind=Kind.TENSOR,
     for_one_expert=("density", "gamma"),
+    working_memory=per_entry(4),
 )

@@ -13,7 +13,14 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.linalg.leading import leading_triplets
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import combination, finished, require_mean
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -88,4 +95,5 @@ CART = MergeMethod(
     ),
     parameters=CartParameters,
     merge=cart,
+    working_memory=per_matrix(entries=4.8, smaller=2),
 )

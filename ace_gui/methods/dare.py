@@ -17,6 +17,7 @@ from ace_gui.methods.method import (
     Place,
     for_each,
     parameter,
+    per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
@@ -152,6 +153,7 @@ DARE_LINEAR = MergeMethod(
     parameters=DareLinearParameters,
     merge=dare_linear,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
 )
@@ -172,6 +174,7 @@ DARE_TIES = MergeMethod(
     parameters=DareTiesParameters,
     merge=dare_ties,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
 )

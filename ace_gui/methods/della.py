@@ -18,6 +18,7 @@ from ace_gui.methods.method import (
     Place,
     for_each,
     parameter,
+    per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import finished, task_vector
@@ -153,6 +154,7 @@ DELLA = MergeMethod(
     parameters=DellaParameters,
     merge=della,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
 )

@@ -9,7 +9,14 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -104,4 +111,5 @@ FR_MERGING = MergeMethod(
     ),
     parameters=FrParameters,
     merge=fr_merging,
+    working_memory=per_matrix(entries=5.5),
 )

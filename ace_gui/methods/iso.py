@@ -16,7 +16,14 @@ from torch import Tensor
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import Census, finished, summed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
@@ -149,6 +156,7 @@ ISO_C = MergeMethod(
     citation=CITATION,
     parameters=IsoCParameters,
     merge=iso_c,
+    working_memory=per_matrix(entries=3.6, smaller=1.2),
 )
 
 ISO_CTS = MergeMethod(
@@ -166,4 +174,5 @@ ISO_CTS = MergeMethod(
     citation=CITATION,
     parameters=IsoCtsParameters,
     merge=iso_cts,
+    working_memory=per_matrix(entries=6, smaller=2, expert=1.05),
 )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -144,4 +144,5 @@ KARCHER = MergeMethod(
     parameters=KarcherParameters,
     merge=karcher,
     kind=Kind.TENSOR,
+    working_memory=per_entry(5),
 )

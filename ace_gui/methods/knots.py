@@ -16,7 +16,14 @@ from torch import Tensor
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.leading import NOTHING
 from ace_gui.methods.dare import density_parameter, dropped
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import Election, combine_parameter
@@ -198,6 +205,7 @@ KNOTS_TIES = MergeMethod(
     parameters=KnotsTiesParameters,
     merge=knots_ties,
     survey=survey,
+    working_memory=per_matrix(entries=7.5, outputs=1.6),
 )
 
 KNOTS_DARE_TIES = MergeMethod(
@@ -212,4 +220,5 @@ KNOTS_DARE_TIES = MergeMethod(
     parameters=KnotsDareTiesParameters,
     merge=knots_dare_ties,
     seeded=True,
+    working_memory=per_matrix(entries=7.5, outputs=1.6),
 )

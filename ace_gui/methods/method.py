@@ -5,7 +5,8 @@ T experts, O outputs, I inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.survey import Findings, Survey
+
+ParameterValue = float | int | bool | str
 
 Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
@@ -200,6 +203,37 @@ class BatchFunction(Protocol[ParametersIn]):
         ...
 
 
+WorkingMemory = Callable[[tuple[int, ...], int], float]
+"""From the shape of a tensor (O × I for a matrix) and T to how many float64 numbers the method
+holds at once at most, the expert in hand included."""
+
+
+def per_entry(numbers: float) -> WorkingMemory:
+    """So many float64 numbers an entry, whatever the number of experts."""
+    return lambda shape, _experts: numbers * math.prod(shape)
+
+
+def per_matrix(
+    *,
+    entries: float,
+    smaller: float = 0.0,
+    outputs: float = 0.0,
+    inputs: float = 0.0,
+    expert: float = 0.0,
+) -> WorkingMemory:
+    """So many float64 numbers for each of O·I, min(O, I)², O² and I².
+
+    ``expert``: more of min(O, I)², for each expert.
+    """
+
+    def numbers(shape: tuple[int, ...], experts: int) -> float:
+        rows, columns = shape
+        squares = (smaller + expert * experts) * min(shape) ** 2
+        return entries * rows * columns + squares + outputs * rows**2 + inputs * columns**2
+
+    return numbers
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
@@ -212,7 +246,11 @@ class MergeMethod(Generic[Parameters]):
     ``survey``: from the parameters and the number of experts to what it must know of the whole
     model first, None where it need not. ``modules``: what it leaves for each expert beside the
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
-    such a method draws no random numbers and asks for no survey.
+    such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
+    for a tensor in one piece, None where the engine should allow for much; a method for entries is
+    given small parts.
+    ``defaults``: from the base's config, which may be empty, to the defaults that follow from it,
+    each with a sentence on where it comes from.
     """
 
     name: str
@@ -232,3 +270,7 @@ class MergeMethod(Generic[Parameters]):
     narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
     modules: Modules[Parameters] | None = None
+    working_memory: WorkingMemory | None = None
+    defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
+        None
+    )

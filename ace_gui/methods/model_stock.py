@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, per_entry
 from ace_gui.methods.shared.census import Census, census, combination, finished, require_mean
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -85,4 +85,5 @@ MODEL_STOCK = MergeMethod(
     parameters=ModelStockParameters,
     merge=model_stock,
     kind=Kind.TENSOR,
+    working_memory=per_entry(4),
 )

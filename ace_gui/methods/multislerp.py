@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import combination, finished, require_mean, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -73,4 +73,5 @@ MULTISLERP = MergeMethod(
     parameters=MultislerpParameters,
     merge=multislerp,
     kind=Kind.TENSOR,
+    working_memory=per_entry(5),
 )

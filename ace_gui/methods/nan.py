@@ -9,7 +9,15 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_entry,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, combination, finished
 from ace_gui.methods.shared.survey import NormSurvey, required_findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -86,5 +94,6 @@ NAN = MergeMethod(
     parameters=NanParameters,
     merge=nan,
     kind=Kind.TENSOR,
+    working_memory=per_entry(3),
     survey=survey,
 )

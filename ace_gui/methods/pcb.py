@@ -13,7 +13,15 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_entry,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, required_findings
 from ace_gui.methods.shared.trimming import kept_count, smallest
@@ -189,5 +197,6 @@ PCB = MergeMethod(
     parameters=PcbParameters,
     merge=pcb,
     kind=Kind.TENSOR,
+    working_memory=per_entry(11.5),
     survey=survey,
 )

@@ -17,6 +17,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     parameter,
+    per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import combination, finished
@@ -149,4 +150,5 @@ SCE = MergeMethod(
     parameters=SceParameters,
     merge=sce,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
 )

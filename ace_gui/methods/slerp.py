@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -149,6 +149,7 @@ SLERP = MergeMethod(
     parameters=SlerpParameters,
     merge=slerp,
     kind=Kind.TENSOR,
+    working_memory=per_entry(5.5),
     least=2,
     most=2,
 )
@@ -166,6 +167,7 @@ NUSLERP = MergeMethod(
     parameters=NuslerpParameters,
     merge=nuslerp,
     kind=Kind.TENSOR,
+    working_memory=per_entry(5.5),
     least=2,
     most=2,
 )

@@ -12,7 +12,14 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, finished, require_mean
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -85,4 +92,5 @@ STAR = MergeMethod(
     ),
     parameters=StarParameters,
     merge=star,
+    working_memory=per_matrix(entries=4.6, smaller=1.2),
 )

@@ -15,6 +15,7 @@ from ace_gui.methods.method import (
     MergeMethod,
     for_each,
     parameter,
+    per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import finished, task_vector
@@ -108,5 +109,6 @@ TIES = MergeMethod(
     merge=ties,
     kind=Kind.TENSOR,
     for_one_expert=("density",),
+    working_memory=per_entry(7),
     survey=survey,
 )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.method import Context, Merged, MergeMethod, scaling_parameter
+from ace_gui.methods.method import Context, Merged, MergeMethod, per_matrix, scaling_parameter
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.expert_modules import Factors
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -118,6 +118,7 @@ TSV_M = MergeMethod(
     citation=CITATION,
     parameters=TsvMParameters,
     merge=tsv_m,
+    working_memory=per_matrix(entries=4.5, smaller=5.5),
 )
 
 TSV_C = MergeMethod(
@@ -135,4 +136,5 @@ TSV_C = MergeMethod(
     parameters=TsvMParameters,
     merge=tsv_m,
     modules=Factors(of=factors, rank=compressed_rank),
+    working_memory=per_matrix(entries=4.5, smaller=5.5),
 )

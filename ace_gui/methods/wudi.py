@@ -14,7 +14,14 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -149,4 +156,5 @@ WUDI = MergeMethod(
     ),
     parameters=WudiParameters,
     merge=wudi,
+    working_memory=per_matrix(entries=7, inputs=3.2),
 )

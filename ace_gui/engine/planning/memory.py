@@ -20,17 +20,14 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import ResourceError
-from ace_gui.linalg.blocks import LARGEST
 from ace_gui.machine import free_memory
-from ace_gui.methods.ace.by_rows import few_experts
 from ace_gui.methods.method import Kind, MergeMethod
 
 FLOAT32 = 4
 FLOAT64 = 8
 BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
 PARTS_UNDER_WAY = 4
-TENSOR_BYTES = 64  # an entry, for methods that sort or select over whole tensors
-
+ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
 
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
@@ -147,28 +144,14 @@ def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
 
 
 def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """What it takes to merge a tensor in one piece, on the device where that is done."""
-    elements = prod(row.shape)
-    if method_of(row, default).kind is Kind.TENSOR:
-        return TENSOR_BYTES * elements
-    outputs, inputs = reversed(row.shape) if row.transposed else row.shape
-    return FLOAT64 * _matrix_numbers(outputs, inputs) + 2 * FLOAT32 * elements
+    """What it takes to merge a tensor in one piece, on the device where that is done.
 
-
-def _matrix_numbers(outputs: int, inputs: int) -> int:
-    """Float64 numbers alive at once in ACE, the largest of its stages.
-
-    Measured, not proven: summing over the experts (with the refinement's extra sums), widening
-    sums in float32, solving, and the polar factor with its fallback. The other methods for matrices
-    need no more.
+    Its base is held beside what the method needs, and a task vector as it was read.
     """
-    both = outputs * inputs
-    small = min(outputs, inputs)
-    if few_experts((outputs, inputs), 2):  # stacked up to N = ¾ I rows: N·I + N², and matrices
-        summing = max(inputs**2 + outputs**2 + 4 * both, 21 * inputs**2 // 16 + 15 * both // 4)
+    shape = tuple(reversed(row.shape)) if row.transposed else row.shape
+    method = method_of(row, default)
+    if method.working_memory is None:
+        numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
-        summing = 2 * inputs**2 + 5 * both
-    solving = inputs**2 + 4 * both + 5 * LARGEST * inputs
-    refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
-    widening = 3 * (inputs**2 + both) // 2  # sums in float32 beside the same in float64
-    return max(summing, widening, solving, refining)
+        numbers = method.working_memory(shape, len(row.experts))
+    return int(FLOAT64 * numbers) + 2 * FLOAT32 * prod(shape)

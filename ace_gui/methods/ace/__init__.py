@@ -1,10 +1,10 @@
 """ACE-Merging, as a merge method: `algorithm` has the procedure, `parameters` what can be set."""
 
-from ace_gui.methods.ace.algorithm import ace, ace_batch
-from ace_gui.methods.ace.parameters import AceParameters, family_epsilon
+from ace_gui.methods.ace.algorithm import ace, ace_batch, working_memory
+from ace_gui.methods.ace.parameters import AceParameters, family_defaults
 from ace_gui.methods.method import Kind, MergeMethod
 
-__all__ = ["ACE", "AceParameters", "ace", "ace_batch", "family_epsilon"]
+__all__ = ["ACE", "AceParameters", "ace", "ace_batch"]
 
 ACE = MergeMethod(
     name="ace",
@@ -31,4 +31,6 @@ ACE = MergeMethod(
     heterogeneity=True,
     # Centred over one output nothing is left, and a row's mean over one input is all of it.
     narrowest=2,
+    working_memory=working_memory,
+    defaults=family_defaults,
 )

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.blocks import LARGEST
 from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
@@ -64,9 +65,9 @@ def ace(
 
     Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
     vectors. Of the context, ``base`` is W₀, whose norm the automatic variant needs for its cap.
-    Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the device they
-    are on; holds one at a time, or all where their rows are fewer than the inputs (``by_rows``).
-    Computes in float64, but for sums over experts where float32 is enough (``float32_check``).
+    Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the
+    device they are on; holds one at a time, or all where their rows are fewer than the inputs
+    (``by_rows``). Computes in float64, but for sums over experts where float32 is enough (``float32_check``).
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
     """
@@ -334,3 +335,22 @@ def _rounded(value_OI: Tensor, scaling: float) -> Tensor:
     if not bool(torch.isfinite(rounded_OI).all()):
         raise MethodError("The merged matrix leaves the range of float32; raise epsilon.")
     return rounded_OI
+
+
+def working_memory(shape: tuple[int, ...], experts: int) -> float:
+    """Float64 numbers alive at once at most, in the largest of the stages.
+
+    Summing over the experts (with the refinement's extra sums), widening sums in float32, solving,
+    and the polar factor with its fallback.
+    """
+    outputs, inputs = shape
+    both, small, rows = outputs * inputs, min(shape), experts * outputs
+    if by_rows.few_experts((outputs, inputs), experts):
+        summing = rows * inputs + rows**2 + outputs * rows + 4 * both
+        solving = 4 * both + 5 * LARGEST * rows + rows**2 + rows * inputs
+    else:
+        summing = 2 * inputs**2 + 5 * both
+        solving = inputs**2 + 4 * both + 5 * LARGEST * inputs
+    refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
+    widening = 3 * (inputs**2 + both) / 2  # sums in float32 beside the same in float64
+    return max(summing, widening, solving, refining)

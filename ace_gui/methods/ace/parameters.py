@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ace_gui.methods.method import parameter, scaling_parameter
+from ace_gui.methods.method import ParameterValue, parameter, scaling_parameter
 
 PUBLISHED: Final = "published"
 AUTOMATIC: Final = "automatic"
@@ -90,13 +91,14 @@ class AceParameters:
     )
 
 
-def family_epsilon(family: str | None, hidden_size: int | None) -> tuple[float, str]:
-    """The paper's ε for a model family, and a sentence that says where it comes from.
+def family_defaults(config: Mapping[str, object]) -> Mapping[str, tuple[ParameterValue, str]]:
+    """The paper's ε for the family of a ``config.json``, and where it comes from.
 
-    ``family``: a config's ``model_type``. ``hidden_size`` 768 tells RoBERTa-base from large.
+    RoBERTa-base has a hidden size of 768, RoBERTa-large of 1024.
     """
+    family = config.get("model_type")
     if family == "gpt2":
-        return 4e-2, "The paper's value for GPT-2."
-    if family == "roberta" and hidden_size == 768:
-        return 2e-4, "The paper's value for RoBERTa-base."
-    return 1e-5, "The paper's value for models other than GPT-2 and RoBERTa-base."
+        return {"epsilon": (4e-2, "The paper's value for GPT-2.")}
+    if family == "roberta" and config.get("hidden_size") == 768:
+        return {"epsilon": (2e-4, "The paper's value for RoBERTa-base.")}
+    return {"epsilon": (1e-5, "The paper's value for models other than GPT-2 and RoBERTa-base.")}

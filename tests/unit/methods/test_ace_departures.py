@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.ace import ACE, AceParameters, ace, family_epsilon
+from ace_gui.methods.ace import ACE, AceParameters, ace
+from ace_gui.methods.ace.parameters import family_defaults
 from ace_gui.methods.method import Kind, Merged
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 
@@ -202,12 +203,16 @@ def test_few_experts_are_read_twice_at_most(count: int) -> None:
 
 
 def test_epsilon_of_a_family() -> None:
-    assert family_epsilon("gpt2", 768)[0] == 4e-2
-    assert family_epsilon("roberta", 768)[0] == 2e-4
-    assert family_epsilon("roberta", 1024)[0] == 1e-5
-    assert family_epsilon("llama", 4096)[0] == 1e-5
-    assert family_epsilon(None, None)[0] == AceParameters().epsilon
-    assert all("paper" in family_epsilon(family, 768)[1] for family in ("gpt2", "roberta", None))
+    for config, epsilon in (
+        ({"model_type": "gpt2", "hidden_size": 768}, 4e-2),
+        ({"model_type": "roberta", "hidden_size": 768}, 2e-4),
+        ({"model_type": "roberta", "hidden_size": 1024}, 1e-5),
+        ({"model_type": "llama", "hidden_size": 4096}, 1e-5),
+        ({}, AceParameters().epsilon),
+    ):
+        value, note = family_defaults(config)["epsilon"]
+        assert value == epsilon
+        assert "paper" in note
 
 
 def test_the_entry_says_it_has_regimes() -> None:
