@@ -45,7 +45,7 @@ from ace_gui.engine.planning.preflight import output_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import Cancelled, PickleConsentError, ResourceError
 from ace_gui.formatting import printable
-from ace_gui.methods import FAMILIES, get_method
+from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
@@ -217,11 +217,13 @@ def show_methods() -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("method", "title", "what it does"):
         table.add_column(heading, overflow="fold")
-    for family, methods in FAMILIES.items():
+    for family, methods in families().items():
         table.add_row(Text(f"\n{family}", style="italic"))
         for method in methods:
             table.add_row(Text(method.name, style="bold"), method.title, method.summary)
     Console().print(table)
+    for problem in PROBLEMS:
+        Console(stderr=True).print(Text(f"Warning: {problem}", style="yellow"))
 
 
 def show_method(name: str) -> None:

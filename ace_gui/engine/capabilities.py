@@ -17,7 +17,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.devices import available_devices
 from ace_gui.machine import total_memory
-from ace_gui.methods import FAMILIES, METHODS, parameter_fields
+from ace_gui.methods import METHODS, PROBLEMS, families, parameter_fields
 
 
 def engine_ready() -> EngineReady:
@@ -28,6 +28,7 @@ def engine_ready() -> EngineReady:
         scopes=tuple((scope.name, scope.description) for scope in SCOPES.values()),
         threads=torch.get_num_threads(),
         memory_bytes=total_memory(),
+        problems=PROBLEMS,
     )
 
 
@@ -43,7 +44,7 @@ def method_info(name: str) -> MethodInfo:
     return MethodInfo(
         name=method.name,
         title=method.title,
-        family=next(title for title, family in FAMILIES.items() if method in family),
+        family=next(title for title, family in families().items() if method in family),
         summary=method.summary,
         formula=method.formula,
         citation=method.citation,

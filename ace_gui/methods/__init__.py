@@ -1,23 +1,30 @@
 """Merge methods: pure functions on task vectors, and the registry that names them."""
 
 from ace_gui.methods.method import Diagnostics, Merged, MergeMethod
+from ace_gui.methods.plugins import load_plugins
 from ace_gui.methods.registry import (
-    FAMILIES,
     METHODS,
     ParameterField,
     checked_parameters,
+    families,
     get_method,
     parameter_fields,
+    register_method,
 )
 
 __all__ = [
-    "FAMILIES",
     "METHODS",
+    "PROBLEMS",
     "Diagnostics",
     "MergeMethod",
     "Merged",
     "ParameterField",
     "checked_parameters",
+    "families",
     "get_method",
     "parameter_fields",
+    "register_method",
 ]
+
+PROBLEMS = load_plugins()
+"""What is wrong with methods from outside, a sentence each."""

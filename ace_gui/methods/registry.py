@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
-from ace_gui.errors import RecipeError
+from ace_gui.errors import MethodError, RecipeError
 from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
@@ -29,7 +30,7 @@ from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
-from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.method import Kind, MergeFunction, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN
@@ -79,10 +80,27 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
 )
 """The methods by what they work with, in the order in which to offer them."""
 
-METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(
-    {method.name: method for family in FAMILIES.values() for method in family}
-)
-"""Every method by its name."""
+_REGISTERED: Final[dict[str, MergeMethod[Any]]] = {
+    method.name: method for family in FAMILIES.values() for method in family
+}
+
+METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(_REGISTERED)
+"""Every method by its name: those above, and those that a person or a package registered."""
+
+_ADDED: Final[dict[str, tuple[MergeMethod[Any], ...]]] = {}
+
+YOUR_OWN: Final = "Your own"
+"""The heading of methods that name no other."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+Function = TypeVar("Function", bound=MergeFunction[Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoParameters:
+    """Of a method without any."""
+
 
 _KINDS: Final = {
     "float": "a number",
@@ -103,6 +121,58 @@ class ParameterField:
     kind: str
     default: float | int | bool | str
     metadata: Mapping[str, Any]
+
+
+def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
+    """Every method under its heading, in the order in which to offer them."""
+    found = {**FAMILIES}
+    for heading, methods in _ADDED.items():
+        found[heading] = (*found.get(heading, ()), *methods)
+    return found
+
+
+def add_method(method: MergeMethod[Any], family: str = YOUR_OWN) -> None:
+    """Offer a method wherever methods are offered, under the heading ``family``.
+
+    Raises MethodError for a name that is taken or is none, and for parameters that are no frozen
+    dataclass of documented fields.
+    """
+    if not _NAME.fullmatch(method.name):
+        raise MethodError(
+            f"{method.name!r} cannot name a method; use small letters, digits and _, up to 40."
+        )
+    if method.name in _REGISTERED:
+        raise MethodError(f"There is a method {method.name!r} already; choose another name.")
+    try:
+        fields = parameter_fields(method)
+        checked_parameters(method, {field.name: field.default for field in fields})
+    except Exception as error:
+        raise MethodError(
+            f"The parameters of {method.name!r} must be a frozen dataclass whose fields are made "
+            f"by `parameter`, with defaults in their ranges ({type(error).__name__}: {error})."
+        ) from error
+    _REGISTERED[method.name] = method
+    _ADDED[family] = (*_ADDED.get(family, ()), method)
+
+
+def register_method(
+    *, name: str, title: str, summary: str, family: str = YOUR_OWN, **options: Any
+) -> Callable[[Function], Function]:
+    """A decorator that offers a function as a merge method: ``MergeMethod`` has the options.
+
+    ``options``: the fields of ``MergeMethod`` that are to be other than their defaults. Without
+    ``parameters`` the method has none; ``kind`` is ``Kind.MATRIX`` unless said otherwise. Raises
+    MethodError as ``add_method`` does.
+    """
+
+    def registered(function: Function) -> Function:
+        told = {"formula": "", "citation": "", "parameters": NoParameters, **options}
+        told["kind"] = Kind(told.get("kind", Kind.MATRIX))
+        method = MergeMethod[Any](name=name, title=title, summary=summary, merge=function, **told)
+        add_method(method, family)
+        return function
+
+    return registered
 
 
 def get_method(name: str) -> MergeMethod[Any]:

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.capabilities import method_info
 from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.methods import FAMILIES, METHODS
+from ace_gui.methods import METHODS, families
 from tests.gui.fakes import ACE, LINEAR
 
 EVERY = tuple(map(method_info, METHODS))
@@ -43,7 +43,7 @@ def said(dialog: ChooseMethodDialog) -> str:
 def test_every_method_stands_under_its_family(
     dialog: ChooseMethodDialog, qtmodeltester: ModelTester
 ) -> None:
-    expected = {title: [m.title for m in family] for title, family in FAMILIES.items()}
+    expected = {title: [m.title for m in family] for title, family in families().items()}
     assert shown(dialog) == expected
     qtmodeltester.check(dialog.tree.model())
 

@@ -68,13 +68,17 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReady:
-    """The engine process has started and imported what it needs."""
+    """The engine process has started and imported what it needs.
+
+    ``problems``: methods from outside that could not be used, a sentence each.
+    """
 
     methods: tuple[MethodInfo, ...]
     devices: tuple[DeviceInfo, ...]
     scopes: tuple[tuple[str, str], ...]  # name, what it does
     threads: int
     memory_bytes: int = 0  # of the machine
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from ace_gui.engine.planning.memory import whole_bytes
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
-from ace_gui.methods import get_method
+from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Diagnostics, Merged, Place
 
 CPU: Final = torch.device("cpu")
@@ -195,8 +195,7 @@ def merge_deltas(
     """The merged task vector of one tensor: the recipe's method, or the mean."""
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
-        mean: Any = get_method("linear")
-        return mean.merge(deltas, weights, mean.parameters())  # type: ignore[no-any-return]
+        return linear(deltas, weights, LinearParameters())
     # A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
     place = Place(
         tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed

@@ -285,6 +285,10 @@ class MainWindow(QMainWindow):
         if engine is not None:
             self.menus.set_devices(engine.devices, self.session.device)
             self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
+            if engine.problems:
+                self.notice.show_message(
+                    Severity.WARNING, engine.problems[0], "\n".join(engine.problems[1:])
+                )
 
     def _show_plan(self) -> None:
         plan = self.session.plan

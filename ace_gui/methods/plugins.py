@@ -1,0 +1,65 @@
+"""Methods that are not part of this package: of installed packages, and of a person's own folder.
+
+A package offers them by an entry point in the group ``ace_gui.methods`` whose value is a module
+that calls ``register_method``, or a ``MergeMethod``. A person puts a Python file that does so into
+``methods_folder()``. Only these two are ever run; nothing that comes with a model is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.registry import add_method
+
+GROUP: Final = "ace_gui.methods"
+
+
+def methods_folder() -> Path:
+    """Where a person puts files with methods of their own; it need not exist."""
+    return platformdirs.user_config_path("ace-workbench") / "methods"
+
+
+def load_plugins() -> tuple[str, ...]:
+    """Run every plugin once; a sentence for each that could not be used."""
+    problems = []
+    for point in entry_points(group=GROUP):
+        try:
+            _load_entry_point(point)
+        except Exception as error:  # whatever a stranger's code raises
+            problems.append(_sentence(f"the package that offers {point.value!r}", error))
+    for path in _files():
+        try:
+            _run(path)
+        except Exception as error:
+            problems.append(_sentence(str(path), error))
+    return tuple(problems)
+
+
+def _load_entry_point(point: EntryPoint) -> None:
+    found = point.load()
+    if isinstance(found, MergeMethod):
+        add_method(found)
+
+
+def _files() -> list[Path]:
+    try:
+        return sorted(path for path in methods_folder().glob("*.py") if path.is_file())
+    except OSError:
+        return []
+
+
+def _run(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(f"ace_gui_methods_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _sentence(whose: str, error: Exception) -> str:
+    return f"The methods of {whose} cannot be used: {type(error).__name__}: {error}"
