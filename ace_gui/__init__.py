@@ -9,11 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from ace_gui import errors
+    from ace_gui.library import Comparison, Inspection, MergeResult, compare, inspect, merge, plan
     from ace_gui.methods.method import Kind, Merged, parameter
     from ace_gui.methods.registry import register_method
     from ace_gui.recipe import Recipe
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Comparison",
+    "Inspection",
+    "Kind",
+    "MergeResult",
+    "Merged",
+    "Recipe",
+    "__version__",
+    "compare",
+    "errors",
+    "inspect",
+    "merge",
+    "parameter",
+    "plan",
+    "register_method",
+]
 
 _PLACES: Final = {
     "Kind": "ace_gui.methods.method",
@@ -22,15 +41,15 @@ _PLACES: Final = {
     "parameter": "ace_gui.methods.method",
     "register_method": "ace_gui.methods.registry",
 }
-
-__all__ = ["Kind", "Merged", "Recipe", "__version__", "parameter", "register_method"]
+"""Where a name comes from that is not of ``ace_gui.library``."""
 
 
 def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(place), name)
+    if name == "errors":
+        return import_module("ace_gui.errors")
+    return getattr(import_module(_PLACES.get(name, "ace_gui.library")), name)
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,12 @@
-"""Where the files that travel with the package are."""
+"""Where things are: the files that travel with the package, and a person's own folders."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE: Final = Path(__file__).resolve().parent
+_APPLICATION: Final = "ace-workbench"
 
 
 def resource_path(name: str) -> Path:
@@ -14,3 +16,44 @@ def resource_path(name: str) -> Path:
     """
     installed = _PACKAGE / "resources"
     return (installed if installed.is_dir() else _PACKAGE.parent / "resources") / name
+
+
+def cache_root() -> Path:
+    """What may be deleted at any time, and is made again: in the user's cache."""
+    import platformdirs  # only where it is asked for: the package itself is light
+
+    return platformdirs.user_cache_path(_APPLICATION)
+
+
+def conversions_folder() -> Path:
+    """Where converted pickles are kept."""
+    return cache_root() / "converted"
+
+
+def architectures_folder() -> Path:
+    """Where descriptions of architectures are kept."""
+    return cache_root() / "architectures"
+
+
+def inspections_folder() -> Path:
+    """Where what was computed for a close look at a tensor is kept."""
+    return cache_root() / "inspection"
+
+
+def merges_folder() -> Path:
+    """Where the window's merges wait before they are exported."""
+    return cache_root() / "merges"
+
+
+def methods_folder() -> Path:
+    """Where a person puts files with merge methods of their own; it need not exist."""
+    import platformdirs
+
+    return platformdirs.user_config_path(_APPLICATION) / "methods"
+
+
+def logs_folder() -> Path:
+    """Where the traceback of an error goes that nobody foresaw."""
+    import platformdirs
+
+    return platformdirs.user_log_path(_APPLICATION)

@@ -159,10 +159,9 @@ def merge(
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.console import merge_to_folder
+            from ace_gui.engine.workflow import Options
 
-        merge_to_folder(
-            recipe,
-            out,
+        options = Options(
             device=device,
             threads=threads,
             memory_bytes=None if memory is None else int(memory * 1e9),
@@ -170,6 +169,7 @@ def merge(
             convert=convert,
             complete_heads=complete_heads,
         )
+        merge_to_folder(recipe, out, options)
 
 
 @app.command("task")
@@ -302,10 +302,18 @@ def mergekit(
 @app.command("methods")
 def methods(
     name: Annotated[str | None, typer.Argument(help="One method, in full.")] = None,
+    folder: Annotated[
+        bool, typer.Option("--folder", help="Print where files with methods of your own belong.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """List the merge methods, or show one with its parameters, ranges and citation."""
     with _reported(verbose):
+        if folder:
+            from ace_gui.paths import methods_folder
+
+            print(methods_folder())  # noqa: T201
+            return
         with starting(), heavy_imports():
             from ace_gui.cli.console import show_method, show_methods
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,12 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_gui.checkpoints import discard
 from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
-from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.devices import use_threads
-from ace_gui.engine.inspecting.compare_recipes import by_method, by_value, compare, compared_record
+from ace_gui.engine.inspecting.compare_recipes import (
+    by_method,
+    by_value,
+    compare_all,
+    compared_record,
+)
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.errors import RecipeError
@@ -109,13 +111,10 @@ def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]
     """Merge and measure each; what was merged is removed again."""
     rows = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
-    with (
-        tempfile.TemporaryDirectory(prefix="ace-compare-") as folder,
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
-    ):
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
-        jobs = [Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes)]
-        for event in compare(CompareJob(variants=tuple(jobs), device=device)):
+        for event in compare_all(recipes, device):
             match event:
                 case CompareProgress():
                     title = printable(f"{event.place + 1}/{event.of} {event.title}")
@@ -123,7 +122,6 @@ def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]
                     progress.update(task, description=title, total=total, completed=event.done)
                 case MethodCompared():
                     rows.append(event)
-                    discard(event.variant.store)
     return rows
 
 

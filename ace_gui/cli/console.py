@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -17,9 +18,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
+from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.checks import Check, Verdict, worst_first
+from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.events import (
     Event,
     Exported,
@@ -27,27 +28,25 @@ from ace_gui.engine.contract.events import (
     MergeFinished,
     MergeStarted,
     PassProgress,
+    PlanReady,
     Reported,
     ReportProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
-from ace_gui.engine.contract.findings import LayerStatistics, Regime
-from ace_gui.engine.contract.plan import Plan, PlanRow
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.layers import Layer
+from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_folder
-from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.unrelated import unrelated_checks
-from ace_gui.engine.merging.merge import input_folders, input_paths, merge
-from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.models import conversions_folder
-from ace_gui.engine.planning.preflight import output_checks
-from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.errors import Cancelled, PickleConsentError, ResourceError
+from ace_gui.engine.merging.merge import input_paths, models_of
+from ace_gui.engine.workflow import Options, inspect, prepared_with_consent
+from ace_gui.engine.workflow import merge_to_folder as merging
+from ace_gui.errors import Cancelled, PickleConsentError
 from ace_gui.formatting import printable
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
-from ace_gui.recipe import Recipe
+from ace_gui.paths import inspections_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
@@ -76,57 +75,33 @@ class Outputs:
         write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
 
 
-def merge_to_folder(
-    recipe_file: Path,
-    out: Path,
-    *,
-    device: str,
-    threads: int | None,
-    memory_bytes: int | None,
-    resume: bool,
-    convert: bool,
-    complete_heads: bool,
-) -> None:
-    """``ace-gui merge``: merge and publish; the target appears only when all of it is there."""
-    use_threads(threads)
-    recipe = load_recipe(recipe_file)
-    resolve_device(device)
-    prepared = prepared_with_consent(recipe, convert=convert)
-    with claimed_output(out, input_folders(prepared)) as target:
-        store = staging_folder(target)
-        console = Console(stderr=True)
-        print_warnings(prepared.plan.warnings, console)
-        print_parameter_notes(prepared.plan, console)
-        checks = output_checks(
-            prepared.plan,
-            target,
-            memory_bytes=memory_bytes,
-            complete_heads=complete_heads,
-            resumes=resume and store.exists(),
-        )
-        print_checks(checks, console)
-        refuse_errors(checks)
-        print_checks(unrelated_checks(prepared), console)
-        events = merge(
-            prepared, store, device=device, resume=resume, as_output=True, memory_bytes=memory_bytes
-        )
-        finished = _merged(events, store, console)
-        result = publish(store, target, complete_heads=complete_heads)
-        _print_merged(len(prepared.experts), finished.seconds, result)
+def merge_to_folder(recipe_file: Path, out: Path, options: Options) -> None:
+    """``ace-gui merge``: say what the plan has to say, merge with a progress bar, publish."""
+    console = Console(stderr=True)
+    events = merging(load_recipe(recipe_file), out, options)
+    with said_to_convert(options.convert):
+        plan = _planned(next(events))
+    print_warnings(plan.warnings, console)
+    print_parameter_notes(plan, console)
+    print_checks(plan.checks, console)
+    finished, result = _merged(events, staging_folder(out), console)
+    _print_merged(len(plan.experts), finished.seconds, result)
 
 
-def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
-    """The prepared recipe; pickles among its models are converted only if that was asked for."""
-    while True:
-        try:
-            return prepare(recipe)
-        except PickleConsentError as error:
-            if error.path is None:
-                raise
-            if not convert:
-                error.sentence += " Add --convert to have it converted."
-                raise
-            convert_pickle(error.path, conversions_folder())
+def _planned(event: Event) -> Plan:
+    assert isinstance(event, PlanReady)
+    return event.plan
+
+
+@contextlib.contextmanager
+def said_to_convert(convert: bool) -> Iterator[None]:
+    """How a person gives their consent on the command line, where a model is a pickle."""
+    try:
+        yield
+    except PickleConsentError as error:
+        if error.path is not None and not convert:
+            error.sentence += " Add --convert to have it converted."
+        raise
 
 
 def inspect_recipe(
@@ -138,24 +113,24 @@ def inspect_recipe(
     overwrite: bool = False,
 ) -> None:
     """``ace-gui inspect``: the plan and the statistics of every tensor."""
-    use_threads(None)
-    prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
-    outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
+    recipe = load_recipe(recipe_file)
+    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK, csv_file: CSV_MARK})
-    statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
-    records = inspect_records(prepared, statistics)
-    recipe = prepared.plan.recipe
-    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
-    checks = worst_first((*prepared.plan.checks, *fit_checks(alike, weights)))
+    with said_to_convert(convert):
+        found = inspect(recipe, convert=convert)
+    plan = found.prepared.plan
+    outputs = Outputs((recipe_file, *input_paths(found.prepared)), overwrite=overwrite)
     if json_file is not None:
-        content = {"layers": records, "checks": [dataclasses.asdict(check) for check in checks]}
+        content = {
+            "layers": [dataclasses.asdict(layer) for layer in found.layers],
+            "checks": [dataclasses.asdict(check) for check in found.checks],
+        }
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
     if csv_file is not None:
-        outputs.write(csv_file, _csv(records, prepared.plan), CSV_MARK)
-    print_layers(prepared.plan, records)
-    print_checks(checks, wide_console(), notes=True)
+        outputs.write(csv_file, _csv(found.layers, plan), CSV_MARK)
+    print_layers(plan, found.layers)
+    print_checks(found.checks, wide_console(), notes=True)
 
 
 def report_recipe(
@@ -172,10 +147,11 @@ def report_recipe(
 
     use_threads(threads)
     where = resolve_device(device)
-    prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
+    with said_to_convert(convert):
+        prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
     outputs.check({out: PAGE_MARK})
-    cache, console = InspectionCache(cache_folder()), Console(stderr=True)
+    cache, console = InspectionCache(inspections_folder()), Console(stderr=True)
     print_checks(unrelated_checks(prepared), console)
     with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
@@ -185,31 +161,6 @@ def report_recipe(
                     progress.update(task, total=event.total, completed=event.done)
                 case Reported():
                     Console().print(shown(f"The report is in {event.file}."))
-
-
-def inspect_records(
-    prepared: Prepared, statistics: dict[str, LayerStatistics]
-) -> list[dict[str, object]]:
-    """One record a tensor, as ``inspect --json`` has them."""
-    plan = prepared.plan
-    return [_record(row, statistics.get(row.name), plan.tau_of(row)) for row in plan.rows]
-
-
-def _record(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> dict[str, object]:
-    gamma = None if found is None else found.gamma
-    regime = None
-    if gamma is not None and tau is not None:
-        regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
-    return {
-        "name": row.name,
-        "role": row.role,
-        "shape": list(row.shape),
-        "disposition": row.disposition.value,
-        "reason": row.reason,
-        "gamma": gamma,
-        "regime": regime,
-        "energies": {} if found is None else dict(found.energies),
-    }
 
 
 def show_methods() -> None:
@@ -258,7 +209,9 @@ def wide_console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=240)
 
 
-def _merged(events: Iterator[Event], store: Path, console: Console) -> MergeFinished:
+def _merged(
+    events: Iterator[Event], store: Path, console: Console
+) -> tuple[MergeFinished, Exported]:
     """Run a merge to its end; one that is stopped says how to go on with it."""
     try:
         return _drive(events, console)
@@ -268,7 +221,7 @@ def _merged(events: Iterator[Event], store: Path, console: Console) -> MergeFini
         raise
 
 
-def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
+def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Exported]:
     """Run a merge to its end with a progress bar where there is a terminal."""
     columns = (
         TextColumn("{task.completed}/{task.total} tensors"),
@@ -276,6 +229,7 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
+    merged = None
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
         for event in events:
@@ -294,7 +248,9 @@ def _drive(events: Iterator[Event], console: Console) -> MergeFinished:
                         task, completed=event.done, description=printable(event.report.name)
                     )
                 case MergeFinished():
-                    return event
+                    merged = event
+                case Exported() if merged is not None:
+                    return merged, event
     raise Cancelled
 
 
@@ -306,7 +262,7 @@ def _print_merged(experts: int, seconds: float, result: Exported) -> None:
         console.print(shown(f"  {name}"))
 
 
-def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
+def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
     """Print one line a tensor, then how many are heterogeneous."""
     console = wide_console()
     table = Table(box=None, pad_edge=False)
@@ -315,19 +271,17 @@ def print_layers(plan: Plan, records: list[dict[str, object]]) -> None:
         table.add_column(heading, no_wrap=True)
     table.add_column("shape", no_wrap=True, justify="right")
     table.add_column("tensor", overflow="fold")
-    for record in records:
-        gamma = record["gamma"]
-        shape = record["shape"]
+    for layer in layers:
         table.add_row(
-            f"{gamma:.4f}" if isinstance(gamma, float) else "",
-            str(record["regime"] or ""),
-            str(record["disposition"]),
-            str(record["role"]),
-            "×".join(map(str, shape)) if isinstance(shape, list) else "",
-            shown(str(record["name"])),
+            "" if layer.gamma is None else f"{layer.gamma:.4f}",
+            layer.regime or "",
+            layer.disposition,
+            layer.role,
+            "×".join(map(str, layer.shape)),
+            shown(layer.name),
         )
     console.print(table)
-    regimes = [record["regime"] for record in records if record["regime"] is not None]
+    regimes = [layer.regime for layer in layers if layer.regime is not None]
     if regimes:
         over = regimes.count(Regime.HETEROGENEOUS.value)
         tau = plan.parameters.get("tau", "τ")
@@ -366,13 +320,6 @@ def shown(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def refuse_errors(checks: Sequence[Check]) -> None:
-    """Raise ResourceError for what the checks say a merge would fail at."""
-    errors = [check for check in checks if check.verdict is Verdict.ERROR]
-    if errors:
-        raise ResourceError(f"{errors[0].line} Nothing was written.")
-
-
 def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = False) -> None:
     """Print the warnings and errors among the checks, if wished the notes too, a line each."""
     styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
@@ -384,16 +331,14 @@ def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = Fal
             console.print(shown(line, style=styles[check.verdict]), soft_wrap=True)
 
 
-def _csv(records: list[dict[str, object]], plan: Plan) -> str:
+def _csv(layers: Sequence[Layer], plan: Plan) -> str:
     experts = [expert.name for expert in plan.experts]
     fixed = CSV_MARK.decode().split(",")
     lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts)]]
-    for record in records:
-        shape, energies = record["shape"], record["energies"]
-        assert isinstance(shape, list)
-        assert isinstance(energies, dict)
-        line = {**record, "shape": "x".join(map(str, shape))}
-        lines.append([line[key] for key in fixed] + [energies.get(name) for name in experts])
+    for layer in layers:
+        line = {**dataclasses.asdict(layer), "shape": "x".join(map(str, layer.shape))}
+        energies = [layer.energies.get(name) for name in experts]
+        lines.append([*(line[key] for key in fixed), *energies])
     text = io.StringIO(newline="")
     csv.writer(text).writerows(lines)
     return text.getvalue()

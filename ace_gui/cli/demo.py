@@ -12,17 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.checkpoints import check_output_folder, claimed_output, staging_folder
-from ace_gui.cli.console import inspect_records, print_checks, print_layers, wide_console
-from ace_gui.engine.contract.events import SampleAccuracy
-from ace_gui.engine.devices import use_threads
-from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.inspecting.unrelated import unrelated_checks
-from ace_gui.engine.merging.merge import input_folders, merge
-from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.checkpoints import check_output_folder
+from ace_gui.cli.console import print_checks, print_layers, wide_console
+from ace_gui.engine.contract.events import Exported, SampleAccuracy
+from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.sample import EXPERTS, sample_accuracies, sample_recipe
+from ace_gui.engine.workflow import Options, inspect, merge_to_folder
 from ace_gui.paths import resource_path
+from ace_gui.recipe import Recipe
 
 PICTURE = "window.png"
 
@@ -32,17 +29,16 @@ def run_headless(out: Path | None) -> None:
 
     Raises WorkbenchError, before anything else where ``out`` cannot be written.
     """
-    use_threads(None)
-    prepared = prepare(sample_recipe())
-    target = None if out is None else check_output_folder(out, input_folders(prepared))
-    statistics = {item.statistics.name: item.statistics for item in analyse(prepared)}
-    print_layers(prepared.plan, inspect_records(prepared, statistics))
+    recipe = sample_recipe()
+    target = None if out is None else check_output_folder(out, models_of(recipe))
+    found = inspect(recipe)
+    print_layers(found.prepared.plan, found.layers)
     console = wide_console()
-    print_checks(unrelated_checks(prepared), console)
+    print_checks(found.checks, console)
     console.print("\nHeld-out accuracy of the sample, each merge with its method's defaults:\n")
     console.print(accuracy_table(list(sample_accuracies())))
     if target is not None:
-        _write(prepared, target, console)
+        _write(recipe, target, console)
 
 
 def accuracy_table(rows: list[SampleAccuracy]) -> Table:
@@ -60,12 +56,9 @@ def accuracy_table(rows: list[SampleAccuracy]) -> Table:
     return table
 
 
-def _write(prepared: Prepared, target: Path, console: Console) -> None:
-    with claimed_output(target, input_folders(prepared)):
-        store = staging_folder(target)
-        for _ in merge(prepared, store, device="cpu", as_output=True):
-            pass
-        result = publish(store, target)
+def _write(recipe: Recipe, target: Path, console: Console) -> None:
+    *_, result = merge_to_folder(recipe, target, Options(device="cpu"))
+    assert isinstance(result, Exported)
     console.print(f"\nThe merged model is in {target}: {', '.join(result.files)}")
     problem = take_picture(target / PICTURE)
     if problem:

@@ -14,6 +14,7 @@ from typing import Final
 from ace_gui.cli.interrupts import CANCELLED
 from ace_gui.cli.streams import output_problem, say
 from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory
+from ace_gui.paths import logs_folder
 
 FAILED: Final = 1
 
@@ -82,9 +83,7 @@ def _logged(error: BaseException) -> Path | None:
 
 
 def _log_folders() -> Iterator[Path]:
-    with contextlib.suppress(ImportError, OSError, RuntimeError):  # RuntimeError: no home
-        import platformdirs
-
-        yield platformdirs.user_log_path("ace-workbench")
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: no home
+        yield logs_folder()
     with contextlib.suppress(OSError):
         yield Path(tempfile.gettempdir())

@@ -12,17 +12,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.registry import add_method
+from ace_gui.paths import methods_folder
 
 GROUP: Final = "ace_gui.methods"
-
-
-def methods_folder() -> Path:
-    """Where a person puts files with methods of their own; it need not exist."""
-    return platformdirs.user_config_path("ace-workbench") / "methods"
 
 
 def load_plugins() -> tuple[str, ...]:

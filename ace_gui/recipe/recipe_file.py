@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -172,7 +173,32 @@ def load_recipe(path: Path) -> Recipe:
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    content, place = _parse(path, _read(path)), Places(folder=path.parent)
+    return _recipe(_parse(path, _read(path)), path)
+
+
+def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
+    """A recipe from its file, from what such a file says, or as it is.
+
+    Relative paths in a mapping are taken from the working directory. Raises RecipeError.
+    """
+    if isinstance(given, Recipe):
+        return given
+    if isinstance(given, str | Path):
+        return load_recipe(Path(given))
+    return _recipe(_plain_paths(given), Path("recipe"))
+
+
+def _plain_paths(value: object) -> Any:
+    """The same with each path as its text, and tuples as lists: as YAML would have it."""
+    if isinstance(value, Mapping):
+        return {key: _plain_paths(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_paths(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _recipe(content: Any, path: Path) -> Recipe:
+    place = Places(folder=path.parent)
     if is_mergekit(content, _KNOWN[()]):
         foreign = _validated(path, content, MergekitDocument)
         return replace(from_mergekit(foreign, path, place), unfound=place.unfound)

@@ -6,8 +6,9 @@ T experts.
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.checks import DISK, Verdict, memory_check, replaced
 from ace_gui.engine.contract.events import (
     CompareProgress,
@@ -78,6 +79,17 @@ def title_of(recipe: Recipe) -> str:
     defaults = {field.name: field.default for field in parameter_fields(method)}
     parts = [f"{n} {v}" for n, v in recipe.parameters.items() if defaults.get(n) != v]
     return ", ".join((method.title, *parts))
+
+
+def compare_all(recipes: Iterable[Recipe], device: str) -> Iterator[Event]:
+    """Merge and measure each recipe; what was merged is removed again."""
+    with tempfile.TemporaryDirectory(prefix="ace-compare-") as folder:
+        variants = (Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes))
+        for event in compare(CompareJob(variants=tuple(variants), device=device)):
+            if isinstance(event, MethodCompared):
+                discard(event.variant.store)
+            if event is not None:
+                yield event
 
 
 def compare(job: CompareJob) -> Iterator[Event | None]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 import ace_gui
@@ -41,11 +40,6 @@ ROUND: Final = 50
 
 _log = logging.getLogger(__name__)
 _UNREADABLE: Final = (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile)
-
-
-def cache_folder() -> Path:
-    """Where the application keeps its entries, in the user's cache."""
-    return platformdirs.user_cache_path("ace-workbench") / "inspection"
 
 
 def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: object) -> str:

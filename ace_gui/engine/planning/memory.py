@@ -12,7 +12,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import torch
 
 from ace_gui.checkpoints import FORMATS, plain
@@ -22,6 +21,7 @@ from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.machine import free_memory
 from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.paths import cache_root
 
 FLOAT32 = 4
 FLOAT64 = 8
@@ -94,7 +94,7 @@ def _gigabytes(count: int) -> str:
 
 def free_disk_bytes() -> int:
     """Free bytes where merges wait for their export: the disk of the user's cache."""
-    return free_bytes(platformdirs.user_cache_path("ace-workbench"))
+    return free_bytes(cache_root())
 
 
 def free_bytes(folder: Path) -> int:

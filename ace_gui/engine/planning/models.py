@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from ace_gui.architecture.apart import Describer
@@ -29,6 +28,7 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
+from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
 from ace_gui.steps import Steps
@@ -205,11 +205,6 @@ def open_files(path: Path) -> Checkpoint:
         return open_checkpoint(converted)
 
 
-def conversions_folder() -> Path:
-    """Where converted pickles are kept, in the user's cache."""
-    return platformdirs.user_cache_path("ace-workbench") / "converted"
-
-
 def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """Open the base and every expert of a recipe.
 
@@ -228,7 +223,7 @@ def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
 
 
 def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
-    folder = platformdirs.user_cache_path("ace-workbench") / "architectures"
+    folder = architectures_folder()
     found = {}
     for name, part in checkpoint.parts.items():
         shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}

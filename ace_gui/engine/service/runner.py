@@ -43,7 +43,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.compare_recipes import compare
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_folder
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
@@ -52,12 +52,12 @@ from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import read_finished
 from ace_gui.engine.output.exporting import export
-from ace_gui.engine.planning.models import conversions_folder
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.sample import sample_accuracies
 from ace_gui.engine.service.scheduling import Turns
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
+from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.steps import Steps
@@ -71,7 +71,7 @@ class Runner:
 
     def __init__(self) -> None:
         self._recent: list[Prepared] = []
-        self._cache = InspectionCache(cache_folder())
+        self._cache = InspectionCache(inspections_folder())
 
     def run(self, job: Job) -> Iterator[Event | None]:
         """The steps of a job; None: a step without news. Raises WorkbenchError in them."""

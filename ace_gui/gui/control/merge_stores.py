@@ -12,9 +12,10 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QLockFile, QStandardPaths, QThreadPool
+from PySide6.QtCore import QLockFile, QThreadPool
 
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
+from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 
 KEPT_SECONDS: Final = 7 * 24 * 3600
@@ -31,8 +32,7 @@ class MergeStores:
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        cache = QStandardPaths.StandardLocation.CacheLocation
-        self._root = root or Path(QStandardPaths.writableLocation(cache)) / "merges"
+        self._root = root or merges_folder()
         self._locks: dict[Path, QLockFile] = {}
 
     def new(self, recipe: Recipe) -> Path:

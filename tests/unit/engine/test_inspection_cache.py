@@ -13,11 +13,11 @@ from ace_gui.checkpoints import FileStamp
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import (
     InspectionCache,
-    cache_folder,
     cache_key,
     text_array,
     text_of,
 )
+from ace_gui.paths import inspections_folder
 
 ROW = PlanRow(
     name="layer.0",
@@ -130,4 +130,4 @@ def test_entries_are_kept_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder().name == "inspection"
+    assert inspections_folder().name == "inspection"

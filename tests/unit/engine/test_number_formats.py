@@ -18,9 +18,9 @@ from ace_gui.checkpoints import (
     torch_dtype,
 )
 from ace_gui.engine.contract.plan import COMBINED, Disposition
-from ace_gui.engine.planning.models import conversions_folder
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError
+from ace_gui.paths import conversions_folder
 from ace_gui.recipe.overrides import Override
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.checkpoints import entry, raw_file, save_model, tiny_bert

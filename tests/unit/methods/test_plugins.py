@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -15,9 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.errors import MethodError
-from ace_gui.methods import METHODS, Merged, families, plugins, registry
+from ace_gui.methods import METHODS, Merged, families, plugins
 from ace_gui.methods.registry import register_method
 from tests.helpers.command import ace_gui
+from tests.helpers.registry import own_registry
 
 EXAMPLE = Path(__file__).parents[2] / "helpers" / "own_method.py"
 """Not imported here: that would register its method for every test."""
@@ -26,12 +26,8 @@ EXAMPLE = Path(__file__).parents[2] / "helpers" / "own_method.py"
 @pytest.fixture(autouse=True)
 def registered_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers is gone after it."""
-    methods, added = dict(registry._REGISTERED), dict(registry._ADDED)
-    yield
-    registry._REGISTERED.clear()
-    registry._REGISTERED.update(methods)
-    registry._ADDED.clear()
-    registry._ADDED.update(added)
+    with own_registry():
+        yield
 
 
 @pytest.fixture
@@ -142,13 +138,3 @@ def median(deltas, weights, parameters, **_: object) -> Merged:
 def test_what_cannot_be_registered_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(MethodError, match=said):
         register_method(title="T", summary="S", **options)(median)
-
-
-def test_importing_the_library_is_light() -> None:
-    """No torch, transformers or Qt before something is used."""
-    code = (
-        "import ace_gui, sys; "
-        "print([m for m in ('torch', 'transformers', 'PySide6', 'numpy') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

@@ -1,0 +1,49 @@
+"""One line for each tensor of a plan, with what its task vectors say: what `inspect` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ace_gui.engine.contract.findings import LayerStatistics, Regime
+from ace_gui.engine.contract.plan import Plan, PlanRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One tensor. ``gamma`` and ``regime`` are None where the method has none.
+
+    ``disposition``: how the merged model obtains it, ``reason``: why. ``energies``: ‖ΔW_t‖²_F by
+    expert, empty where nothing is combined.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    disposition: str
+    reason: str
+    gamma: float | None
+    regime: str | None
+    energies: Mapping[str, float]
+
+
+def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[Layer, ...]:
+    """Every tensor of the plan, in its order."""
+    return tuple(_layer(row, statistics.get(row.name), plan.tau_of(row)) for row in plan.rows)
+
+
+def _layer(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> Layer:
+    gamma = None if found is None else found.gamma
+    regime = None
+    if gamma is not None and tau is not None:
+        regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
+    return Layer(
+        name=row.name,
+        role=row.role,
+        shape=row.shape,
+        disposition=row.disposition.value,
+        reason=row.reason,
+        gamma=gamma,
+        regime=regime,
+        energies={} if found is None else dict(found.energies),
+    )

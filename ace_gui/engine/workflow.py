@@ -1,0 +1,127 @@
+"""The one way through a merge: prepare, check, merge, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
+from ace_gui.engine.contract.checks import Check, Verdict, worst_first
+from ace_gui.engine.contract.events import Event, PlanReady
+from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.layers import Layer, layers_of
+from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.unrelated import unrelated_checks
+from ace_gui.engine.merging.merge import input_folders, merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.preflight import output_checks
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.errors import PickleConsentError, ResourceError
+from ace_gui.paths import conversions_folder
+from ace_gui.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a merge is carried out; none of it changes what is merged, but for its last digits.
+
+    ``threads`` None: as torch chooses. ``memory_bytes``: what the merge may use, None: what is
+    free. ``resume``: go on with the merge that an earlier run left unfinished. ``convert``: convert
+    PyTorch pickles among the models. ``complete_heads``: also write a whole model for each expert
+    with a head of its own.
+    """
+
+    device: str = "auto"
+    threads: int | None = None
+    memory_bytes: int | None = None
+    resume: bool = False
+    convert: bool = False
+    complete_heads: bool = False
+
+
+def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
+    """The prepared recipe; pickles among its models are converted only if that was asked for.
+
+    Raises what ``prepare`` raises, PickleConsentError among it.
+    """
+    while True:
+        try:
+            return prepare(recipe)
+        except PickleConsentError as error:
+            if error.path is None or not convert:
+                raise
+            convert_pickle(error.path, conversions_folder())
+
+
+def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
+    """Merge and publish; ``out`` appears only when all of it is there.
+
+    Yields PlanReady, whose checks are those for this output; what the merge yields; then Exported.
+    Closing the generator cancels, and leaves what was merged to be resumed in ``staging_folder``.
+    Raises ResourceError for a check that failed, and what preparing, merging and publishing raise.
+    """
+    use_threads(options.threads)
+    resolve_device(options.device)
+    prepared = prepared_with_consent(recipe, convert=options.convert)
+    with claimed_output(out, input_folders(prepared)) as target:
+        store = staging_folder(target)
+        checks = output_checks(
+            prepared.plan,
+            target,
+            memory_bytes=options.memory_bytes,
+            complete_heads=options.complete_heads,
+            resumes=options.resume and store.exists(),
+        )
+        checks = worst_first((*checks, *unrelated_checks(prepared)))
+        yield PlanReady(plan=replace(prepared.plan, checks=checks))
+        refuse_errors(checks)
+        yield from merge(
+            prepared,
+            store,
+            device=options.device,
+            resume=options.resume,
+            as_output=True,
+            memory_bytes=options.memory_bytes,
+        )
+        yield publish(store, target, complete_heads=options.complete_heads)
+
+
+def refuse_errors(checks: tuple[Check, ...]) -> None:
+    """Raise ResourceError for what the checks say a merge would fail at."""
+    errors = [check for check in checks if check.verdict is Verdict.ERROR]
+    if errors:
+        raise ResourceError(f"{errors[0].line} Nothing was written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspected:
+    """What is known of a merge before it is made: every tensor, and every check, worst first."""
+
+    prepared: Prepared
+    layers: tuple[Layer, ...]
+    checks: tuple[Check, ...]
+
+
+def inspect(recipe: Recipe, *, convert: bool = False) -> Inspected:
+    """Read every expert once: γ, energies and regime of each tensor, and whether the experts fit.
+
+    Raises what ``prepare`` raises, and NonFiniteError where NaN or Inf would stop the merge.
+    """
+    use_threads(None)
+    prepared = prepared_with_consent(recipe, convert=convert)
+    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
+    return Inspected(
+        prepared=prepared,
+        layers=layers_of(prepared.plan, statistics),
+        checks=worst_first((*prepared.plan.checks, *_fit(prepared, statistics))),
+    )
+
+
+def _fit(prepared: Prepared, statistics: Mapping[str, LayerStatistics]) -> tuple[Check, ...]:
+    recipe = prepared.plan.recipe
+    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
+    return fit_checks(alike, weights)

@@ -1,0 +1,164 @@
+"""The library: what a Python program does with this package, without a window.
+
+Every function takes a recipe as the path of a recipe file, as a mapping of what such a file says,
+or as a ``Recipe``. ``progress`` is called with each of the engine's events. Errors are those of
+``ace_gui.errors``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ace_gui.engine import workflow
+from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.events import (
+    Event,
+    Exported,
+    MergeFinished,
+    MethodCompared,
+    PlanReady,
+)
+from ace_gui.engine.contract.layers import Layer
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.inspecting import compare_recipes
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import recipe_from
+from ace_gui.recipe.values import ParameterValue
+
+GivenRecipe = Path | str | Mapping[str, object] | Recipe
+Progress = Callable[[Event], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """``layers``: one a tensor, in the plan's order. ``checks``: worst first."""
+
+    layers: tuple[Layer, ...]
+    checks: tuple[Check, ...]
+    plan: Plan
+
+    def to_frame(self) -> Any:
+        """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
+        return _frame(self.layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeResult:
+    """``folder``: the output. ``seconds``: of merging. ``warnings``: about the merge as a whole."""
+
+    folder: Path
+    seconds: float
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """``rows``: one a merge, in the order asked for; one that failed says why in ``error``."""
+
+    rows: tuple[MethodCompared, ...]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; ImportError where pandas is not installed."""
+        import pandas as pd
+
+        return pd.DataFrame([compare_recipes.compared_record(row) for row in self.rows])
+
+
+def plan(recipe: GivenRecipe) -> Plan:
+    """What a merge would do with every tensor, and why; reads headers and configs alone."""
+    return prepare(recipe_from(recipe)).plan
+
+
+def inspect(recipe: GivenRecipe, *, convert: bool = False) -> Inspection:
+    """The plan with γ, regime and energies of every tensor; reads every model once.
+
+    ``convert``: convert PyTorch pickles among the models, once, into the cache.
+    """
+    found = workflow.inspect(recipe_from(recipe), convert=convert)
+    return Inspection(layers=found.layers, checks=found.checks, plan=found.prepared.plan)
+
+
+def merge(
+    recipe: GivenRecipe,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    memory_bytes: int | None = None,
+    convert: bool = False,
+    complete_heads: bool = False,
+) -> MergeResult:
+    """Merge into the new folder ``out``, which appears only when all of it is written.
+
+    ``device``: auto, cpu or cuda:N. ``threads`` None: as torch chooses. ``resume``: go on with an
+    unfinished merge of the same recipe. For the rest see ``workflow.Options``.
+    """
+    options = workflow.Options(
+        device=device,
+        threads=threads,
+        memory_bytes=memory_bytes,
+        resume=resume,
+        convert=convert,
+        complete_heads=complete_heads,
+    )
+    warnings: tuple[str, ...] = ()
+    seconds, exported = 0.0, None
+    for event in workflow.merge_to_folder(recipe_from(recipe), Path(out), options):
+        match event:
+            case PlanReady(plan=planned):
+                warnings = tuple(check.line for check in planned.checks if check.is_worry)
+            case MergeFinished():
+                warnings, seconds = (*event.warnings, *warnings), event.seconds
+            case Exported():
+                exported = event
+        if progress is not None:
+            progress(event)
+    assert exported is not None
+    return MergeResult(
+        folder=exported.folder, seconds=seconds, warnings=warnings, files=exported.files
+    )
+
+
+def compare(
+    recipe: GivenRecipe,
+    *,
+    methods: Sequence[str] = (),
+    parameter: str | None = None,
+    values: Sequence[ParameterValue] = (),
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Comparison:
+    """Merge by each of ``methods``, or with each of ``values`` of one parameter, and measure each.
+
+    Nothing that was merged is kept.
+    """
+    use_threads(None)
+    recipes: tuple[Recipe, ...] = (recipe_from(recipe),)
+    if methods:
+        recipes = compare_recipes.by_method(recipes[0], methods)
+    if parameter is not None:
+        recipes = tuple(
+            each for own in recipes for each in compare_recipes.by_value(own, parameter, values)
+        )
+    rows = []
+    for event in compare_recipes.compare_all(recipes, device):
+        if isinstance(event, MethodCompared):
+            rows.append(event)
+        if progress is not None:
+            progress(event)
+    return Comparison(rows=tuple(rows))
+
+
+def _frame(items: Iterable[Layer]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame([dataclasses.asdict(item) for item in items])

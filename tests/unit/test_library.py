@@ -1,0 +1,135 @@
+"""The package as a library: light to import, its contract, and the examples of its page."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+import ace_gui
+from ace_gui.engine.contract.events import Exported, PlanReady, TensorFinished
+from ace_gui.paths import resource_path
+from tests.helpers.registry import own_registry
+
+PAGE = resource_path("help/library.md")
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A base and two experts in the working directory."""
+    torch.manual_seed(0)
+    shapes = {"layers.0.q_proj.weight": (6, 8), "layers.0.norm.weight": (8,)}
+    for name in ("base", "expert-a", "expert-b"):
+        (tmp_path / name).mkdir()
+        tensors = {key: torch.randn(shape) for key, shape in shapes.items()}
+        save_file(tensors, tmp_path / name / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RECIPE = {
+    "merge_method": "linear",
+    "base_model": "base",
+    "models": [{"model": "expert-a"}, {"model": "expert-b"}],
+    "schema": 1,
+}
+
+
+def test_the_examples_of_the_page_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    assert len(blocks) >= 7
+    with own_registry():
+        exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
+    printed = capsys.readouterr().out
+    assert "Did you mean 'ace'?" in printed
+    assert (models / "merged" / "model.safetensors").exists()
+    assert (models / "by-largest-change" / "README.md").exists()
+
+
+def test_a_recipe_is_a_path_a_mapping_or_a_value(models: Path) -> None:
+    file = models / "recipe.yaml"
+    file.write_text(yaml.safe_dump(RECIPE))
+    assert ace_gui.plan(ace_gui.Recipe(base_model=models / "base", models=())).experts == ()
+    paths = {**RECIPE, "base_model": models / "base"}
+    rows = [ace_gui.plan(given).rows for given in (file, str(file), RECIPE, paths)]
+    assert rows[0] == rows[1] == rows[2] == rows[3]
+
+
+def test_merging_says_what_it_does_and_gives_the_mean(models: Path) -> None:
+    seen = []
+    result = ace_gui.merge(RECIPE, models / "out", device="cpu", progress=seen.append)
+    assert result.folder == models / "out"
+    assert result.seconds >= 0
+    assert "model.safetensors" in result.files
+    assert isinstance(seen[0], PlanReady)
+    assert isinstance(seen[-1], Exported)
+    assert sum(isinstance(event, TensorFinished) for event in seen) == 2
+    read = [load_file(models / name / "model.safetensors") for name in ("expert-a", "expert-b")]
+    for name, tensor in load_file(result.folder / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (read[0][name] + read[1][name]) / 2)
+
+
+def test_a_merge_that_is_stopped_can_be_resumed(models: Path) -> None:
+    def stop(event: object) -> None:
+        if isinstance(event, TensorFinished):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ace_gui.merge(RECIPE, models / "out", device="cpu", progress=stop)
+    assert not (models / "out").exists()
+    resumed = ace_gui.merge(RECIPE, models / "out", device="cpu", resume=True)
+    fresh = ace_gui.merge(RECIPE, models / "fresh", device="cpu")
+    one, other = ((found.folder / "model.safetensors").read_bytes() for found in (resumed, fresh))
+    assert one == other
+
+
+def test_inspecting_gives_the_fields_of_the_json(models: Path) -> None:
+    found = ace_gui.inspect({**RECIPE, "merge_method": "ace"})
+    matrix, norm = sorted(found.layers, key=lambda layer: layer.name, reverse=True)
+    assert matrix.gamma is not None
+    assert matrix.regime in {"homogeneous", "heterogeneous"}
+    assert set(matrix.energies) == {"expert-a", "expert-b"}
+    assert norm.gamma is None
+    assert norm.regime is None
+    assert {check.verdict.value for check in found.checks} <= {"ok", "note", "warning", "error"}
+
+
+def test_comparing_measures_each(models: Path) -> None:
+    found = ace_gui.compare(RECIPE, methods=["linear", "task_arithmetic"])
+    assert [row.variant.recipe.merge_method for row in found.rows] == ["linear", "task_arithmetic"]
+    assert all(row.mean_distance is not None for row in found.rows)
+    values = ace_gui.compare(
+        {**RECIPE, "merge_method": "task_arithmetic"}, parameter="scaling", values=[0.1, 0.2]
+    )
+    assert [row.parameters["scaling"] for row in values.rows] == [0.1, 0.2]
+
+
+def test_an_error_is_one_of_the_tree(models: Path) -> None:
+    with pytest.raises(ace_gui.errors.RecipeError, match="merge method"):
+        ace_gui.plan({**RECIPE, "merge_method": "nothing"})
+    with pytest.raises(ace_gui.errors.RecipeError, match="unknown key"):
+        ace_gui.plan({**RECIPE, "colour": "red"})
+    with pytest.raises(ace_gui.errors.WorkbenchError):
+        ace_gui.plan(models / "nowhere.yaml")
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    for name in ace_gui.__all__:
+        assert getattr(ace_gui, name) is not None
+    assert dir(ace_gui) == sorted(ace_gui.__all__)
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = ace_gui.nothing
+
+
+def test_importing_it_is_light() -> None:
+    """No torch, transformers, NumPy or Qt before something is used."""
+    code = (
+        "import ace_gui, sys; ace_gui.errors; ace_gui.Recipe; "
+        "print([m for m in ('torch', 'transformers', 'PySide6', 'numpy') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
