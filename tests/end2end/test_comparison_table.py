@@ -1,6 +1,4 @@
-"""The table of all methods in the README is what the command prints."""
-
-from pathlib import Path
+"""The table of all methods in the help is what the command prints."""
 
 import pytest
 
@@ -8,15 +6,16 @@ from ace_gui.cli.comparing import run
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.methods import METHODS
+from ace_gui.paths import resource_path
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = resource_path("help/sample.md")
 SECTION = "## Methods on the sample project"
 FIGURES = 5 + 1 + 3  # accuracies, their mean, norm, distance, cosine
 
 
 def written() -> dict[str, list[float]]:
     """The figures of every line of the table, by the method's title."""
-    section = README.read_text(encoding="utf-8").split(SECTION)[1]
+    section = PAGE.read_text(encoding="utf-8").split(SECTION)[1]
     lines = section.split("```text\n")[1].split("```")[0].splitlines()
     cells = [line.rsplit(maxsplit=FIGURES) for line in lines[1:]]
     return {title.strip(): [float(cell) for cell in rest] for title, *rest in cells}

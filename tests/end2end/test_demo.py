@@ -1,10 +1,11 @@
-"""The sample: the demo runs from beginning to end, and the README says what it prints."""
+"""The sample: the demo runs from beginning to end, and the help says what it prints."""
 
 from pathlib import Path
 
 import pytest
 
 from ace_gui.architecture.loading import load_pretrained
+from ace_gui.paths import resource_path
 from tests.helpers.command import ace_gui
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def test_it_prints_gamma_of_every_merged_matrix(demo: tuple[str, Path]) -> None:
 def test_the_readme_says_what_it_prints(demo: tuple[str, Path]) -> None:
     text, _ = demo
     printed = accuracies(text)
-    written = accuracies((ROOT / "README.md").read_text(encoding="utf-8"))
+    written = accuracies(resource_path("help/sample.md").read_text(encoding="utf-8"))
     assert printed.keys() == written.keys() == set(MODELS)
     for model, figures in printed.items():
         # Another processor rounds differently: an image or two of 400 may change sides.

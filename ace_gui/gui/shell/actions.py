@@ -68,6 +68,9 @@ class Actions:
             "&Most heterogeneous layer", "Select the layer with the largest γ", key="Ctrl+G"
         )
         self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
+        self.help = make(
+            "&Help pages", "How to begin, recipes, the method, limits", key=_Key.HelpContents
+        )
         self.about = make("&About", "Version and licence")
         self.schemes = self._make_schemes()
 

@@ -237,6 +237,7 @@ class MainWindow(QMainWindow):
             a.previous_layer: lambda: self.workspace.layers.step(-1),
             a.top_layer: lambda: self.session.select(self.session.most_heterogeneous),
             a.reset_layout: self._reset_layout,
+            a.help: self._show_help,
             a.about: self._show_about,
         }
         for action, slot in slots.items():
@@ -354,6 +355,13 @@ class MainWindow(QMainWindow):
         if self.export_dialog is not None:
             self.export_dialog.deleteLater()
             self.export_dialog = None
+
+    def _show_help(self) -> None:
+        from ace_gui.gui.dialogs.help_dialog import HelpDialog
+
+        dialog = HelpDialog(self)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.show()
 
     def _show_about(self) -> None:
         from ace_gui.gui.dialogs.about_dialog import AboutDialog

@@ -171,7 +171,7 @@ class Menus(QObject):
         colours = self._menu(window, "&Colours", a.schemes.actions())
         view = [a.find, a.next_layer, a.previous_layer, a.top_layer, None, colours, a.reset_layout]
         bar.addMenu(self._menu(window, "&View", view))
-        bar.addMenu(self._menu(window, "&Help", [a.sample, a.about]))
+        bar.addMenu(self._menu(window, "&Help", [a.help, a.sample, a.about]))
 
     def _fill_toolbar(self) -> None:
         a, bar = self.actions, self.toolbar

@@ -1,4 +1,4 @@
-"""What is recognised and not merged: the table in the README is what people really read."""
+"""What is recognised and not merged: the table in the help is what people really read."""
 
 from pathlib import Path
 
@@ -6,10 +6,11 @@ import pytest
 
 from ace_gui.checkpoints import convert_pickle, is_adapter, open_adapter, open_checkpoint
 from ace_gui.errors import CheckpointError, PickleConsentError
+from ace_gui.paths import resource_path
 from tests.helpers.catalogue import UNSUPPORTED, Unsupported
 from tests.helpers.faults import complaint
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = resource_path("help/limits.md")
 MODEL = "your/model"
 
 
@@ -43,5 +44,5 @@ def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: 
 
 def test_the_table_in_the_readme_is_what_people_read(tmp_path: Path) -> None:
     said = {case.what: refusal(case, tmp_path / str(n)) for n, case in enumerate(UNSUPPORTED)}
-    written = README.read_text(encoding="utf-8")
-    assert table(said) in written, f"{README} should have this table:\n{table(said)}"
+    written = PAGE.read_text(encoding="utf-8")
+    assert table(said) in written, f"{PAGE} should have this table:\n{table(said)}"

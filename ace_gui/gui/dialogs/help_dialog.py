@@ -1,0 +1,71 @@
+"""The help pages: a list at the left, the page at the right."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.paths import resource_path
+
+PAGES = ("start", "recipes", "command-line", "ace", "limits", "sample", "library")
+"""File names in the resources, in the order in which to read them."""
+
+
+class HelpDialog(QDialog):
+    """Stays open beside the window. Links between pages turn the page; others open a browser."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Help")
+        self.resize(900, 640)
+        self.pages = QListWidget(self)
+        self.pages.setAccessibleName("Help pages")
+        self.pages.setMaximumWidth(220)
+        self.text = QTextBrowser(self)
+        self.text.setAccessibleName("Help page")
+        self.text.setOpenLinks(False)
+        for name in PAGES:
+            text = page(name)
+            item = QListWidgetItem(text.partition("\n")[0].removeprefix("# "), self.pages)
+            item.setData(Qt.ItemDataRole.UserRole, name)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.reject)
+        columns = QHBoxLayout()
+        columns.addWidget(self.pages)
+        columns.addWidget(self.text, 1)
+        layout = QVBoxLayout(self)
+        layout.addLayout(columns, 1)
+        layout.addWidget(buttons)
+        self.pages.currentItemChanged.connect(self._show_page)
+        self.text.anchorClicked.connect(self._follow)
+        self.pages.setCurrentRow(0)
+
+    def open_page(self, name: str) -> None:
+        """Turn to the page of that file name."""
+        self.pages.setCurrentRow(PAGES.index(name))
+
+    def _show_page(self, item: QListWidgetItem | None) -> None:
+        if item is not None:
+            self.text.setMarkdown(page(item.data(Qt.ItemDataRole.UserRole)))
+
+    def _follow(self, link: QUrl) -> None:
+        name = link.fileName().removesuffix(".md")
+        if link.isRelative() and name in PAGES:
+            self.open_page(name)
+        elif not link.isRelative():
+            QDesktopServices.openUrl(link)
+
+
+def page(name: str) -> str:
+    """The Markdown text of a help page."""
+    return resource_path(f"help/{name}.md").read_text(encoding="utf-8")
