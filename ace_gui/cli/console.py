@@ -38,8 +38,8 @@ from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.unrelated import unrelated_checks
 from ace_gui.engine.merging.merge import input_paths, models_of
+from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.workflow import Options, inspect, prepared_with_consent
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError

@@ -14,8 +14,8 @@ from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.inspecting.unrelated import unrelated_checks
 from ace_gui.engine.merging.merge import input_folders, merge
+from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.preflight import output_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare

@@ -9,7 +9,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.trimming import smallest
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
@@ -82,5 +82,6 @@ ARCEE_FUSION = MergeMethod(
     parameters=ArceeFusionParameters,
     merge=arcee_fusion,
     kind=Kind.TENSOR,
+    working_memory=per_entry(8),
     most=1,
 )

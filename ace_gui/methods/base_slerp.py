@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 from ace_gui.methods.slerp import CITATION, NEARLY_PARALLEL, arc
@@ -67,5 +67,6 @@ BASE_SLERP = MergeMethod(
     parameters=BaseSlerpParameters,
     merge=base_slerp,
     kind=Kind.TENSOR,
+    working_memory=per_entry(6),
     most=1,
 )

@@ -14,7 +14,15 @@ from ace_gui.methods.breadcrumbs import (
     density_parameter,
     outliers_parameter,
 )
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    for_each,
+    per_entry,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -69,5 +77,6 @@ BREADCRUMBS_TIES = MergeMethod(
     parameters=BreadcrumbsTiesParameters,
     merge=breadcrumbs_ties,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
     for_one_expert=("density", "gamma"),
 )

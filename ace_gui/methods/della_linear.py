@@ -16,7 +16,15 @@ from ace_gui.methods.della import (
     dropped,
     spread_parameter,
 )
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, for_each, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    for_each,
+    per_entry,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -79,6 +87,7 @@ DELLA_LINEAR = MergeMethod(
     parameters=DellaLinearParameters,
     merge=della_linear,
     kind=Kind.TENSOR,
+    working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
 )

@@ -12,7 +12,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -142,4 +142,5 @@ RAMPLUS_TL = MergeMethod(
     parameters=RamPlusParameters,
     merge=ramplus_tl,
     kind=Kind.TENSOR,
+    working_memory=per_entry(6),
 )

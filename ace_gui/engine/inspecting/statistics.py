@@ -5,28 +5,19 @@ T experts, N elements of a tensor.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from collections.abc import Iterator
 
 from ace_gui.engine.contract.events import LayerAnalysed
 from ace_gui.engine.contract.expert_similarity import cosines_of
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
+from ace_gui.engine.merging.inner_products import gram
 from ace_gui.engine.merging.non_finite import settle
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import NonFiniteError
-from ace_gui.linalg.heterogeneity import energy, heterogeneity
-
-CPU = torch.device("cpu")
-BLOCK = 1 << 15
-"""Elements of every expert that are widened to float64 at a time: few enough for a cache."""
+from ace_gui.linalg.heterogeneity import heterogeneity
 
 
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
@@ -77,23 +68,3 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
         left_out=tuple(names[t] for t in found.left_out) if found else (),
         cosines=cosines_of(gram_TT),
     )
-
-
-def gram(
-    row: PlanRow, readers: Readers, parts: Iterable[Part] | None = None
-) -> tuple[NDArray[np.float64], float]:
-    """⟨ΔW_a, ΔW_b⟩ for all pairs of the row's experts (T × T), and ‖W₀‖²_F, in float64.
-
-    Part by part: no more than one part of every expert is in memory. ``parts``: only of these.
-    """
-    count, base_energy = len(row.experts), 0.0
-    gram_TT = torch.zeros(count, count, dtype=torch.float64)
-    block_TN = torch.empty(count, BLOCK, dtype=torch.float64)
-    for part in parts or parts_of(math.prod(row.shape)):
-        deltas = TaskVectors(row, readers, CPU, part)
-        base_energy += energy(deltas.base)
-        part_TN = torch.stack([deltas[t] for t in range(count)])
-        for some_TN in torch.split(part_TN, BLOCK, dim=1):
-            wide_TN = block_TN[:, : some_TN.shape[1]].copy_(some_TN)
-            gram_TT.addmm_(wide_TN, wide_TN.T)
-    return gram_TT.numpy(), base_energy

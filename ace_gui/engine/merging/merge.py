@@ -26,17 +26,17 @@ from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.inspecting.unrelated import unrelated_checks
 from ace_gui.engine.merging.batches import Batch, alone, batches
 from ace_gui.engine.merging.gpu_memory import GpuRoom, bytes_free, merged_with_room
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.non_finite import require_finite_heads
+from ace_gui.engine.merging.output_config import change_config
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge, rounded
-from ace_gui.engine.output.config_file import change_config
+from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, measured_peak_bytes, require_memory
 from ace_gui.engine.planning.prepare import Prepared, output_dtype, require_experts, store_dtype

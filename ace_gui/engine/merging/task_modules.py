@@ -28,9 +28,9 @@ from ace_gui.checkpoints import Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.merging.non_finite import settle
+from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.surveying import parts_of_pass
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.output.read_back import verify_shards
 from ace_gui.engine.planning.expert_files import leaves_modules, module_tensors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, checksum, ordered

@@ -68,8 +68,9 @@ def ace(
     Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the
     device they are on; holds one at a time, or all where their rows are fewer than the inputs
     (``by_rows``). Computes in float64, but for sums over experts where float32 is enough
-    (``float32_check``). ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
-    equal. Raises MethodError for tensors that are no matrices, differ in shape or are not finite.
+    (``float32_check``). ``delta`` and ``preliminary`` are float32 and include ``scaling``; without
+    refinement they are equal. Raises MethodError for tensors that are no matrices, differ in shape
+    or are not finite.
     """
     layer: Layer = deltas, weights, context.get("base")
     return _merged([layer], parameters, context.get("keep_preliminary", False))[0]

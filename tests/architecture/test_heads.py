@@ -7,7 +7,7 @@ import pytest
 from ace_gui.architecture import blueprint, library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
-from tests.unit.architecture.model_classes import built
+from tests.architecture.model_classes import built
 
 # Modules with heads; those after the bar are vocabulary heads.
 HEADS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.architecture.sweep import summary, sweep, verdict
+from tests.architecture.sweep import summary, sweep, verdict
 
 ONCE_WRONG = (
     "DINOv3ViTModel",

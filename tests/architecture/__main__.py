@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits
-from tests.unit.architecture.catalogue import TABLES, differences, fusions, saved_shapes
-from tests.unit.architecture.published import CONFIGS
-from tests.unit.architecture.sweep import summary, sweep
-from tests.unit.architecture.test_names import (
+from tests.architecture.catalogue import TABLES, differences, fusions, saved_shapes
+from tests.architecture.published import CONFIGS
+from tests.architecture.sweep import summary, sweep
+from tests.architecture.test_names import (
     OPEN_CLIP,
     OPEN_CLIP_TABLE,
     PLAIN,

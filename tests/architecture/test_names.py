@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.names import canonical, match_names
-from tests.unit.architecture.catalogue import differences, fusions
+from tests.architecture.catalogue import differences, fusions
 
 OPEN_CLIP_BLOCK = {
     "attn.in_proj_weight": (96, 32),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ace_gui.architecture.apart import Describer, Limits
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Architecture
-from tests.unit.architecture.published import CONFIGS
+from tests.architecture.published import CONFIGS
 
 SHAPES = {"model.layers.0.self_attn.q_proj.weight": (8, 8), "lm_head.weight": (11, 8)}
 LIMITS = Limits(seconds=1.0, memory_bytes=300_000_000)

@@ -22,8 +22,8 @@ from typing import Any, Final
 from ace_gui.architecture import blueprint, library
 from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Role, TensorTraits
-from tests.unit.architecture.layout_of_forward import layouts
-from tests.unit.architecture.model_classes import LABELS, built, model_classes
+from tests.architecture.layout_of_forward import layouts
+from tests.architecture.model_classes import LABELS, built, model_classes
 
 _HEADS: Final = (Role.HEAD, Role.VOCABULARY_HEAD)
 _TASKS: Final = re.compile(

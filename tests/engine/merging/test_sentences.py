@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.read_back import verify_shards
+from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError, OutputError, RecipeError, WorkbenchError
 from ace_gui.methods import METHODS

@@ -11,7 +11,7 @@ import pytest
 
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
-from tests.unit.architecture.catalogue import (
+from tests.architecture.catalogue import (
     FUSIONS,
     TABLES,
     differences,
@@ -19,7 +19,7 @@ from tests.unit.architecture.catalogue import (
     saved_shapes,
     written,
 )
-from tests.unit.architecture.published import CONFIGS
+from tests.architecture.published import CONFIGS
 
 Shape = tuple[int, ...]
 

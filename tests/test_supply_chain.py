@@ -17,7 +17,7 @@ import pytest
 from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "packaging"
 PLATFORMS = {
     "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},

@@ -15,7 +15,7 @@ from ace_gui.architecture import library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.errors import CheckpointError
-from tests.unit.architecture.published import CONFIGS
+from tests.architecture.published import CONFIGS
 
 NAMES = {"model.layers.0.mlp.up_proj.weight": (8, 8)}
 

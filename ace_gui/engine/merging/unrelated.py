@@ -14,7 +14,7 @@ from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.expert_distance import far_experts, relative_changes
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
-from ace_gui.engine.inspecting.statistics import gram
+from ace_gui.engine.merging.inner_products import gram
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part

@@ -19,7 +19,7 @@ from ace_gui.methods.registry import register_method
 from tests.helpers.command import ace_gui
 from tests.helpers.registry import own_registry
 
-EXAMPLE = Path(__file__).parents[2] / "helpers" / "own_method.py"
+EXAMPLE = Path(__file__).parents[1] / "helpers" / "own_method.py"
 """Not imported here: that would register its method for every test."""
 
 

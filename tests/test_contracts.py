@@ -7,7 +7,7 @@ from pathlib import Path
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_import_contracts_hold() -> None:
