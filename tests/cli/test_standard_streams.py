@@ -69,8 +69,12 @@ def test_every_encoding_prints_greek(encoding: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("milliseconds", [0, 30, 80, 200, 600])
 def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int) -> None:
-    """From the program's first line on; before it, Python itself is starting."""
-    code = "import ace_gui.__main__ as m; m.end_at_once(); print('!', flush=True); m.main()"
+    """From the program's first line on; before it, Python itself is starting.
+
+    A shell starts what runs in the background with SIGINT ignored, and this test may be among it.
+    """
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "import ace_gui.__main__ as m; m.end_at_once(); print('!', flush=True); m.main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "methods"],
         stdout=subprocess.PIPE,

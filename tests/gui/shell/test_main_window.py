@@ -222,7 +222,9 @@ def test_the_recipe_can_be_saved_for_mergekit(
     loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
     loaded.conductor.choose_method("linear")
-    planned = plan(loaded.session.inputs.recipe(), parameters={})
+    planned = plan(
+        loaded.session.inputs.recipe(), parameters={"normalize": True, "base_weight": 0.0}
+    )
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert (tmp_path / "theirs.yaml").read_text().startswith("merge_method: linear\nmodels:")
