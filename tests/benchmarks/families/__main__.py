@@ -118,7 +118,7 @@ def study(spec: Spec, strength: float, count: int) -> dict[str, Score]:
     """Every method on one family."""
     with tempfile.TemporaryDirectory(prefix="ace-families-") as name:
         folder = Path(name)
-        trained = train(spec, folder, strength, pretrain(spec))
+        trained = train(spec, folder, strength, pretrain(spec.kind))
         own = {t: float(r.mean()) for t, r in judged(trained, None, count).items()}
         base = load_file(trained.base / "model.safetensors")
         scores = {"base": Score(judged(trained, base, count), own)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -138,12 +139,14 @@ def load_body(model: nn.Module, backbone: dict[str, Tensor]) -> None:
     )
 
 
-def pretrain(spec: Spec) -> dict[str, Tensor]:
-    """The base's weights, from tasks that are near none of the experts'."""
+@lru_cache(maxsize=8)
+def pretrain(kind: str) -> dict[str, Tensor]:
+    """The base's weights, from tasks that are near none of the experts'; the same for a kind."""
+    spec = Spec(name="base", kind=kind, tasks=(), rate=2e-3, steps=500)
     torch.manual_seed(7)
     task = COMMON_LANGUAGE if spec.kind == "llama" else Task("source", 4, _sources(spec))
     model = new_model(spec, task)
-    fine_tune(model, spec, task, replace(spec, rate=2e-3, steps=500, rank=0), seed=14)
+    fine_tune(model, spec, task, spec, seed=14)
     heads = ("classifier",)
     return {k: v.detach().clone() for k, v in model.state_dict().items() if not k.startswith(heads)}
 
