@@ -21,7 +21,15 @@ from ace_gui.checkpoints.dtypes import (
     torch_dtype,
 )
 from ace_gui.checkpoints.folder import nested_models
-from ace_gui.checkpoints.grown import NOWHERE, GrownCheckpoint, Growth, Source, runs
+from ace_gui.checkpoints.grown import (
+    NOWHERE,
+    GrownCheckpoint,
+    Growth,
+    Source,
+    grow,
+    new_parts,
+    runs,
+)
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
@@ -90,11 +98,13 @@ __all__ = [
     "find_converted",
     "find_side_files",
     "full_name",
+    "grow",
     "is_adapter",
     "is_finite",
     "is_float",
     "listing",
     "nested_models",
+    "new_parts",
     "new_stage",
     "non_finite_error",
     "non_finite_values",

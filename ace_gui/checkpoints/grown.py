@@ -1,20 +1,23 @@
 """A base model that was given what its experts have and it lacks: heads, rows of new tokens.
 
-What is added has no value in the base. It is read as the mean of the experts that have it, so that
-an expert without it counts as unchanged, and the mean of the experts is the mean of what they have.
+What is added has no value in the base. It is read as the weighted mean of the experts that have it,
+so that an expert without it counts as unchanged, and the mean of the experts is that of what they
+have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import TensorReader, require_finite
 from ace_gui.checkpoints.witness import Witness
@@ -23,16 +26,21 @@ NOWHERE = -1
 """For a row that a model lacks."""
 
 Rows = NDArray[np.int64]
+Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where one model has the rows of a tensor; ``rows``: by row of the tensor, or ``NOWHERE``."""
+    """Where one model has the rows of a tensor; ``rows``: by row of the tensor, or ``NOWHERE``.
+
+    Rows are equal parts of a tensor in the order of its elements. ``weight``: in the mean.
+    """
 
     owner: str
     checkpoint: Checkpoint
     name: str
     rows: Rows
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +50,49 @@ class Growth:
     own: Source | None
     donors: tuple[Source, ...]
 
+    @property
+    def rows(self) -> Rows:
+        """The rows of one of them, of as many as the tensor has."""
+        return (self.own or self.donors[0]).rows
+
 
 @dataclass(frozen=True, kw_only=True)
 class GrownCheckpoint(Checkpoint):
     """A base with ``growths``, by name; ``tensors`` has their new shapes.
 
-    ``changes``: what they change in config.json, by key.
+    ``changes``: what they change in JSON files beside it, by file and key. ``beside``: the files
+    that an output has beside its weights, by place.
     """
 
     base: Checkpoint
     growths: Mapping[str, Growth]
-    changes: Mapping[str, object]
+    changes: Mapping[str, Mapping[str, object]]
+    beside: Mapping[str, Path] = field(default_factory=dict)
+
+
+def grow(
+    checkpoint: Checkpoint,
+    tensors: Mapping[str, TensorInfo],
+    growths: Mapping[str, Growth],
+    changes: Mapping[str, Mapping[str, object]],
+    beside: Mapping[str, Path] | None = None,
+) -> GrownCheckpoint:
+    """A checkpoint that has also these tensors; one that has grown before grows further."""
+    given = vars(checkpoint)
+    before: Mapping[str, Mapping[str, object]] = given.get("changes", {})
+    return GrownCheckpoint(
+        **{
+            **given,
+            "tensors": {**checkpoint.tensors, **tensors},
+            "base": given.get("base", checkpoint),
+            "growths": {**given.get("growths", {}), **growths},
+            "changes": {
+                file: {**before.get(file, {}), **changes.get(file, {})}
+                for file in {**before, **changes}
+            },
+            "beside": given.get("beside", checkpoint.side_files) if beside is None else beside,
+        }
+    )
 
 
 def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
@@ -64,6 +104,17 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
     for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
         if rows[start] != NOWHERE:
             yield start, int(rows[start]), stop - start
+
+
+def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
+    """The stretches of a tensor, from element to element, that are rows which its base lacks."""
+    growth = checkpoint.growths.get(name) if isinstance(checkpoint, GrownCheckpoint) else None
+    if growth is None or growth.own is None:
+        return
+    width = math.prod(checkpoint.tensors[name].shape) // max(1, len(growth.rows))
+    numbers = np.arange(len(growth.rows))
+    for start, _, count in runs(np.where(growth.own.rows == NOWHERE, numbers, NOWHERE)):
+        yield start * width, (start + count) * width
 
 
 class GrownReader(TensorReader):
@@ -90,7 +141,7 @@ class GrownReader(TensorReader):
         growth = self._grown.growths.get(name)
         if growth is None:
             return super().read_part(name, start, stop)
-        width = math.prod(self._grown.tensors[name].shape[1:])
+        width = math.prod(self._grown.tensors[name].shape) // max(1, len(growth.rows))
         if start >= stop or not width:
             return torch.empty(0)
         first, last = start // width, -(-stop // width)
@@ -104,20 +155,20 @@ class GrownReader(TensorReader):
 
     def _rows(self, growth: Growth, first: int, last: int, width: int) -> Tensor:
         total = torch.zeros(last - first, width)
-        found = torch.zeros(last - first, 1)
         added = np.full(last - first, True)
         if growth.own is not None:
             rows = growth.own.rows[first:last]
             added = rows == NOWHERE
-            total, found = self._added(growth.own, rows, total, found)
-        for donor in growth.donors if added.any() else ():
-            rows = np.where(added, donor.rows[first:last], NOWHERE)
-            total, found = self._added(donor, rows, total, found)
-        return total.div_(found.clamp_(min=1))
+            total = self._plus(total, growth.own, rows, np.ones(last - first))
+        if not added.any():
+            return total
+        placed = [np.where(added, donor.rows[first:last], NOWHERE) for donor in growth.donors]
+        shares = _shares(placed, [donor.weight for donor in growth.donors])
+        for donor, rows, share in zip(growth.donors, placed, shares, strict=True):
+            total = self._plus(total, donor, rows, share)
+        return total
 
-    def _added(
-        self, source: Source, rows: Rows, total: Tensor, found: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _plus(self, total: Tensor, source: Source, rows: Rows, shares: Shares) -> Tensor:
         width = total.shape[1]
         reader = self._readers.get(id(source.checkpoint))
         for place, row, count in runs(rows):
@@ -128,6 +179,15 @@ class GrownReader(TensorReader):
             if reader is not None:
                 require_finite(values, source.name, source.owner, source.checkpoint.path)
             total = total.to(torch.promote_types(total.dtype, values.dtype))
-            total[place : place + count] += values.reshape(count, width)
-            found[place : place + count] += 1
-        return total, found
+            share = torch.from_numpy(shares[place : place + count, None]).to(total.dtype)
+            total[place : place + count] += values.reshape(count, width).to(total.dtype) * share
+        return total
+
+
+def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares]:
+    """The share of each donor in each row; equal ones where the weights of a row cancel out."""
+    has = np.stack([rows != NOWHERE for rows in placed]).astype(np.float64)
+    given = has * np.array(weights)[:, None]
+    given = np.where(given.sum(axis=0) == 0, has, given)
+    total = given.sum(axis=0)
+    return list(given / np.where(total == 0, 1, total))

@@ -29,6 +29,9 @@ _READ_FLAGS: Final = (
 JSON_MEMORY: Final = 512_000_000
 """Most that a JSON file may take in memory; published tokenizers take up to 300 MB."""
 
+JSON_LIMIT: Final = 100_000_000
+"""Largest JSON file in bytes; the largest published tokenizers have some 35 MB."""
+
 _MEMORY_A_BYTE: Final = 16
 """Most that a file at its limit may take, as a multiple of this limit."""
 

@@ -91,7 +91,7 @@ class _Document(BaseModel):
     parameters: dict[str, bool | int | float | str] = {}
     scope: str = "default"
     split_fused: bool = False
-    vocabulary: Literal["position", "tokens", "base"] = "position"
+    vocabulary: Literal["position", "tokens", "union", "base"] = "position"
     heads: Literal["auto", "merge", "keep"] = "auto"
     out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

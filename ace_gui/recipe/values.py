@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from ace_gui.recipe.overrides import Override, ParameterValue
 
 __all__ = [
+    "BY_TOKEN",
     "Heads",
     "ModelEntry",
     "NonFinite",
@@ -39,13 +41,20 @@ class Vocabulary(StrEnum):
     """What becomes of the rows of a vocabulary, one a token; the value is a recipe's.
 
     ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, as the tokenizers
-    say; where an expert lacks a token of the base it counts as unchanged, and the tokens that only
-    it has are left out. ``BASE``: embedding and vocabulary head are the base's.
+    say; where an expert lacks a token of the base it counts as unchanged. Tokens that the base
+    lacks and all experts have are added; those of some experts are left out. ``UNION``: as
+    ``TOKENS``, with the tokens of every expert. ``BASE``: embedding and vocabulary head are the
+    base's.
     """
 
     POSITION = "position"
     TOKENS = "tokens"
+    UNION = "union"
     BASE = "base"
+
+
+BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION})
+"""Where rows are matched by token."""
 
 
 class Heads(StrEnum):

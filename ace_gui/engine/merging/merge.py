@@ -15,6 +15,7 @@ import torch
 
 from ace_gui.checkpoints import (
     FORMATS,
+    Checkpoint,
     GrownCheckpoint,
     ShardedWriter,
     claimed,
@@ -30,7 +31,7 @@ from ace_gui.engine.merging.batches import Batch, alone, batches
 from ace_gui.engine.merging.gpu_memory import GpuRoom, bytes_free, merged_with_room
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.non_finite import require_finite_heads
-from ace_gui.engine.merging.output_config import change_config
+from ace_gui.engine.merging.output_config import change_json
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
@@ -110,10 +111,7 @@ def _fill(
     )
     yield from _merge_rows(rows, prepared, readers, store, device)
     _write_heads(prepared, readers, store.model / HEADS)
-    base = prepared.base.checkpoint
-    copy_side_files(base.side_files, store.model)
-    if isinstance(base, GrownCheckpoint):
-        change_config(store.model / "config.json", base.changes)
+    _write_side_files(prepared.base.checkpoint, store.model)
     yield from write_modules(prepared, readers, store.model)
     readers.check_unchanged()
     store.complete()
@@ -266,6 +264,16 @@ def under_way(
     share = partial(torch.set_num_threads, max(1, torch.get_num_threads() // ahead))
     with ThreadPoolExecutor(ahead, initializer=share) as side_by_side:
         yield from ordered(side_by_side, begin, begun, ahead=ahead)
+
+
+def _write_side_files(base: Checkpoint, folder: Path) -> None:
+    """The base's; other ones, or changed ones, where it was given what its experts have."""
+    if not isinstance(base, GrownCheckpoint):
+        copy_side_files(base.side_files, folder)
+        return
+    copy_side_files(base.beside, folder)
+    for file, changes in base.changes.items():
+        change_json(folder / file, changes)
 
 
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:

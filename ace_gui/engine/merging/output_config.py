@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ace_gui.checkpoints.index import CONFIG_LIMIT
-from ace_gui.checkpoints.input_files import read_config
+from ace_gui.checkpoints.input_files import JSON_LIMIT, read_config, read_json
 
 
 def set_config_dtype(config: Path, dtype: str | None) -> None:
@@ -21,15 +21,16 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
     if not ("model_type" in content or "architectures" in content):  # of another library
         return
     present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
-    change_config(config, dict.fromkeys(present, dtype))
+    change_json(config, dict.fromkeys(present, dtype))
 
 
-def change_config(config: Path, changes: Mapping[str, object]) -> None:
-    """Set keys of a config.json, if there is one; it is not written where they are so already."""
-    if not changes or not config.exists():
+def change_json(file: Path, changes: Mapping[str, object]) -> None:
+    """Set keys of a file beside the weights; it is not written where they are so already."""
+    if not changes:
         return
-    content = read_config(config, limit=CONFIG_LIMIT)
+    content = read_json(file, limit=JSON_LIMIT) if file.exists() else {}
     changed = {**content, **changes}
     if changed != content:
         text = json.dumps(changed, indent=2, ensure_ascii=False)
-        config.write_text(text + "\n", encoding="utf-8")
+        # What only an escape can spell stays one.
+        file.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))

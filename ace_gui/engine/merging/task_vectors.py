@@ -20,12 +20,12 @@ from ace_gui.checkpoints import (
     non_finite_error,
     non_finite_values,
     reader_of,
+    runs,
 )
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.planning.vocabulary_rows import runs
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import NonFiniteError
 

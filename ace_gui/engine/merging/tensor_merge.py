@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import is_finite
+from ace_gui.checkpoints import is_finite, new_parts
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
@@ -111,7 +111,15 @@ class TensorMerge:
         """Remember for the report what a piece says."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
+        self._keep_new_rows(piece)
         return piece
+
+    def _keep_new_rows(self, piece: Piece) -> None:
+        """Rows of new tokens are the experts' mean, also where a method scales the whole."""
+        if self._row.part is None and self._prepared.is_whole(self._row):
+            tensor = self._row.tensor
+            for start, stop in new_parts(self._prepared.base.checkpoint, tensor):
+                piece.values[start:stop] = self._readers.base.read(tensor, (start, stop))
 
     def begin_again(self) -> None:
         """There was no room on the GPU beside others: ``pieces`` will be asked for again."""

@@ -68,8 +68,10 @@ def _sources(
     Its tokenizer goes with it, and so do its embeddings where the merged ones have other rows.
     """
     own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
-    if manifest.recipe.vocabulary is not Vocabulary.POSITION and differs(base, expert):
-        own_tensors |= set(vocabulary_tensors(base))
+    rows = vocabulary_tensors(base)
+    resized = any(merged.tensors[n].shape != base.shape(n) for n in rows)
+    if manifest.recipe.vocabulary is not Vocabulary.POSITION and (resized or differs(base, expert)):
+        own_tensors |= set(rows)
     answers = {own: name for name, own in expert.own_names.items()}
     sources: dict[str, tuple[Checkpoint, str]] = {}
     for own in expert.checkpoint.tensors:

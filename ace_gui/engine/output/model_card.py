@@ -19,7 +19,7 @@ from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.methods import get_method
 from ace_gui.recipe.recipe_file import dump_recipe
-from ace_gui.recipe.values import NonFinite, Vocabulary, model_name
+from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, model_name
 
 
 def model_card(
@@ -161,8 +161,12 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     merged = {Disposition.MERGED, Disposition.AVERAGED}
     if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
         lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
-    if manifest.recipe.vocabulary is Vocabulary.TOKENS:
-        lines.append("- rows of the vocabulary were matched by token; the tokens are the base's")
+    if manifest.recipe.vocabulary in BY_TOKEN:
+        every = manifest.recipe.vocabulary is Vocabulary.UNION
+        lines.append(
+            "- rows of the vocabulary were matched by token; tokens that the base lacks and "
+            f"{'any expert has' if every else 'all experts have'} were added"
+        )
     regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
     if regimes:
         lines.append(

@@ -26,6 +26,7 @@ from ace_gui.checkpoints import (
     open_checkpoint,
 )
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
+from ace_gui.engine.planning.new_tokens import Joined
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.paths import architectures_folder, conversions_folder
@@ -42,6 +43,7 @@ class OpenedModel:
     in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
     of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
     negative where there is none. ``lacks``: parts of the base that this model has not.
+    ``joined``: of a base that was given new tokens, its vocabulary with them.
     """
 
     name: str
@@ -51,6 +53,7 @@ class OpenedModel:
     extra: tuple[str, ...] = ()
     token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()
+    joined: Joined | None = None
 
     @property
     def outside(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import DEFAULT
-from ace_gui.architecture.traits import Role
+from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
 from ace_gui.engine.planning.dispositions import combined
 from ace_gui.engine.planning.models import OpenedModel
@@ -192,6 +192,15 @@ def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choi
         fate=rule.disposition or (None if rule.merge_method else choice.fate),
         rules=(*choice.rules, place),
     )
+
+
+def weights_for(name: str, traits: TensorTraits, recipe: Recipe) -> dict[str, float]:
+    """The weight of each expert in a tensor, by name, as the recipe and its rules say."""
+    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+    for rule in recipe.overrides:
+        if rule.holds_for(name, traits.role.value, traits.block):
+            weights |= rule.weights
+    return weights
 
 
 def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:

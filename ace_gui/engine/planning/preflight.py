@@ -36,9 +36,9 @@ from ace_gui.engine.planning import tokenizers as vocabularies
 from ace_gui.engine.planning.config_differences import drift
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.vocabulary_rows import match
+from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD, Role.BUFFER})
 _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
@@ -356,17 +356,29 @@ def _rows_outcome(
     """What becomes of the rows of two vocabularies that differ."""
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
-    found = match(base, expert) if choice is Vocabulary.TOKENS else None
+    found = match(base, expert) if choice in BY_TOKEN else None
     if found is not None:
         return Verdict.NOTE, (
             f"Rows are matched by token: {found.moved} stand elsewhere here, {found.lacking} of "
-            f"the base's tokens are missing here and count as unchanged, and {found.extra} tokens "
-            "that only this expert has are left out."
+            "the base's tokens are missing here and count as unchanged, and "
+            f"{_new_tokens(found, base)}."
         )
     return Verdict.WARNING, (
         "The output has the base's tokenizer; the rows of these ids are combined all the same. "
         "Under Vocabulary you can have them matched by token, or keep the base's."
     )
+
+
+def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
+    """What becomes of the tokens that the base lacks."""
+    added = base.joined.added if base.joined is not None else ()
+    lines = []
+    if here := [token for token in added if token in found.extra]:
+        lines.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
+    left = sorted(found.extra.difference(added))
+    if left:
+        lines.append(f"{len(left)} tokens that not every expert has are left out ({listing(left)})")
+    return " and ".join(lines) or "no token is new"
 
 
 def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, 
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import with_heads
+from ace_gui.engine.planning.vocabulary_growth import with_new_tokens
 from ace_gui.engine.planning.vocabulary_rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
@@ -120,6 +121,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     # Before they are read: what changes later is no longer what was read.
     tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
     experts = matched_by_token(base, experts, recipe.vocabulary)
+    base, experts = with_new_tokens(base, experts, recipe)
     base, experts, heads = with_heads(base, experts, recipe)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)

@@ -15,10 +15,10 @@ from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import (
     FORMATS,
-    GrownCheckpoint,
     Growth,
     Source,
     TensorInfo,
+    grow,
     is_float,
     listing,
     plain,
@@ -89,11 +89,11 @@ def with_heads(
     beside = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
     added = merged | (beside if merged or not _any_heads(experts) else set())
     changes = _config_changes(base, experts) if added else {}
-    grown = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
+    new = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
     choice = HeadChoice(merged=frozenset(merged), why=_said(why, wanted, recipe))
-    if not grown:
+    if not new:
         return _with_changes(base, changes), tuple(experts), choice
-    return _grown(base, experts, grown, changes), _answering(experts, grown), choice
+    return _grown(base, experts, new, changes), _answering(experts, new), choice
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
@@ -284,7 +284,6 @@ def _grown(
     added: Sequence[_Shared],
     changes: Mapping[str, object],
 ) -> OpenedModel:
-    checkpoint = base.checkpoint
     traits = {**base.architecture.traits, **{each.name: each.traits for each in added}}
     infos = {
         each.name: replace(
@@ -294,14 +293,10 @@ def _grown(
         )
         for each in added
     }
+    growths = {each.name: _growth(each, experts) for each in added}
     return replace(
         base,
-        checkpoint=GrownCheckpoint(
-            **{**vars(checkpoint), "tensors": {**checkpoint.tensors, **infos}},
-            base=checkpoint,
-            growths={each.name: _growth(each, experts) for each in added},
-            changes=changes,
-        ),
+        checkpoint=grow(base.checkpoint, infos, growths, {"config.json": changes}),
         architecture=replace(base.architecture, traits=traits),
         own_names={**base.own_names, **{each.name: each.name for each in added}},
     )

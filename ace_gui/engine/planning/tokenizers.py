@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from ace_gui.checkpoints import Checkpoint, FileStamp, find_side_files
-from ace_gui.checkpoints.input_files import open_regular, read_at, read_json, refusal
+from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_at, read_json, refusal
 from ace_gui.errors import CheckpointError
 
-JSON_LIMIT: Final = 100_000_000  # bytes; the largest published tokenizers have some 35 MB
 MOST_TOKENS: Final = 2_000_000
 """Twice what the largest published vocabularies have."""
 
@@ -37,12 +36,17 @@ class Difference:
 
 def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
     """The files that say which token has which id; none for what only ids images or sounds."""
-    files = checkpoint.side_files
-    if not files and checkpoint.folder is not None:  # an adapter's folder
-        files = find_side_files(checkpoint.folder).files
+    files = files_beside(checkpoint)
     if _FAST in files:
         return (files[_FAST],)
     return tuple(files[name] for name in _SLOW if name in files)
+
+
+def files_beside(checkpoint: Checkpoint) -> Mapping[str, Path]:
+    """The files beside a model's weights, or beside an adapter's."""
+    if not checkpoint.side_files and checkpoint.folder is not None:
+        return find_side_files(checkpoint.folder).files
+    return checkpoint.side_files
 
 
 def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:

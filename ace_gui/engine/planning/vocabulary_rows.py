@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,14 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import FileStamp, plain
+from ace_gui.checkpoints import NOWHERE, FileStamp, plain
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.tokenizers import tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.values import Vocabulary
-
-NOWHERE = -1
-"""For a row of the base's vocabulary that an expert lacks."""
+from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +23,12 @@ class TokenMatch:
     """Where an expert has the tokens of the base.
 
     ``rows``: for each row of the base its row in the expert, or ``NOWHERE``. ``lacking``: how many
-    tokens of the base the expert has not; ``extra``: how many it has that the base has not.
+    tokens of the base the expert has not; ``extra``: those it has that the base has not.
     """
 
     rows: NDArray[np.int64]
     lacking: int
-    extra: int
+    extra: frozenset[str]
 
     @property
     def moved(self) -> int:
@@ -60,9 +57,10 @@ def matched_by_token(
 ) -> tuple[OpenedModel, ...]:
     """The experts, each with ``token_rows`` where its vocabulary is not the base's.
 
-    Only where the recipe chooses ``TOKENS``. RecipeError where a tokenizer is missing for it.
+    Only where the recipe has them matched by token. RecipeError where that needs a tokenizer that
+    is missing.
     """
-    if choice is not Vocabulary.TOKENS:
+    if choice not in BY_TOKEN:
         return tuple(experts)
     names = vocabulary_tensors(base)
     return tuple(replace(expert, token_rows=_token_rows(base, expert, names)) for expert in experts)
@@ -71,9 +69,9 @@ def matched_by_token(
 def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
     """The tokenizer files on which the merged rows depend, as they are now.
 
-    None unless the recipe chooses ``TOKENS``. Raises CheckpointError.
+    None unless the recipe has rows matched by token. Raises CheckpointError.
     """
-    if choice is not Vocabulary.TOKENS:
+    if choice not in BY_TOKEN:
         return ()
     return tuple(stamp for model in models for stamp in tokenizer_stamps(model.checkpoint))
 
@@ -141,21 +139,12 @@ def _match(
             same = index < expert_rows and ours.get(index) == token
             place[index] = index if same else ids.get(token, NOWHERE)
     wanted = {token for index, token in theirs.items() if index < rows}
-    return TokenMatch(rows=place, lacking=len(wanted - ids.keys()), extra=len(ids.keys() - wanted))
+    return TokenMatch(
+        rows=place, lacking=len(wanted - ids.keys()), extra=frozenset(ids.keys() - wanted)
+    )
 
 
 def rows_digest(model: OpenedModel, name: str) -> str:
     """Equal for one order of the rows of a tensor that the base calls ``name``; "" for its own."""
     rows = model.token_rows.get(name)
     return "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest()
-
-
-def runs(rows: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Rows that follow one another in both: place in ``rows``, row there, how many."""
-    if not len(rows):
-        return
-    breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[:-1] == NOWHERE)) + 1
-    starts = [0, *breaks.tolist()]
-    for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
-        if rows[start] != NOWHERE:
-            yield start, int(rows[start]), stop - start

@@ -49,13 +49,15 @@ _NON_FINITE_TIP = (
 VOCABULARIES = (
     (Vocabulary.POSITION, "row by row"),
     (Vocabulary.TOKENS, "matched by token"),
+    (Vocabulary.UNION, "union of all tokens"),
     (Vocabulary.BASE, "as in the base"),
 )
 _VOCABULARY_TIP = (
     "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
-    "wherever they are; an expert without the token counts as unchanged, and tokens that the base "
-    "lacks are left out. Or the base's rows are kept."
+    "wherever they are; an expert without the token counts as unchanged. Tokens that the base "
+    "lacks and all experts have are added, with the mean of their rows; in the union of all "
+    "tokens, so are those that only some experts have. Or the base's rows are kept."
 )
 _HEADS_TIP = (
     "Task heads are merged where all experts have one task: heads of one shape with the same "

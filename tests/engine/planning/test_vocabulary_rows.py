@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from ace_gui.checkpoints import NOWHERE, runs
 from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.engine.planning.vocabulary_rows import NOWHERE, runs
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.merges import merged_tensors
@@ -46,8 +46,7 @@ def prepared_of(base: Path, *experts: Path, vocabulary: str = "tokens") -> Prepa
 
 
 def check_of(prepared: Prepared) -> Check:
-    (found,) = [check for check in prepared.plan.checks if check.title == "Vocabulary"]
-    return found
+    return next(check for check in prepared.plan.checks if check.title == "Vocabulary")
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -99,10 +98,12 @@ def test_rows_are_averaged_by_token(tmp_path: Path, padded: int) -> None:
 def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("bxyza"), seed=1)
-    check = check_of(prepared_of(base, expert))
+    other = folder_of(tmp_path / "two", list("abcdz"), seed=2)
+    check = check_of(prepared_of(base, expert, other))
     assert check.verdict is Verdict.NOTE
     assert "2 stand elsewhere here, 2 of the base's tokens are missing" in check.sentence
-    assert "3 tokens that only this expert has are left out" in check.sentence
+    assert "1 new tokens (`z`) are added" in check.sentence
+    assert "2 tokens that not every expert has are left out (`x`, `y`)" in check.sentence
 
 
 def test_the_same_tokens_are_read_as_ever(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""The vocabulary of a merged model: the base's tokens, and those that its experts were given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.checkpoints import NOWHERE, listing, plain
+from ace_gui.errors import RecipeError
+
+Tokens = Mapping[int, str]
+"""Token by id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The tokens of a model by id, and the number of rows of its embedding."""
+
+    name: str
+    tokens: Tokens
+    rows: int
+
+    @property
+    def held(self) -> set[str]:
+        """The tokens that have a row."""
+        return {token for index, token in self.tokens.items() if index < self.rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """``tokens`` of the merged model, of which it has ``rows`` rows; ``added``: what is new.
+
+    ``owner``: the expert whose tokenizer has these tokens, None where the base's is extended.
+    ``left_out``: what some experts have and the merged model has not.
+    """
+
+    tokens: Tokens
+    rows: int
+    added: tuple[str, ...]
+    owner: int | None
+    left_out: frozenset[str]
+
+
+def join(base: Known, experts: Sequence[Known], *, union: bool) -> Joined | None:
+    """The base's tokens and those that all experts have besides; with ``union`` those of any.
+
+    None where nothing is added. The tokenizer is that of an expert with just these tokens, one
+    that has the base's at their ids where there is one. Else the base's is extended. Raises
+    RecipeError where its ids have gaps, into which a tokenizer would put new tokens.
+    """
+    ours = set(base.tokens.values())
+    new = [expert.held - ours for expert in experts]
+    wanted = set[str]().union(*new) if union or not new else set[str].intersection(*new)
+    if not wanted:
+        return None
+    added = tuple(dict.fromkeys(t for e in experts for t in _in_order(e.tokens, wanted)))
+    left_out = frozenset(set[str]().union(*new) - wanted)
+    fitting = [
+        t
+        for t, expert in enumerate(experts)
+        if set(expert.tokens.values()) == ours | wanted and wanted <= expert.held
+    ]
+    if fitting:
+        owner = min(fitting, key=lambda t: _moved(base.tokens, experts[t].tokens))
+        chosen = experts[owner]
+        return Joined(
+            tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=left_out
+        )
+    start = len(base.tokens)
+    if start and max(base.tokens) != start - 1:
+        raise RecipeError(
+            f"The tokens {listing(added)} cannot be added to the vocabulary of {plain(base.name)}, "
+            "whose ids have gaps, and no expert's tokenizer has just these tokens besides; keep "
+            "the base's rows (vocabulary: base).",
+            key="vocabulary",
+        )
+    tokens = {**base.tokens, **dict(enumerate(added, start))}
+    rows = max(base.rows, start + len(added))
+    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
+
+
+def _in_order(tokens: Tokens, wanted: set[str]) -> Iterable[str]:
+    return (tokens[index] for index in sorted(tokens) if tokens[index] in wanted)
+
+
+def _moved(before: Tokens, after: Tokens) -> int:
+    return sum(after.get(index) != token for index, token in before.items())
+
+
+def places(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
+    """For each of ``rows`` rows of the tokens ``wanted`` its row in a model, or ``NOWHERE``.
+
+    With ``padding`` a row without a token is the model's of the same number, if that has none.
+    """
+    ids = {token: index for index, token in model.tokens.items() if index < model.rows}
+    found = np.full(rows, NOWHERE, dtype=np.int64)
+    for index, token in wanted.items():
+        if index < rows:
+            same = index < model.rows and model.tokens.get(index) == token
+            found[index] = index if same else ids.get(token, NOWHERE)
+    if padding:
+        for index in range(min(rows, model.rows)):
+            if index not in wanted and index not in model.tokens:
+                found[index] = index
+    return found
+
+
+_DEFAULT: Final = {
+    "single_word": False,
+    "lstrip": False,
+    "rstrip": False,
+    "normalized": True,
+    "special": False,
+}
+
+
+def extended(
+    files: Mapping[str, Mapping[str, object]],
+    given: Sequence[Mapping[str, object]],
+    added: Mapping[str, int],
+) -> dict[str, dict[str, object]]:
+    """What to change in the base's tokenizer ``files`` for the tokens ``added``, by file and key.
+
+    ``given``: the experts' tokenizer.json, which say how a token is matched. ``files``: the base's.
+    """
+    known: dict[object, Mapping[str, object]] = {}
+    for content in given:
+        for entry in _entries(content):
+            known.setdefault(entry.get("content"), entry)
+    entries = {
+        token: {**_DEFAULT, **known.get(token, {}), "id": index, "content": token}
+        for token, index in added.items()
+    }
+    changes: dict[str, dict[str, object]] = {}
+    if "tokenizer.json" in files:
+        before = _entries(files["tokenizer.json"])
+        changes["tokenizer.json"] = {"added_tokens": [*before, *entries.values()]}
+    decoder = files.get("tokenizer_config.json", {}).get("added_tokens_decoder")
+    if isinstance(decoder, dict):
+        described = {
+            str(entry["id"]): {key: value for key, value in entry.items() if key != "id"}
+            for entry in entries.values()
+        }
+        changes["tokenizer_config.json"] = {"added_tokens_decoder": {**decoder, **described}}
+    if "tokenizer.json" not in files or "added_tokens.json" in files:
+        changes["added_tokens.json"] = dict(added)
+    return changes
+
+
+def _entries(content: Mapping[str, object]) -> list[Mapping[str, object]]:
+    found = content.get("added_tokens")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
+    """What to change in a config for a vocabulary of another size: wherever that is said."""
+    changes = _sizes(config, before, after)
+    if changes:
+        return changes
+    inner = config.get("text_config")
+    if isinstance(inner, dict) and "vocab_size" not in config:
+        return {"text_config": {**inner, "vocab_size": after}}
+    return {"vocab_size": after}
+
+
+def _sizes(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and (inner := _sizes(value, before, after)):
+            changes[key] = {**value, **inner}
+        elif "vocab" in key and key.endswith("size") and value == before:
+            changes[key] = after
+    return changes
+
+
+def renumbered(config: Mapping[str, object], moved: Mapping[int, int]) -> dict[str, object]:
+    """What to change in a config that names tokens by ids which have moved."""
+    changes: dict[str, object] = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and (inner := renumbered(value, moved)):
+            changes[key] = {**value, **inner}
+        elif key.endswith("_token_id") and (new := _moved_to(value, moved)) != value:
+            changes[key] = new
+    return changes
+
+
+def _moved_to(value: object, moved: Mapping[int, int]) -> object:
+    if isinstance(value, list):
+        return [_moved_to(each, moved) for each in value]
+    return moved.get(value, value) if type(value) is int else value

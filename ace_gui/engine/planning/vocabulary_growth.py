@@ -1,0 +1,217 @@
+"""A base whose vocabulary has the tokens that its experts were given."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import FORMATS, NOWHERE, Growth, Source, TensorInfo, grow, is_float, plain
+from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.new_tokens import (
+    Joined,
+    Known,
+    extended,
+    join,
+    places,
+    renumbered,
+    resized,
+)
+from ace_gui.engine.planning.overridden_rows import weights_for
+from ace_gui.engine.planning.tokenizers import files_beside, tokenizer_stamps, tokens_of
+from ace_gui.engine.planning.vocabulary_rows import match, vocabulary_tensors
+from ace_gui.errors import RecipeError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import BY_TOKEN, Vocabulary
+
+_TOKENIZER: Final = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.bpe", "normalizer.json"),
+)
+_TEMPLATES: Final = ("chat_template.*", "additional_chat_templates/*")
+_WITH_IDS: Final = ("config.json", "generation_config.json")
+
+_Changes = dict[str, dict[str, object]]
+
+
+def with_new_tokens(
+    base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
+    """The models, the base with a row for each token that is added to its vocabulary.
+
+    Raises RecipeError where a tokenizer is missing, or tokens cannot be added; CheckpointError.
+    """
+    names = vocabulary_tensors(base)
+    owners = tuple(expert for expert in experts if any(map(expert.has, names)))
+    if recipe.vocabulary not in BY_TOKEN or not owners or not tokenizer_stamps(base.checkpoint):
+        return base, tuple(experts)
+    if not all(_as_wide(expert, base, names) for expert in owners):  # which is refused
+        return base, tuple(experts)
+    ours, *known = (_known(model, base, names) for model in (base, *owners))
+    joined = join(ours, known, union=recipe.vocabulary is Vocabulary.UNION)
+    if joined is None:
+        return base, tuple(experts)
+    return _Growing(
+        base=base,
+        owners=owners,
+        ours=ours,
+        known=tuple(known),
+        joined=joined,
+        names=names,
+        recipe=recipe,
+    ).models(experts)
+
+
+def _as_wide(expert: OpenedModel, base: OpenedModel, names: Sequence[str]) -> bool:
+    return all(expert.shape(n)[1:] == base.shape(n)[1:] for n in names if expert.has(n))
+
+
+def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
+    """The vocabulary of a model; one of the base's size without a tokenizer has the base's."""
+    match(base, model)
+    stamps = tokenizer_stamps(model.checkpoint) or tokenizer_stamps(base.checkpoint)
+    rows = next(model.shape(name)[0] for name in names if model.has(name))
+    return Known(name=model.name, tokens=tokens_of(stamps), rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Growing:
+    """``owners``: the experts with a vocabulary. ``names``: what has a row for each token."""
+
+    base: OpenedModel
+    owners: tuple[OpenedModel, ...]
+    ours: Known
+    known: tuple[Known, ...]
+    joined: Joined
+    names: tuple[str, ...]
+    recipe: Recipe
+
+    def models(self, experts: Sequence[OpenedModel]) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
+        """The grown base, and the experts with their rows in its order."""
+        tensors = self.base.checkpoint.tensors
+        names = (*self.names, *_buffers(self.base, self.ours.rows))
+        infos = {n: _resized(tensors[n], self.ours.rows, self.joined.rows) for n in names}
+        checkpoint = grow(
+            self.base.checkpoint,
+            infos,
+            {name: self._growth(name) for name in names},
+            self._changes(),
+            self._files(),
+        )
+        base = replace(self.base, checkpoint=checkpoint, joined=self.joined)
+        return base, tuple(self._answering(expert) for expert in experts)
+
+    def _places(self, model: Known) -> NDArray[np.int64]:
+        return places(self.joined.tokens, self.joined.rows, model, padding=True)
+
+    def _growth(self, name: str) -> Growth:
+        own = _source(self.base, name, self._places(self.ours))
+        traits = self.base.architecture.traits
+        tied = traits[name].tied_to
+        ruling = tied or name
+        weights = weights_for(ruling, traits[ruling], self.recipe)
+        donors = tuple(
+            _source(owner, found, self._places(known), weights[owner.name])
+            for owner, known in zip(self.owners, self.known, strict=True)
+            if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
+        )
+        unknown = own.rows == NOWHERE
+        for donor in donors:
+            unknown &= donor.rows == NOWHERE
+        if unknown.any():
+            row = int(np.flatnonzero(unknown)[0])
+            raise RecipeError(
+                f"No expert has row {row} of `{plain(name)}`, for the token "
+                f"{plain(self.joined.tokens.get(row, ''))!r}, which would be added; keep the "
+                "base's rows (vocabulary: base).",
+                key="vocabulary",
+            )
+        return Growth(own=own, donors=donors)
+
+    def _answering(self, expert: OpenedModel) -> OpenedModel:
+        """The expert, unchanged in the rows of new tokens, which are the experts' mean already."""
+        place = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
+        if place is None:
+            return expert
+        known = self.known[place]
+        ours = set(self.ours.tokens.values())
+        tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
+        rows = places(tokens, self.joined.rows, known, padding=False)
+        shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == known.rows]
+        return replace(expert, token_rows={**expert.token_rows, **dict.fromkeys(shared, rows)})
+
+    def _changes(self) -> _Changes:
+        """What changes in the files beside the base: sizes, ids, and its tokenizer if need be."""
+        after = {token: index for index, token in self.joined.tokens.items()}
+        moved = {i: after[t] for i, t in self.ours.tokens.items() if after.get(t, i) != i}
+        files = self.base.checkpoint.side_files
+        changes: _Changes = {}
+        for file in _WITH_IDS:
+            if file in files:
+                config = read_json(files[file], limit=JSON_LIMIT)
+                sizes: dict[str, object] = {}
+                if file == "config.json" and self.joined.rows != self.ours.rows:
+                    sizes = resized(config, self.ours.rows, self.joined.rows)
+                changes[file] = sizes | renumbered({**config, **sizes}, moved)
+        if self.joined.owner is None:
+            changes |= self._extended()
+        return changes
+
+    def _extended(self) -> _Changes:
+        ids = {token: index for index, token in self.joined.tokens.items()}
+        own = {
+            name: read_json(path, limit=JSON_LIMIT)
+            for name, path in self.base.checkpoint.side_files.items()
+            if name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
+        }
+        given = [
+            read_json(path, limit=JSON_LIMIT)
+            for owner in self.owners
+            for name, path in files_beside(owner.checkpoint).items()
+            if name == "tokenizer.json"
+        ]
+        return extended(own, given, {token: ids[token] for token in self.joined.added})
+
+    def _files(self) -> Mapping[str, Path]:
+        """The base's files, with the tokenizer of the expert that has these tokens."""
+        files = self.base.checkpoint.side_files
+        if self.joined.owner is None:
+            return files
+        theirs = files_beside(self.owners[self.joined.owner].checkpoint)
+        kept = {name: path for name, path in files.items() if not _matches(name, _TOKENIZER)}
+        taken = (*_TOKENIZER, *_TEMPLATES)
+        return kept | {name: path for name, path in theirs.items() if _matches(name, taken)}
+
+
+def _source(model: OpenedModel, name: str, rows: NDArray[np.int64], weight: float = 1.0) -> Source:
+    own = model.own_names[name]
+    return Source(owner=model.name, checkpoint=model.checkpoint, name=own, rows=rows, weight=weight)
+
+
+def _buffers(base: OpenedModel, rows: int) -> tuple[str, ...]:
+    """Buffers with a number for each token, as the bias of BART's vocabulary head is."""
+    return tuple(
+        name
+        for name, info in base.checkpoint.tensors.items()
+        if base.architecture.traits[name].role is Role.BUFFER
+        and info.shape == (1, rows)
+        and is_float(info.dtype)
+    )
+
+
+def _resized(info: TensorInfo, before: int, after: int) -> TensorInfo:
+    axis = info.shape.index(before)
+    shape = (*info.shape[:axis], after, *info.shape[axis + 1 :])
+    return replace(info, shape=shape, nbytes=prod(shape) * FORMATS[info.dtype].bits // 8)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
