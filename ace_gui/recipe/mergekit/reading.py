@@ -15,7 +15,7 @@ from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.mergekit.counterparts import Settings, translated
 from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT, Document, Model, Setting
 from ace_gui.recipe.mergekit.settings_at_depth import rules_of
-from ace_gui.recipe.values import ModelEntry, Recipe
+from ace_gui.recipe.values import ModelEntry, Recipe, Vocabulary
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 _MOST_BLOCKS: Final = 10_000
@@ -66,6 +66,7 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
         ),
         merge_method=found.method,
         parameters={name: chain[0].value for name, chain in found.parameters.items()},
+        vocabulary=_vocabulary(document),
         out_dtype=_out_dtype(document, path),
         notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
     )
@@ -140,16 +141,21 @@ def _out_dtype(document: Document, path: Path) -> str | None:
     return written
 
 
+def _vocabulary(document: Document) -> Vocabulary:
+    union = _tokenizer_source(document) == "union"
+    return Vocabulary.UNION if union else Vocabulary.POSITION
+
+
+def _tokenizer_source(document: Document) -> object:
+    if document.tokenizer is None:
+        return document.tokenizer_source
+    return document.tokenizer.get("source", "union")  # its default
+
+
 def _tokenizer_notes(document: Document) -> list[str]:
     notes = []
-    source = document.tokenizer_source or (document.tokenizer or {}).get("source")
-    if source == "union":
-        raise RecipeError(
-            "A union of vocabularies is not possible here; leave out the tokenizer's source, and "
-            "the merged model has the base's.",
-            key="tokenizer_source",
-        )
-    if source not in (None, "base", document.base_model):
+    source = _tokenizer_source(document)
+    if source not in (None, "base", "union", document.base_model):
         notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
     if (document.tokenizer or {}).keys() - {"source"}:
         notes.append("What 'tokenizer' says of tokens is left out; the tokenizer is the base's.")

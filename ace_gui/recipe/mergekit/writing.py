@@ -19,7 +19,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.recipe_file import placed
-from ace_gui.recipe.values import Heads, ParameterValue, Recipe
+from ace_gui.recipe.values import Heads, ParameterValue, Recipe, Vocabulary
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 
@@ -84,7 +84,8 @@ def _document(recipe: Recipe, foreign: Foreign, place: Callable[[Path], str]) ->
     out_dtype = recipe.out_dtype or _dtype_of(recipe.base_model)
     if out_dtype is not None:
         document["out_dtype"] = out_dtype
-    document["tokenizer_source"] = place(recipe.base_model)
+    union = recipe.vocabulary is Vocabulary.UNION
+    document["tokenizer_source"] = "union" if union else place(recipe.base_model)
     return document
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.values import Vocabulary
 
 TIES = {
     "density": 0.2,
@@ -150,8 +152,6 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
             "adapter",
         ),
         ({"out_dtype": "int8"}, "out_dtype", "int8"),
-        ({"tokenizer_source": "union"}, "tokenizer_source", "union of vocabularies"),
-        ({"tokenizer": {"source": "union"}}, "tokenizer_source", "union of vocabularies"),
         ({"modules": {"text": {}}}, "modules", "modules"),
         ({"models": None, "slices": [{"sources": [{"model": "a"}]}] * 2}, "slices", "slices"),
         ({"paramters": {}}, "paramters", "parameters"),
@@ -183,6 +183,21 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
     )
     assert len(recipe.notes) == 4
     assert "density" in recipe.notes[1]
+
+
+@pytest.mark.parametrize(
+    "said", [{"tokenizer_source": "union"}, {"tokenizer": {"source": "union"}}, {"tokenizer": {}}]
+)
+def test_a_union_of_vocabularies_is_read_and_written(tmp_path: Path, said: dict[str, Any]) -> None:
+    document = {"merge_method": "task_arithmetic", "base_model": "base"}
+    both = models({"weight": 1.0}, {"weight": 1.0})
+    recipe = read(tmp_path, **document, models=both, **said)
+    assert recipe.vocabulary is Vocabulary.UNION
+    assert recipe.notes == (READ_AS_MERGEKIT,)
+    same = ours(tmp_path, vocabulary=recipe.vocabulary)
+    written = yaml.safe_load(dump_mergekit(same, TIES, tmp_path))
+    assert written["tokenizer_source"] == "union"
+    assert read(tmp_path, **document, models=both).vocabulary is Vocabulary.POSITION
 
 
 def test_our_own_recipes_are_read_as_before(tmp_path: Path) -> None:
