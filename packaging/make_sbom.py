@@ -7,7 +7,6 @@ needs what stand in ``requirements.lock``. What only development needs is left o
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
-from lock_file import PROJECT, ROOT, Locked, needed_by, read_lock, wanted_directly
+from lock_file import PROJECT, Locked, needed_by, read_lock, wanted_directly
 from packageurl import PackageURL
+
+from ace_gui import __version__
 
 
 def main() -> None:
@@ -28,11 +29,10 @@ def main() -> None:
 
 def sbom(locked: Collection[Locked]) -> str:
     """The bill of materials of the application, as JSON text."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     direct = wanted_directly()
     shipped = needed_by(direct, locked)
     bom = Bom()
-    application = _component(PROJECT, project["version"], ComponentType.APPLICATION)
+    application = _component(PROJECT, __version__, ComponentType.APPLICATION)
     bom.metadata.component = application
     components = {package: _package(package) for package in locked if package.name in shipped}
     for package, component in components.items():

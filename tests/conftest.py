@@ -1,6 +1,7 @@
-"""What every test has: folders for caches and methods that are not the user's."""
+"""What every test has: folders that are not the user's, and descriptions made in this process."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -10,4 +11,34 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+class _DescribesHere:
+    """Describes checkpoints in this process, which has transformers already.
+
+    The real one starts a process for each opening, whose imports take seconds; it has tests of its
+    own, and the command line and the engine process use it in theirs.
+    """
+
+    def __enter__(self) -> "_DescribesHere":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def describe(self, config: Mapping[str, object] | None, shapes: Mapping[str, tuple[int, ...]]):
+        from ace_gui.architecture.describe import describe
+
+        yield
+        return describe(config, shapes)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _described_here() -> Iterator[None]:
+    """Only where a test opens models: to import the engine for this alone would cost as much."""
+    models = sys.modules.get("ace_gui.engine.planning.models")
+    with pytest.MonkeyPatch.context() as patch:
+        if models is not None:
+            patch.setattr(models, "Describer", _DescribesHere)
         yield

@@ -32,17 +32,9 @@ class Task:
 def merging(task: Task) -> None:
     """``ace-gui merge``."""
     from ace_gui.cli.console import merge_to_folder
+    from ace_gui.engine.workflow import Options
 
-    merge_to_folder(
-        task.what,
-        task.out,
-        device="cpu",
-        threads=1,
-        memory_bytes=None,
-        resume=task.resume,
-        convert=False,
-        complete_heads=False,
-    )
+    merge_to_folder(task.what, task.out, Options(device="cpu", threads=1, resume=task.resume))
 
 
 def exporting(task: Task) -> None:
