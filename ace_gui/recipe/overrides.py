@@ -8,12 +8,34 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
+from ace_gui.errors import RecipeError
+
 ParameterValue = float | int | bool | str
 
 Fate = Literal["merge", "average", "base"]
 """What becomes of a tensor: merged by the method, averaged, or kept from the base."""
 
+LARGEST_CAP: Final = 10.0
+"""δ of a cap: no merge goes ten times as far from the base as the base is large."""
+
 _RANGE: Final = re.compile(r"\s{0,9}(\d{1,6})\s{0,9}(?:(-)\s{0,9}(\d{0,6}))?\s{0,9}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """A limit on the merged change of each matrix, whatever the method (``methods.shared.cap``).
+
+    ``delta``: δ, the share of the base's norm up to which T experts may add up.
+    Raises RecipeError for one out of its range.
+    """
+
+    delta: float = 0.12
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta <= LARGEST_CAP:
+            raise RecipeError(
+                f"cap: delta is {self.delta}, but must be from 0 to {LARGEST_CAP:g}.", key="cap"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +50,7 @@ class Override:
     from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
     method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
     keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
+    ``cap``: the limit on the change of these matrices; False for none, where the recipe has one.
     """
 
     role: str | None = None
@@ -39,6 +62,7 @@ class Override:
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
+    cap: Cap | Literal[False] | None = None
 
     @property
     def selects(self) -> bool:
@@ -49,7 +73,7 @@ class Override:
     def changes(self) -> bool:
         """Whether the rule says what is different."""
         said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
-        return any(said)
+        return any(said) or self.cap is not None
 
     def holds_for(self, name: str, role: str, block: int | None) -> bool:
         """Whether the rule is for a tensor of this name, role and block."""

@@ -18,9 +18,10 @@ from ace_gui.formatting import shown
 from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit.schema import is_mergekit
-from ace_gui.recipe.overrides import Fate, check_blocks
+from ace_gui.recipe.overrides import LARGEST_CAP, Fate, check_blocks
 from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import (
+    Cap,
     Heads,
     ModelEntry,
     NonFinite,
@@ -61,6 +62,12 @@ def _one_block(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+class _Cap(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    delta: Annotated[float, Field(ge=0, le=LARGEST_CAP, allow_inf_nan=False)] = Cap.delta
+
+
 class _Override(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -73,6 +80,7 @@ class _Override(BaseModel):
     parameters: dict[str, ParameterValue] = {}
     weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
     experts: dict[str, dict[str, ParameterValue]] = {}
+    cap: _Cap | Literal[False] | None = None
 
 
 def _known_schema(schema: int) -> int:
@@ -96,6 +104,7 @@ class _Document(BaseModel):
     out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     non_finite: Literal["stop", "keep_base", "skip_expert"] = "stop"
+    cap: _Cap | None = None
     overrides: list[_Override] = []
 
 
@@ -222,6 +231,7 @@ def _recipe(content: Any, path: Path) -> Recipe:
         out_dtype=document.out_dtype,
         seed=document.seed,
         non_finite=NonFinite(document.non_finite),
+        cap=None if document.cap is None else Cap(delta=document.cap.delta),
         overrides=tuple(
             _override(path, number, rule) for number, rule in enumerate(document.overrides)
         ),
@@ -230,13 +240,14 @@ def _recipe(content: Any, path: Path) -> Recipe:
 
 
 def _override(path: Path, number: int, written: _Override) -> Override:
-    given = written.model_dump(exclude={"tensors"})
-    rule = Override(**given, tensors=tuple(written.tensors))
+    given = written.model_dump(exclude={"tensors", "cap"})
+    cap = Cap(delta=written.cap.delta) if isinstance(written.cap, _Cap) else written.cap
+    rule = Override(**given, tensors=tuple(written.tensors), cap=cap)
     if rule.selects and rule.changes:
         return rule
     lacking = (
-        "does not say what is different; add disposition, merge_method, parameters, weights or "
-        "experts"
+        "does not say what is different; add disposition, merge_method, parameters, weights, "
+        "experts or cap"
         if rule.selects
         else "does not say for which tensors it is; add role, blocks, pattern or tensors"
     )
@@ -277,6 +288,8 @@ def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
         document["seed"] = recipe.seed
     if recipe.non_finite is not NonFinite.STOP:
         document["non_finite"] = recipe.non_finite.value
+    if recipe.cap is not None:
+        document["cap"] = vars(recipe.cap)
     if recipe.overrides:
         document["overrides"] = [_written(rule) for rule in recipe.overrides]
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -300,8 +313,9 @@ def _written(rule: Override) -> dict[str, object]:
         "parameters": dict(rule.parameters),
         "weights": dict(rule.weights),
         "experts": {name: dict(own) for name, own in rule.experts.items()},
+        "cap": vars(rule.cap) if isinstance(rule.cap, Cap) else rule.cap,
     }
-    return {key: value for key, value in everything.items() if value}
+    return {key: each for key, each in everything.items() if each or (key, each) == ("cap", False)}
 
 
 def _read(path: Path) -> str:
@@ -351,7 +365,9 @@ _KNOWN = {
     (): tuple(field.alias or name for name, field in _Document.model_fields.items()),
     ("models",): tuple(_Model.model_fields),
     ("models", "parameters"): tuple(_ModelParameters.model_fields),
+    ("cap",): tuple(_Cap.model_fields),
     ("overrides",): tuple(_Override.model_fields),
+    ("overrides", "cap", "_Cap"): tuple(_Cap.model_fields),
 }
 
 
@@ -378,11 +394,17 @@ def _explain(path: Path, error: ValidationError) -> RecipeError:
 def _wanted(complaint: dict[str, Any]) -> str:
     if complaint["type"] == "literal_error":
         return f"must be one of {complaint['ctx']['expected']}"
+    if complaint["type"] == "model_type":
+        return "must be keys with values"
     if complaint["type"] == "too_short":
         return "at least one entry is needed"
     if complaint["type"] == "value_error":
         return str(complaint["ctx"]["error"])
     return str(complaint["msg"]).replace("Input should", "should")
+
+
+_MEMBERS: Final = {"bool", "int", "float", "str", "_Cap", "literal[False]"}
+"""What pydantic calls the members of a union."""
 
 
 def _key(place: tuple[int | str, ...]) -> str:
@@ -391,6 +413,6 @@ def _key(place: tuple[int | str, ...]) -> str:
     for part in place:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in {"bool", "int", "float", "str"}:  # the members of a union
+        elif part not in _MEMBERS:
             text += f".{part}" if text else part
     return text

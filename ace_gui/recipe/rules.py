@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ace_gui.recipe.overrides import Override
+from ace_gui.recipe.overrides import Cap, Override
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,14 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
         for name, own in rule.experts.items()
         for parameter, value in own.items()
     ]
+    if rule.cap is not None:
+        parts.append(describe_cap(rule.cap or None))
     return ", ".join(parts)
+
+
+def describe_cap(cap: Cap | None) -> str:
+    """A limit on the change, in words."""
+    return "no cap" if cap is None else f"cap δ {cap.delta:g}"
 
 
 def for_selection(change: Override, names: Collection[str], tensors: Sequence[Tensor]) -> Override:

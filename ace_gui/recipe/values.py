@@ -10,10 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ace_gui.recipe.overrides import Override, ParameterValue
+from ace_gui.recipe.overrides import Cap, Override, ParameterValue
 
 __all__ = [
     "BY_TOKEN",
+    "Cap",
     "Heads",
     "ModelEntry",
     "NonFinite",
@@ -90,7 +91,8 @@ class Recipe:
     ``split_fused``: merge the matrices of a fused projection (query, key and value; gate and up)
     one by one. ``vocabulary``: how embeddings and vocabulary heads are combined. ``heads``: whether
     task heads are merged. ``seed`` matters to methods that draw random numbers. ``non_finite``:
-    what becomes of tensors with NaN or Inf. ``overrides``: what some tensors do differently; later
+    what becomes of tensors with NaN or Inf. ``cap``: the limit on the merged change of each matrix,
+    None without. ``overrides``: what some tensors do differently; later
     ones win.
     ``notes``: what was lost when another program's recipe was read; no part of what is merged.
     ``unfound``: models that were nowhere when the file was read, and what to say of each.
@@ -107,6 +109,7 @@ class Recipe:
     out_dtype: str | None = None
     seed: int = 0
     non_finite: NonFinite = NonFinite.STOP
+    cap: Cap | None = None
     overrides: tuple[Override, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     unfound: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)

@@ -57,6 +57,7 @@ class LayerReport:
     refinement_ratio: float | None = None
     energies: Mapping[str, float] | None = None
     delta_norm: float | None = None
+    cap_factor: float | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     non_finite: tuple[str, ...] = ()

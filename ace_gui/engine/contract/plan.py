@@ -86,7 +86,7 @@ class PlanRow:
     base's as stored, or the first owner's where the base has no such tensor. ``transposed``:
     stored inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that
     have it. ``override``: what it does differently, None where the recipe's method, parameters and
-    weights hold.
+    weights hold. ``cap``: δ of the limit on its merged change, None where there is none.
     """
 
     name: str
@@ -102,6 +102,7 @@ class PlanRow:
     experts: tuple[int, ...] = ()
     override: RowOverride | None = None
     part: MatrixPart | None = None
+    cap: float | None = None
 
     @property
     def tensor(self) -> str:

@@ -90,6 +90,7 @@ class Look:
         prepared, row = self.prepared, self.row
         terms = (
             row.disposition,
+            row.cap,
             prepared.method_of(row).name,
             prepared.parameters_of(row),
             prepared.own_of(row),

@@ -25,6 +25,7 @@ from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Diagnostics, Merged, Place
+from ace_gui.methods.shared.cap import limited
 
 CPU: Final = torch.device("cpu")
 
@@ -173,7 +174,11 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
     with merging_of(row.name, deltas[0].names):
         layers = [(own, weight, own.base) for own, weight in zip(deltas, weights, strict=True)]
         found = together(layers, prepared.parameters_of(row))
-        return [_piece(own, merged, 0) for own, merged in zip(deltas, found, strict=True)]
+        rows = (row, *others)
+        return [
+            _piece(own, _capped(each, merged, own, weight), 0)
+            for each, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
+        ]
 
 
 def _merged_piece(row: PlanRow, prepared: Prepared, deltas: TaskVectors, start: int) -> Piece:
@@ -219,7 +224,12 @@ def merge_deltas(
         own=prepared.own_of(row),
         base=deltas.base,
     )
-    return merged
+    return _capped(row, merged, deltas, weights)
+
+
+def _capped(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
+    """The same with the change no larger than the recipe's cap on this row allows."""
+    return merged if row.cap is None else limited(merged, deltas, weights, deltas.base, row.cap)
 
 
 def _norm(tensor: Tensor) -> float:
@@ -241,6 +251,7 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         refinement_ratio=found.refinement_ratio,
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
+        cap_factor=found.cap_factor,
         notes=found.notes,
         warnings=found.warnings,
     )

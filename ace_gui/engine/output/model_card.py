@@ -173,10 +173,21 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
             f"- of the merged ones, {regimes[Regime.HETEROGENEOUS]} heterogeneous (refined) and "
             f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
         )
+    lines += _cap_lines(reports)
     noted = sum(bool(report.notes or report.warnings) for report in reports.values())
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
     return lines + _non_finite_lines(manifest, reports)
+
+
+def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
+    """What a cap on the change did, the recipe's or that of the method."""
+    factors = [r.cap_factor for r in reports.values() if r.cap_factor is not None]
+    shortened = [factor for factor in factors if factor < 1]
+    if not factors:
+        return []
+    least = f", at most to {min(shortened):.3g} of its length" if shortened else ""
+    return [f"- {len(shortened)} of {len(factors)} capped changes were shortened by the cap{least}"]
 
 
 def _warning_lines(manifest: Manifest) -> list[str]:

@@ -20,7 +20,7 @@ from ace_gui.engine.planning.vocabulary_rows import vocabulary_tensors
 from ace_gui.errors import MismatchError
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import Cap, Vocabulary
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})
@@ -148,6 +148,12 @@ def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
     return replace(row, disposition=Disposition.AVERAGED, reason=reason)
 
 
+def capped(row: PlanRow, cap: Cap | None) -> PlanRow:
+    """The row with the limit on its change, which only merged matrices have."""
+    is_matrix = row.disposition is Disposition.MERGED and len(row.shape) == 2
+    return replace(row, cap=cap.delta if is_matrix and cap is not None else None)
+
+
 def _combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
@@ -169,7 +175,8 @@ def _combined(
         )
     if method.kind is Kind.ENTRY:
         reason = f"{method.title} applies to every entry{some}"
-        return replace(row, disposition=Disposition.MERGED, reason=reason)
+        turned = traits.transposed  # matters where the matrix is capped, and so merged whole
+        return replace(row, disposition=Disposition.MERGED, transposed=turned, reason=reason)
     if traits.matrix and traits.role not in AVERAGE_REASONS:
         stored = ", stored inputs × outputs" if traits.transposed else ""
         return replace(

@@ -27,6 +27,7 @@ FLOAT32 = 4
 FLOAT64 = 8
 BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
 PARTS_UNDER_WAY = 4
+CAPPED_NUMBERS = 3  # for each entry: the merged change, and an expert's as read and centred
 ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
 
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
@@ -56,10 +57,13 @@ def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit:
 
 def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
     """Working sets of the matrices that are merged in one piece."""
-    merged = (row for row in rows if row.disposition == Disposition.MERGED)
-    return [
-        _working_set(row, method) for row in merged if method_of(row, method).kind is not Kind.ENTRY
-    ]
+    return [_working_set(row, method) for row in rows if is_whole(row, method)]
+
+
+def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
+    """Whether a row is merged in one piece, and not part by part: a capped one always is."""
+    merged = row.disposition == Disposition.MERGED
+    return merged and (method_of(row, default).kind is not Kind.ENTRY or row.cap is not None)
 
 
 def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
@@ -134,7 +138,7 @@ def _read_back(row: PlanRow) -> int:
 def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
     kind, elements = method_of(row, default).kind, prod(row.shape)
     merged = row.disposition == Disposition.MERGED
-    if merged and kind is Kind.TENSOR:
+    if merged and (kind is Kind.TENSOR or (kind is Kind.ENTRY and row.cap is not None)):
         return whole_bytes(row, default)
     if merged and kind is Kind.MATRIX and len(row.shape) == 2:
         return whole_bytes(row, default) + BLAS_BYTES
@@ -154,4 +158,6 @@ def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
         numbers = method.working_memory(shape, len(row.experts))
+    if row.cap is not None:
+        numbers = max(numbers, CAPPED_NUMBERS * prod(shape))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * prod(shape)

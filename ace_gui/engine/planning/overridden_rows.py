@@ -11,7 +11,7 @@ from typing import Any, Final
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
-from ace_gui.engine.planning.dispositions import combined
+from ace_gui.engine.planning.dispositions import capped, combined
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import is_new
@@ -20,8 +20,8 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.overrides import Fate
-from ace_gui.recipe.rules import describe
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.rules import describe, describe_cap
+from ace_gui.recipe.values import Cap, ParameterValue
 
 _FATES: Final = {
     "merge": Disposition.MERGED,
@@ -40,6 +40,7 @@ class _Choice:
     values: dict[str, ParameterValue]
     weights: dict[str, float]
     own: dict[str, dict[str, ParameterValue]]
+    cap: Cap | None
     fate: Fate | None = None
     rules: tuple[int, ...] = ()
 
@@ -96,12 +97,13 @@ def _check_own(recipe: Recipe, rule: Override, key: str) -> None:
 def overridden(
     rows: Sequence[PlanRow], recipe: Recipe, base: OpenedModel
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
-    """The rows with the recipe's overrides applied, and a warning for each rule without effect.
+    """The rows with the recipe's cap and overrides, and a warning for each rule without effect.
 
     A tensor tied to another follows that one.
     """
+    rows = tuple(capped(row, recipe.cap) for row in rows)
     if not recipe.overrides:
-        return tuple(rows), ()
+        return rows, ()
     changed = {row.name: _overridden(row, recipe, base) for row in rows}
     used = {place for row in changed.values() if row.override for place in row.override.rules}
     warnings = tuple(
@@ -134,6 +136,7 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
         changed = row
     elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
         changed = replace(changed, disposition=_FATES[choice.fate])
+    changed = capped(changed, choice.cap)
     differences = _differences(changed, choice, recipe)
     if not differences and changed.disposition is row.disposition:
         return row
@@ -169,6 +172,7 @@ def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
         values=dict(recipe.parameters),
         weights=dict(zip(recipe.expert_names, recipe.weights, strict=True)),
         own={},
+        cap=recipe.cap,
     )
     for place, rule in enumerate(recipe.overrides):
         if rule.holds_for(row.name, row.role, row.block):
@@ -189,6 +193,7 @@ def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choi
         values=values,
         weights={**choice.weights, **rule.weights},
         own=own,
+        cap=choice.cap if rule.cap is None else rule.cap or None,
         fate=rule.disposition or (None if rule.merge_method else choice.fate),
         rules=(*choice.rules, place),
     )
@@ -218,6 +223,8 @@ def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
         found = [] if same else [f"not {get_method(recipe.merge_method).title}"]
         found += [f"{n} {v}" for n, v in choice.values.items() if n not in own or own[n] != v]
         found += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
+        if row.cap != capped(row, recipe.cap).cap:
+            found.append(describe_cap(choice.cap))
     if row.disposition is not Disposition.BASE:
         given = dict(zip(recipe.expert_names, recipe.weights, strict=True))
         found += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != given[n]]
@@ -233,4 +240,5 @@ def _tied(row: PlanRow, rows: dict[str, PlanRow]) -> PlanRow:
         disposition=source.disposition,
         transposed=source.transposed,
         override=source.override,
+        cap=source.cap,
     )

@@ -14,7 +14,7 @@ from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
-from ace_gui.engine.planning.memory import free_disk_bytes, largest_tensor, peak_bytes
+from ace_gui.engine.planning.memory import free_disk_bytes, is_whole, largest_tensor, peak_bytes
 from ace_gui.engine.planning.models import OpenedModel, open_models
 from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
@@ -27,7 +27,7 @@ from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
-from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
 from ace_gui.steps import Steps, result_of
@@ -56,8 +56,7 @@ class Prepared:
 
     def is_whole(self, row: PlanRow) -> bool:
         """Whether a row is merged in one piece, and not part by part."""
-        merged = row.disposition == Disposition.MERGED
-        return merged and self.method_of(row).kind is not Kind.ENTRY
+        return is_whole(row, self.method)
 
     def parameters_of(self, row: PlanRow) -> Any:
         """The parameters of ``method_of(row)`` for this row."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.rules import with_names
-from ace_gui.recipe.values import Heads, NonFinite, ParameterValue, Vocabulary
+from ace_gui.recipe.values import Cap, Heads, NonFinite, ParameterValue, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,7 @@ class Inputs:
     split_fused: bool = False
     vocabulary: Vocabulary = Vocabulary.POSITION
     heads: Heads = Heads.AUTO
+    cap: Cap | None = None
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
@@ -61,6 +62,7 @@ class Inputs:
             split_fused=recipe.split_fused,
             vocabulary=recipe.vocabulary,
             heads=recipe.heads,
+            cap=recipe.cap,
         )
 
     @property
@@ -99,6 +101,7 @@ class Inputs:
             split_fused=self.split_fused,
             vocabulary=self.vocabulary,
             heads=self.heads,
+            cap=self.cap,
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:

@@ -181,7 +181,13 @@ class Session(QObject):
         recipe = self.inputs.recipe()
         values = tuple(sorted(self.resolved_parameters().items()))
         models = (recipe.base_model, recipe.models, recipe.expert_names)
-        choices = (recipe.split_fused, recipe.vocabulary, recipe.heads, recipe.non_finite)
+        choices = (
+            recipe.split_fused,
+            recipe.vocabulary,
+            recipe.heads,
+            recipe.non_finite,
+            recipe.cap,
+        )
         rest = (recipe.scope, recipe.out_dtype, *choices, repr(recipe.overrides))
         return (*models, recipe.merge_method, values, recipe.seed, *rest)
 

@@ -1,4 +1,4 @@
-"""A limit on how far a merge may move a matrix from the base. O outputs, I inputs.
+"""A limit on how far a merge may move a matrix from the base. O outputs, I inputs, T experts.
 
 The merged change of T experts may be as large as one of them, and as large as √T of them where that
 is small beside the base.
@@ -9,11 +9,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.heterogeneity import energy, heterogeneity
+from ace_gui.methods.method import Merged
+
+FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
+FLAT: Final = (
+    "The cap does not apply here: the experts move all outputs alike, so that it has no scale."
+)
 
 
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
@@ -35,3 +45,49 @@ def cap_(change: Tensor, largest: float) -> float:
         return 1.0
     change.mul_(largest / norm)
     return largest / norm
+
+
+def limited(
+    merged: Merged,
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    base_OI: Tensor,
+    delta: float,
+) -> Merged:
+    """The merge of a matrix by any method with its change capped, and what that did to it.
+
+    Experts count as they are, whatever their weights, so that one cap means the same to methods
+    that add weighted task vectors and to those that average them. Those of weight 0 and those
+    without change do not count. Reads every expert once more where the method did not report its
+    traces. Overwrites ``merged.delta``.
+    """
+    traces = _traces(merged, deltas, weights)
+    found = merged.diagnostics
+    if len(traces) < 2 or not any(traces):
+        note = FREE if len(traces) < 2 else FLAT
+        return replace(merged, diagnostics=replace(found, notes=(*found.notes, note)))
+    largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
+    factor = cap_(merged.delta, largest)
+    notes = found.notes if factor == 1 else (*found.notes, _sentence(factor))
+    diagnostics = replace(found, cap_factor=factor * (found.cap_factor or 1.0), notes=notes)
+    return replace(merged, diagnostics=diagnostics)
+
+
+def _sentence(factor: float) -> str:
+    return f"The cap scaled the merged change to {factor:.3g} of its length."
+
+
+def _traces(merged: Merged, deltas: Sequence[Tensor], weights: Sequence[float]) -> list[float]:
+    """Tr of the centred Gram matrix of every expert that counts, without its weight."""
+    taking = [t for t, weight in enumerate(weights) if weight != 0]
+    found = merged.diagnostics
+    if found.traces:
+        kept = [t for t in taking if t not in found.left_out]
+        return [found.traces[t] / weights[t] ** 2 for t in kept]
+    energies, traces = [], []
+    for t in taking:
+        delta_OI = deltas[t].to(torch.float64, copy=True)
+        energies.append(energy(delta_OI))
+        centre_(delta_OI)
+        traces.append(energy(delta_OI))
+    return [traces[place] for place in heterogeneity(energies).kept]

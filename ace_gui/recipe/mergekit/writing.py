@@ -97,6 +97,8 @@ def _refuse_others(recipe: Recipe) -> None:
         )
     if recipe.split_fused:
         raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
+    if recipe.cap is not None:
+        raise RecipeError("mergekit cannot cap the merged change.", key="cap")
     if recipe.heads is Heads.KEEP:
         raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
 
@@ -117,6 +119,8 @@ def _filter(
         raise RecipeError(
             f"{key}: mergekit has one method for the whole model.", key=f"{key}.merge_method"
         )
+    if rule.cap is not None:
+        raise RecipeError(f"{key}: mergekit cannot cap the merged change.", key=f"{key}.cap")
     made = _METHODS[recipe.merge_method]
     foreign = made(values, recipe.weights)
     if rule.weights and foreign.weights != recipe.weights:
