@@ -11,8 +11,8 @@ from typing import Any, Final
 from ace_gui.architecture import names
 from ace_gui.architecture.traits import ModuleRows
 
-_ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate"})
-"""Conversions that put whole rows of the files' tensors together, or take them apart."""
+_ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate", "PermuteForRope"})
+"""Conversions that put whole rows of the files' tensors together, apart, or in another order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def _converted(
 
 
 def _moves_rows(operation: Any) -> bool:
-    return type(operation).__name__ in _ALONG_ROWS and operation.dim == 0
+    return type(operation).__name__ in _ALONG_ROWS and getattr(operation, "dim", 0) == 0
 
 
 def _runs(rows: list[tuple[str, int]]) -> tuple[ModuleRows, ...]:

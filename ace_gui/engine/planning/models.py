@@ -167,9 +167,9 @@ def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
 def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:
     """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
 
-    An adapter names the modules of the model that it was trained on; where the model has tensors
-    by other names than the base's files, those names answer too, and the files' own do as well,
-    since they are older names of the modules. A change of a tensor that is tied to another, and in
+    An adapter names the modules of the model that it was trained on, so that a module of just that
+    name comes first. The names in the files answer too, since they are older names of the modules;
+    last come modules of a similar name. A change of a tensor that is tied to another, and in
     no file, is a change of that one, as PEFT's merge makes it.
     """
     parts: dict[str, list[Piece]] = {}
@@ -179,11 +179,14 @@ def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[
             piece = Piece(tensor=file, at=at, start=each.start, rows=each.rows)
             parts.setdefault(each.module, []).append(piece)
             at += each.rows
-    answers = match_names(base.checkpoint.tensors, adapter.names)
-    rest = [name for name in adapter.names if name not in answers]
     shapes = base.checkpoint.tensors
+    exact = {name: name for name in adapter.names if name in parts}
+    taken = {piece.tensor for name in exact for piece in parts[name]}
+    free = (name for name in shapes if name not in taken)
+    answers = match_names(free, [name for name in adapter.names if name not in exact])
+    rest = [name for name in adapter.names if name not in answers]
     pieces: dict[str, list[Piece]] = {}
-    for own, module in match_names(parts, rest).items():
+    for own, module in (match_names(parts, rest) | exact).items():
         (first, *others) = parts[module]
         whole = (*shapes[first.tensor].shape, 1)[0]
         if not others and (first.at, first.start, first.rows) == (0, 0, whole):

@@ -38,6 +38,13 @@ def llava() -> Any:
     )
 
 
+def step() -> Any:
+    text = {**SIZES, "head_dim": 8, "moe_layers_enum": (), "share_expert_dim": 24}
+    return transformers.Step3p7ForConditionalGeneration(
+        transformers.Step3p7Config(text_config=text, vision_config=VISION)
+    )
+
+
 MODELS = {
     "renamed": lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**VISION)),
     "towers": llava,
@@ -45,6 +52,8 @@ MODELS = {
     "split": lambda: transformers.Dinov2Model(
         transformers.Dinov2Config(**VISION, use_swiglu_ffn=True)
     ),
+    # The files have the language model's blocks under the name that a tower's are similar to.
+    "similar": step,
     "plain": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)),
 }
 
