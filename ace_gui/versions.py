@@ -1,13 +1,19 @@
-"""The versions on which results may depend."""
+"""What results may depend on beside the inputs: the versions of libraries, and our own code."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+COMPUTING: Final = ("architecture", "checkpoints", "engine", "linalg", "methods", "recipe")
+"""The rooms whose code decides what a merge gives."""
+
+_PACKAGE: Final = Path(__file__).resolve().parent
 _DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")
 
 
@@ -22,3 +28,17 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:  # a bundle without the packages' metadata
         return str(getattr(__import__(name), "__version__", "unknown"))
+
+
+@lru_cache(maxsize=8)
+def code_digest(*rooms: str) -> str:
+    """SHA-256 of the source of these rooms of the package; of its version where there is none.
+
+    A number that somebody has to move by hand would let changed arithmetic mix with old results.
+    """
+    found = hashlib.sha256()
+    for path in sorted(path for room in rooms for path in (_PACKAGE / room).rglob("*.py")):
+        found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    if found.digest() == hashlib.sha256().digest():  # a bundle carries no source
+        found.update(_version("ace-workbench").encode())
+    return found.hexdigest()

@@ -19,11 +19,11 @@ from typing import Final
 
 from pydantic import ValidationError
 
-import ace_gui
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape
 from ace_gui.architecture.traits import Architecture
 from ace_gui.steps import Steps
+from ace_gui.versions import code_digest
 
 LARGEST_NUMBER: Final = 64
 """Of files in the folder; the one that was made first makes way."""
@@ -67,13 +67,9 @@ def _keep(key: str, found: Architecture) -> None:
 
 def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | None:
     """None for a config that is nested too deeply to be written down."""
-    ours = [
-        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
-        for path in sorted(Path(__file__).parent.glob("*.py"))
-    ]
     try:
         text = json.dumps(
-            [ace_gui.__version__, ours, version("transformers"), config, list(shapes.items())]
+            [code_digest("architecture"), version("transformers"), config, list(shapes.items())]
         )
     except RecursionError:
         return None

@@ -21,11 +21,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-import ace_gui
 from ace_gui.checkpoints import FileStamp
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.methods.method import Merged
-from ace_gui.versions import library_versions
+from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -50,7 +49,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
     """
     files = [(str(stamp.path), stamp.size, stamp.mtime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
-    versions = (FORMAT, ace_gui.__version__, *library_versions().values())
+    versions = (FORMAT, code_digest(*COMPUTING), *library_versions().values())
     text = json.dumps([kind, *map(str, (tensor, versions, *others)), files])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -16,7 +16,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-import ace_gui
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
@@ -26,7 +25,7 @@ from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg.spectra import singular_values
-from ace_gui.versions import library_versions
+from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 CLEAR: Final = 8.0
 """Singular values from so many N on are right to 3 %, a pixel of a logarithmic plot."""
@@ -67,7 +66,7 @@ def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None
     same = (
         manifest.recipe == prepared.plan.recipe
         and manifest.inputs == tuple(map(InputFile.of, prepared.files))
-        and manifest.program == ace_gui.__version__
+        and manifest.code == code_digest(*COMPUTING)
         and manifest.libraries == library_versions()
         and row in manifest.rows
     )

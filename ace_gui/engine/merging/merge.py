@@ -43,6 +43,7 @@ from ace_gui.engine.planning.memory import matrices_at_once, measured_peak_bytes
 from ace_gui.engine.planning.prepare import Prepared, output_dtype, require_experts, store_dtype
 from ace_gui.engine.streaming import ordered
 from ace_gui.recipe import Recipe
+from ace_gui.versions import COMPUTING, code_digest
 
 SHARD_BYTES = 5_000_000_000
 GPU_AHEAD = 4
@@ -130,6 +131,7 @@ def make_manifest(
         if row.in_base
     }
     return Manifest(
+        code=code_digest(*COMPUTING),
         recipe=plan.recipe,
         parameters=plan.parameters,
         inputs=tuple(map(InputFile.of, prepared.files)),

@@ -87,7 +87,8 @@ class Manifest:
     every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
-    composition follows from ``rows``. ``libraries``: versions, by name. ``warnings``: what was said
+    composition follows from ``rows``. ``libraries``: versions, by name; ``code``: a digest of
+    what computes here. ``warnings``: what was said
     before the merge; no part of what it results in.
     """
 
@@ -105,6 +106,7 @@ class Manifest:
     threads: int
     side_by_side: int
     program: str = ace_gui.__version__
+    code: str = ""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
 
@@ -115,7 +117,7 @@ class Manifest:
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
             if mine != theirs
         ]
-        apart = {"inputs", "libraries", "warnings"}
+        apart = {"inputs", "libraries", "warnings", "code"}
         names = [item.name for item in fields(self) if item.name not in apart]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
         changed += [
@@ -123,6 +125,8 @@ class Manifest:
             for name, now in other.libraries.items()
             if self.libraries.get(name) != now
         ]
+        if self.code != other.code:
+            changed.append("this program's own code")
         if len(self.inputs) != len(other.inputs):
             changed.append("the number of input files")
         return changed

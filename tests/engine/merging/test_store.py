@@ -243,3 +243,13 @@ def test_complete_heads_of_other_experts_than_were_merged_are_refused(
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_store_of_other_code_is_not_resumed(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changed arithmetic must not mix with old bits, whatever the version says."""
+    stop_after(merge(prepared, tmp_path / "store"), 3)
+    monkeypatch.setattr("ace_gui.engine.merging.merge.code_digest", lambda *_: "changed")
+    with pytest.raises(ResumeError, match="this program's own code"):
+        drain(merge(prepared, tmp_path / "store", resume=True))

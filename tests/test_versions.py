@@ -1,0 +1,48 @@
+"""What stores and caches are bound to."""
+
+from pathlib import Path
+
+import pytest
+
+from ace_gui import versions
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "methods" / "ace").mkdir(parents=True)
+    (tmp_path / "methods" / "ace" / "algorithm.py").write_text("1")
+    (tmp_path / "gui").mkdir()
+    monkeypatch.setattr(versions, "_PACKAGE", tmp_path)
+    versions.code_digest.cache_clear()
+    yield tmp_path
+    versions.code_digest.cache_clear()
+
+
+def digest() -> str:
+    versions.code_digest.cache_clear()
+    return versions.code_digest("methods")
+
+
+def test_a_change_of_what_computes_is_seen_and_no_other(package: Path) -> None:
+    before = digest()
+    (package / "gui" / "new.py").write_text("x")
+    (package / "methods" / "notes.txt").write_text("x")
+    assert digest() == before
+    (package / "methods" / "ace" / "algorithm.py").write_text("2")
+    changed = digest()
+    assert changed != before
+    (package / "methods" / "ace" / "algorithm.py").rename(package / "methods" / "algorithm.py")
+    assert digest() not in {before, changed}
+
+
+def test_without_source_the_version_stands_for_it(package: Path, monkeypatch) -> None:
+    (package / "methods" / "ace" / "algorithm.py").unlink()
+    monkeypatch.setattr(versions, "_version", lambda _: "1")
+    first = digest()
+    monkeypatch.setattr(versions, "_version", lambda _: "2")
+    assert digest() != first
+
+
+def test_every_room_that_computes_is_there() -> None:
+    for room in versions.COMPUTING:
+        assert list((versions._PACKAGE / room).rglob("*.py"))
