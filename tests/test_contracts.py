@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_import_contracts_hold() -> None:
     configuration = ROOT / "pyproject.toml"
-    assert len(read_configuration(str(configuration))["contracts_options"]) == 4
+    assert len(read_configuration(str(configuration))["contracts_options"]) == 5
     status = lint_imports(config_filename=str(configuration), no_cache=True)
     assert status == EXIT_STATUS_SUCCESS
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 STAGES = {
     "describe the models": ["ace_gui.engine.planning.models:remembered"],
-    "plan": ["ace_gui.cli.console:prepare"],
+    "plan": ["ace_gui.engine.workflow:prepare"],
     "read": ["ace_gui.checkpoints.reader:TensorReader.read_part"],
     "look for NaN and Inf": ["ace_gui.engine.merging.task_vectors:is_finite"],
     "widen, turn, subtract the base": [
