@@ -59,7 +59,7 @@ class Tour:
         if session.can_merge and not session.is_running(State.ANALYSING):
             self._window.conductor.set_parameter("epsilon", next(self._epsilon))
             self._window.session.accept_checks()
-            self._window.conductor.merge()
+            self._window.merge.start()
 
     def _walk(self, count: int = 8) -> Iterator[tuple[str, Callable[[], object]]]:
         names = [row.name for row in self._session.merged_rows]

@@ -1,52 +1,40 @@
-"""Turns what the person wants into jobs, and what the engine says into the session."""
+"""Opens, plans and analyses what the person chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import (
     CachedModelsFound,
-    EngineReady,
     Event,
-    Exported,
-    ExportProgress,
-    JobCancelled,
     JobDone,
     JobFailed,
     LayerAnalysed,
-    MergeFinished,
-    MergeStarted,
-    PassProgress,
     PlanReady,
-    Reported,
-    ReportProgress,
     SampleAccuracy,
-    TensorFinished,
 )
-from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     CachedModelsJob,
     ConvertJob,
     ExportJob,
+    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     ReportJob,
     SampleAccuracyJob,
-    SpectrumJob,
 )
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.errors import EngineError, PickleConsentError, ResumeError, WorkbenchError
-from ace_gui.gui.control.job_book import JobBook, Running, Worker
-from ace_gui.gui.control.merge_runs import MergeRuns
-from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.time_left import Pace
+from ace_gui.errors import PickleConsentError
+from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost
+from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.inputs import Expert, Inputs
 from ace_gui.gui.state.session import Session
@@ -54,46 +42,39 @@ from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
 PLAN_DELAY: Final = 300  # ms
-SPECTRUM_DELAY: Final = 80  # ms
 
 
 class Conductor(QObject):
-    """Submits, cancels and follows jobs. Everything here happens in the window's thread.
+    """Everything here happens in the window's thread.
 
-    ``exported`` carries an Exported; ``opened`` the paths of what was loaded from a recipe or
-    from folders, for the list of recent files; ``cached_models`` a CachedModelsFound; ``idle``
-    follows the end of the last job.
+    ``opened`` carries the paths of what was loaded from a recipe or from folders, for the list of
+    recent files; ``cached_models`` a CachedModelsFound.
     """
 
-    exported = Signal(object)
     cached_models = Signal(object)
     opened = Signal(object)
-    spectrum_awaited = Signal(bool)
-    idle = Signal()
 
     def __init__(
-        self, session: Session, worker: Worker, stores: MergeStores, parent: QObject | None = None
+        self,
+        session: Session,
+        engine: EngineClient,
+        merge: MergeOperation,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._runs = MergeRuns(session, stores)
-        self._jobs = JobBook(session, worker, self)
-        self._jobs.ended.connect(self._end)
-        self._refused: Running | None = None
-        self._pace = Pace()
-        self._plan_timer = self._timer(PLAN_DELAY, self._plan)
-        self._spectrum_timer = self._timer(SPECTRUM_DELAY, self._ask_for_spectrum)
-        worker.said.connect(self._hear)
-        worker.engine_lost.connect(self._lose_engine)
-        session.selection_changed.connect(self.want_spectrum)
-        session.inputs_changed.connect(self.want_spectrum)
+        self._engine = engine
+        self._merge = merge
+        self._refused: Callable[[], None] | None = None
+        self._plan_timer = engine.delayed(PLAN_DELAY, self._plan)
+        engine.ended.connect(self._analyse_after)
 
     # Wishes
 
     def open(self, paths: Iterable[Path]) -> None:
         """Load a recipe, or model folders with the base first, in place of what is loaded."""
         self._forget_plan()
-        self._jobs.submit(LoadRecipeJob(paths=tuple(paths)))
+        self._run_plan(LoadRecipeJob(paths=tuple(paths)))
 
     def set_base(self, path: Path) -> None:
         """Take another base; the experts stay if they fit it."""
@@ -129,8 +110,8 @@ class Conductor(QObject):
     def close(self) -> None:
         """Unload everything."""
         self._forget_plan()
-        self._jobs.withdraw(AnalyseJob, SpectrumJob)
-        self._runs.drop_all()
+        self._drop(AnalyseJob)
+        self._merge.drop_all()
         self._session.close()
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
@@ -139,42 +120,16 @@ class Conductor(QObject):
         # A threshold changes regimes and not the plan, unless some tensors have their own.
         threshold = name == "tau" and value is not None and not self._session.inputs.overrides
         if self._session.inputs.base is not None and not threshold:
+            self._session.plan_is_due = True
             self._plan_timer.start()
 
     def list_cached_models(self) -> None:
         """Look what is in the local Hugging Face cache."""
-        self._jobs.submit(CachedModelsJob())
+        self._engine.run(CachedModelsJob(), self._learn, self._end)
 
     def convert(self, path: Path) -> None:
         """Convert a pickle, with the person's consent, then try again what it stopped."""
-        self._jobs.submit(ConvertJob(path=path))
-
-    def merge(self) -> None:
-        """Merge what is loaded, from where an interrupted merge of it stopped."""
-        session = self._session
-        if not session.can_merge:
-            return
-        self._jobs.withdraw(AnalyseJob)
-        run = session.merge
-        if run is None or not session.can_resume:
-            run = self._runs.new()
-        self._pace = Pace()
-        resume = run.store.exists()  # this window's, or one that an earlier window left
-        self._jobs.submit(
-            MergeJob(
-                recipe=run.recipe,
-                store=run.store,
-                device=session.device,
-                resume=resume,
-                memory_bytes=session.memory_bytes,
-            )
-        )
-        session.start_merge(run)
-
-    @property
-    def can_continue(self) -> bool:
-        """Whether a merge would go on with one that this window or an earlier one began."""
-        return self._runs.can_continue
+        self._engine.run(ConvertJob(path=path), on_end=self._end_conversion)
 
     def check_again(self) -> None:
         """Plan what is loaded once more: there may be more room by now."""
@@ -182,55 +137,32 @@ class Conductor(QObject):
 
     def cancel(self) -> None:
         """Stop what is going on: opening, a merge, an export, a report, an analysis."""
-        self._jobs.cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, SampleAccuracyJob)
+        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, SampleAccuracyJob)
         self.stop_opening()
 
     def stop_opening(self) -> None:
         """Go back to what is loaded, whatever is being opened."""
-        self._jobs.cancel(ConvertJob)
-        if self._jobs.has(PlanJob, LoadRecipeJob):
+        self._cancel(ConvertJob)
+        if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
-            self.want_spectrum()
             self.analyse()
-
-    def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
-        """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
-        run = self._session.merge
-        if run is not None and self._session.can_export:
-            job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
-            self._jobs.submit(replace(job, complete_heads=heads))
-
-    def report(self, file: Path) -> None:
-        """Write what the finished merge did as one HTML file."""
-        run = self._session.merge
-        if run is not None and self._session.can_report:
-            job = ReportJob(store=run.store, file=file, device=self._session.device)
-            self._jobs.submit(job)
 
     def evaluate_sample(self) -> None:
         """Held-out accuracies of the sample's models."""
-        self._jobs.submit(SampleAccuracyJob())
+        self._engine.run(SampleAccuracyJob(), self._learn, self._end)
 
     def analyse(self) -> None:
-        """Compare the experts, unless that is done or something is in the way."""
+        """Compare the experts, unless that is done, under way, or something is in the way."""
         session = self._session
         busy = session.is_running(State.MERGING) or session.is_running(State.PLANNING)
         if busy or session.plan is None or not session.plan.experts or session.is_analysed:
             return
-        self._jobs.withdraw(AnalyseJob)
-        self._jobs.submit(AnalyseJob(recipe=session.plan.recipe))
+        job = AnalyseJob(recipe=session.plan.recipe)
+        if all(known.job != job for known in self._engine.running(AnalyseJob)):
+            self._drop(AnalyseJob)
+            self._engine.run(job, self._learn, self._end_analysis)
 
-    def want_spectrum(self) -> None:
-        """The selection or the recipe changed: its spectrum will be asked for in a moment."""
-        self._spectrum_timer.start()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether any job is under way."""
-        waiting = self._plan_timer.isActive() or self._spectrum_timer.isActive()
-        return waiting or not self._jobs.is_empty
-
-    # Jobs
+    # Planning
 
     def _replan(self, inputs: Inputs) -> None:
         self._session.propose(inputs)
@@ -238,182 +170,95 @@ class Conductor(QObject):
 
     def _forget_plan(self) -> None:
         """What was to be planned is not wanted any more, and what is planned stays."""
-        planning = self._jobs.has(PlanJob)
+        planning = self._engine.running(PlanJob)
         self._withdraw_plan()
         if planning:
             self._session.reject()
 
     def _withdraw_plan(self) -> None:
         self._plan_timer.stop()
+        self._session.plan_is_due = False
         # An engine that cannot even hear of it is of no use, unless it is merging meanwhile.
-        writes = self._jobs.has(MergeJob, ExportJob, ReportJob)
-        self._jobs.withdraw(PlanJob, LoadRecipeJob, enforced=not writes)
+        writes = bool(self._engine.running(MergeJob, ExportJob, ReportJob))
+        self._drop(PlanJob, LoadRecipeJob, enforced=not writes)
 
     def _plan(self) -> None:
         self._withdraw_plan()
         inputs = self._session.inputs
-        if inputs.base is None:
+        if inputs.base is not None:
+            self._run_plan(PlanJob(recipe=inputs.recipe()), inputs)
+
+    def _run_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None = None) -> None:
+        self._engine.run(
+            job, partial(self._adopt, job, inputs), partial(self._end_plan, job, inputs)
+        )
+
+    def _adopt(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, event: Event) -> None:
+        if not isinstance(event, PlanReady):
             return
-        self._jobs.submit(PlanJob(recipe=inputs.recipe()), inputs=inputs)
+        session, planned = self._session, self._planned(inputs, event.plan)
+        merges = (session.merge, *session.runs.all)
+        if any(run is not None and run.recipe.base_model != planned.base for run in merges):
+            self._merge.drop_all()
+        session.adopt(planned, event.plan)
+        if isinstance(job, LoadRecipeJob):
+            self.opened.emit(job.paths)
 
-    def _ask_for_spectrum(self) -> None:
-        session = self._session
-        self._jobs.withdraw(SpectrumJob)
-        row = session.row(session.selection) if session.selection else None
-        # While a plan is under way the recipe may yet be rejected; its end asks again.
-        planning = session.is_running(State.PLANNING) or self._plan_timer.isActive()
-        wanted = row is not None and session.has_spectrum(row) and not planning
-        if row is not None and wanted and session.spectrum(row.name) is None:
-            key = session.recipe_key()
-            job = SpectrumJob(
-                recipe=session.inputs.recipe(),
-                row=row,
-                device=session.device,
-                store=session.runs.store_of(key),
-            )
-            keys = {ExpertSpectra: session.models_key(), LayerSpectrum: key}
-            self._jobs.submit(job, keys=keys)
-            self.spectrum_awaited.emit(True)
-        self._check_idle()
+    def _planned(self, inputs: Inputs | None, plan: Plan) -> Inputs:
+        """The inputs that a plan is of; parameters may have been set since it was asked for."""
+        if inputs is None:
+            return Inputs.from_recipe(plan.recipe)
+        return replace(inputs, parameters=self._session.inputs.parameters)
 
-    def _end(self, running: Running) -> None:
-        if isinstance(running.job, SpectrumJob):
-            self.spectrum_awaited.emit(False)
+    def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
+        if isinstance(job, PlanJob) and isinstance(end, JobFailed | EngineLost):
+            self._session.reject()
+        if inputs is not None:
+            self._end(end, partial(self._replan, inputs))
+        elif isinstance(job, LoadRecipeJob):
+            self._end(end, partial(self.open, job.paths))
 
-    # Events
+    def _end_conversion(self, end: End) -> None:
+        """Plan once more what a pickle stood in the way of."""
+        if isinstance(end, JobDone) and self._refused is not None:
+            refused, self._refused = self._refused, None
+            refused()
+        self._end(end)
 
-    def _hear(self, number: int, event: Event) -> None:
-        if isinstance(event, EngineReady):
-            self._session.set_engine(event)
-            return
-        running = self._jobs.get(number)
-        if running is None:  # cancelled and forgotten
-            return
-        match event:
-            case JobDone():
-                self._jobs.finish(number)
-                self._follow_up(running)
-            case JobFailed(error=error):
-                self._jobs.finish(number)
-                self._fail(running, error)
-            case JobCancelled():
-                self._jobs.finish(number)
-                self._follow_up(running, cancelled=True)
-            case _:
-                self._learn(running, event)
-        self._check_idle()
+    # Everything else
 
-    def _learn(self, running: Running, event: Event) -> None:
+    def _learn(self, event: Event) -> None:
         session = self._session
         match event:
-            case PlanReady(plan=plan):
-                inputs = self._planned(running, plan)
-                merges = (session.merge, *session.runs.all)
-                if any(run is not None and run.recipe.base_model != inputs.base for run in merges):
-                    self._runs.drop_all()
-                session.adopt(inputs, plan)
-                if isinstance(running.job, LoadRecipeJob):
-                    self.opened.emit(running.job.paths)
             case LayerAnalysed(statistics=statistics, done=done, total=total):
                 session.record_statistics(statistics)
                 session.set_progress(Progress(state=State.ANALYSING, done=done, total=total))
-            case MergeStarted():
-                self._pace.start(event.bytes_total)
-                session.set_progress(
-                    Progress(state=State.MERGING, done=event.done, total=event.total)
-                )
-            case PassProgress(title=title, done=done, total=total):
-                session.set_progress(
-                    Progress(state=State.MERGING, done=done, total=total, title=title)
-                )
-            case TensorFinished():
-                self._advance(event)
-            case MergeFinished():
-                session.finish_merge(event)
-                self._runs.keep()
-            case ExpertSpectra() | LayerSpectrum():
-                session.findings.record(running.keys[type(event)], event)
-            case ReportProgress(done=done, total=total):
-                session.set_progress(Progress(state=State.REPORTING, done=done, total=total))
-            case Reported(file=file):
-                session.advice.emit(f"The report is in {file}.")
-            case ExportProgress(done=done, total=total):
-                session.set_progress(Progress(state=State.EXPORTING, done=done, total=total))
-            case Exported():
-                if session.merge is not None:
-                    session.merge.exported = True
-                self.exported.emit(event)
             case SampleAccuracy():
                 session.record_accuracy(event)
             case CachedModelsFound():
                 self.cached_models.emit(event)
 
-    def _planned(self, running: Running, plan: Plan) -> Inputs:
-        """The inputs that a plan is of; parameters may have been set since it was asked for."""
-        if running.inputs is None:
-            return Inputs.from_recipe(plan.recipe)
-        return replace(running.inputs, parameters=self._session.inputs.parameters)
-
-    def _advance(self, event: TensorFinished) -> None:
-        self._session.record_report(event.report)
-        left = self._pace.seconds_left(event.bytes_done)
-        progress = Progress(
-            state=State.MERGING, done=event.done, total=event.total, seconds_left=left
-        )
-        self._session.set_progress(progress)
-
-    def _follow_up(self, running: Running, *, cancelled: bool = False) -> None:
-        """What comes after a job that did not fail."""
-        if isinstance(running.job, PlanJob | LoadRecipeJob):
-            self.want_spectrum()
-        if isinstance(running.job, ConvertJob) and not cancelled:
-            self._try_again()
-        if isinstance(running.job, AnalyseJob) and not cancelled:
+    def _end_analysis(self, end: End) -> None:
+        if isinstance(end, JobDone):
             self._session.finish_analysis()
-        if isinstance(running.job, MergeJob):
-            self._session.layers_changed.emit()
-            if cancelled:
-                self._session.advice.emit(
-                    "Merge cancelled. What is finished is kept: Merge continues from there."
-                )
-        self.analyse()
+        self._end(end)
 
-    def _try_again(self) -> None:
-        """Plan once more what a pickle stood in the way of."""
-        refused, self._refused = self._refused, None
-        if refused is not None and refused.inputs is not None:
-            self._replan(refused.inputs)
-        elif refused is not None and isinstance(refused.job, LoadRecipeJob):
-            self.open(refused.job.paths)
+    def _end(self, end: End, again: Callable[[], None] | None = None) -> None:
+        """``again``: what to do once a pickle that stood in the way is converted."""
+        if isinstance(end, JobFailed):
+            if isinstance(end.error, PickleConsentError):
+                self._refused = again
+            self._session.fail(end.error)
 
-    def _fail(self, running: Running, error: WorkbenchError) -> None:
-        if isinstance(error, PickleConsentError):
-            self._refused = running
-        if isinstance(running.job, PlanJob):
-            self._session.reject()
-        if isinstance(running.job, MergeJob):
-            self._session.layers_changed.emit()
-            if isinstance(error, ResumeError):
-                self._runs.drop()
-        self._session.fail(error)
+    def _analyse_after(self, job: Job) -> None:
+        """Something has ended well; an analysis that was cancelled is not begun again at once."""
+        if not isinstance(job, AnalyseJob):
+            self.analyse()
 
-    def _lose_engine(self, error: EngineError) -> None:
-        """Every job is gone; what is loaded stays, and an interrupted merge can be resumed."""
-        planning = self._jobs.has(PlanJob)
-        self._jobs.finish_all()
-        if planning:
-            self._session.reject()
-        self._session.layers_changed.emit()
-        self._session.fail(error)
-        self._check_idle()
+    def _cancel(self, *kinds: type) -> None:
+        for operation in self._engine.running(*kinds):
+            operation.cancel()
 
-    def _check_idle(self) -> None:
-        if not self.is_busy:
-            self.idle.emit()
-
-    def _timer(self, milliseconds: int, action: object) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.setInterval(milliseconds)
-        timer.timeout.connect(action)
-        return timer
+    def _drop(self, *kinds: type, enforced: bool = False) -> None:
+        for operation in self._engine.running(*kinds):
+            operation.drop(enforced=enforced)

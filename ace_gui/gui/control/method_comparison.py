@@ -11,16 +11,13 @@ from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
-    JobCancelled,
-    JobDone,
     JobFailed,
     MergeFinished,
     MethodCompared,
 )
 from ace_gui.engine.contract.jobs import CompareJob, Variant
-from ace_gui.errors import EngineError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.job_book import Worker
+from ace_gui.gui.control.engine_client import End, EngineClient, Operation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.inputs import Inputs
@@ -41,29 +38,27 @@ class MethodComparison(QObject):
     def __init__(
         self,
         session: Session,
-        worker: Worker,
+        engine: EngineClient,
         stores: MergeStores,
         conductor: Conductor,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._worker = worker
+        self._engine = engine
         self._stores = stores
         self._conductor = conductor
-        self._job: int | None = None
+        self._operation: Operation | None = None
         self._wanted: MergeRun | None = None
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
         self.progress: CompareProgress | None = None
-        worker.said.connect(self._hear)
-        worker.engine_lost.connect(self._lose)
         session.plan_changed.connect(self._settle)
 
     @property
     def is_running(self) -> bool:
         """Whether merges are under way."""
-        return self._job is not None
+        return self._operation is not None
 
     @property
     def obstacle(self) -> str:
@@ -85,19 +80,18 @@ class MethodComparison(QObject):
             store = self._stores.new(recipe)
             self._session.runs.forget(store)
             variants.append(Variant(recipe=recipe, store=store))
-        self._session.begin(State.MERGING)
         job = CompareJob(
             variants=tuple(variants),
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
         )
-        self._job = self._worker.submit(job)
+        self._operation = self._engine.run(job, self._hear, self._end)
         self.changed.emit()
 
     def stop(self) -> None:
         """Stop at the next step; rows that are there stay."""
-        if self._job is not None:
-            self._worker.cancel(self._job)
+        if self._operation is not None:
+            self._operation.cancel()
 
     def run_of(self, row: MethodCompared) -> MergeRun | None:
         """The finished merge of a row, as long as its store is kept."""
@@ -132,9 +126,7 @@ class MethodComparison(QObject):
         run.parameters = session.resolved_parameters()
         session.start_merge(run)
 
-    def _hear(self, number: int, event: Event) -> None:
-        if number != self._job or self._job is None:
-            return
+    def _hear(self, event: Event) -> None:
         match event:
             case CompareProgress():
                 self.progress = event
@@ -143,11 +135,6 @@ class MethodComparison(QObject):
                 )
             case MethodCompared():
                 self._take(event)
-            case JobFailed(error=error):
-                self._end()
-                self._session.fail(error)
-            case JobDone() | JobCancelled():
-                self._end()
         self.changed.emit()
 
     def _take(self, row: MethodCompared) -> None:
@@ -174,11 +161,8 @@ class MethodComparison(QObject):
             if current is None or old.store != current.store:
                 self._stores.discard(old.store)
 
-    def _lose(self, _error: EngineError) -> None:
-        if self._job is not None:
-            self._end()
-            self.changed.emit()
-
-    def _end(self) -> None:
-        self._job, self.progress = None, None
-        self._session.end(State.MERGING)
+    def _end(self, end: End) -> None:
+        self._operation, self.progress = None, None
+        if isinstance(end, JobFailed):
+            self._session.fail(end.error)
+        self.changed.emit()

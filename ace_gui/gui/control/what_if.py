@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, JobFailed, MethodInfo
+from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import SpectrumJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.layer_queries import Worker
-from ace_gui.gui.state.activity import RecipeKey, State
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.latest_question import LatestQuestion, Question
+from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
-
-DELAY: Final = 120  # ms: a spin box that is held down asks once
-ANSWERS_KEPT: Final = 50
-
-
-_Question = tuple[str, RecipeKey]
-"""A layer, and all that its merge depends on."""
 
 
 class WhatIf(QObject):
@@ -33,27 +26,25 @@ class WhatIf(QObject):
 
     The parameters are those that govern the layer: an override's, where it has its own, else the
     recipe's. What is tried of the one is kept apart from what is tried of the other.
-    ``changed``: other values are tried, or an answer is there. ``awaited``: whether one is on its
-    way. The latest question takes the place of the ones before.
+    ``changed``: other values are tried, or they cannot be computed; answers are among the session's
+    findings. ``awaited``: whether one is on its way.
     """
 
     changed = Signal()
     awaited = Signal(bool)
 
-    def __init__(self, session: Session, worker: Worker, parent: QObject | None = None) -> None:
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._session = session
-        self._worker = worker
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.inputs.overrides
         self._scope: str | None = None
-        self._asked: tuple[int, _Question] | None = None
-        self._answers: dict[_Question, LayerSpectrum] = {}
         self.error: WorkbenchError | None = None
-        self._timer = QTimer(self, singleShot=True, interval=DELAY)
-        self._timer.timeout.connect(self._ask)
-        worker.said.connect(self._hear)
-        worker.engine_lost.connect(self._forget)
+        self._latest = LatestQuestion(session, engine, self._find, self)
+        self._latest.awaited.connect(self.awaited)
+        self._latest.failed.connect(self._fail)
         session.selection_changed.connect(self._ask_anew)
         session.plan_changed.connect(self._keep_what_differs)
         session.inputs_changed.connect(self._keep_what_differs)
@@ -156,15 +147,25 @@ class WhatIf(QObject):
     @property
     def new(self) -> LayerSpectrum | None:
         """The selected layer under what is tried; None without anything tried, or not yet."""
-        question = self._question()
-        return self._answers.get(question) if question is not None else None
-
-    def _question(self) -> _Question | None:
         session, row = self._session, self._row
         if row is None or not self.is_on or not session.has_spectrum(row):
             return None
+        return session.findings.get(LayerSpectrum, row.name, self._key())
+
+    def _key(self) -> RecipeKey:
         tried = tuple(sorted(self._parameters.items()))
-        return row.name, (*session.recipe_key(), tried, self.scope)
+        return (*self._session.recipe_key(), tried, self.scope)
+
+    def _find(self) -> Question | None:
+        session, row = self._session, self._row
+        if row is None or not self.is_on or not session.has_spectrum(row) or self.new is not None:
+            return None
+        job = SpectrumJob(recipe=self.inputs().recipe(), row=row, device=session.device)
+        return Question(row.name, {LayerSpectrum: self._key()}, job)
+
+    def _fail(self, error: WorkbenchError) -> None:
+        self.error = error
+        self.changed.emit()
 
     def _keep_what_differs(self) -> None:
         """The recipe changed: what it says now itself is no longer tried."""
@@ -188,42 +189,4 @@ class WhatIf(QObject):
     def _ask_anew(self) -> None:
         self.error = None
         self.changed.emit()
-        self._timer.start()
-
-    def _ask(self) -> None:
-        question = self._question()
-        if self._asked is not None and self._asked[1] == question:
-            return
-        if self._asked is not None:
-            self._worker.withdraw(self._asked[0])
-            self._forget()
-        if question is None or question in self._answers:
-            return
-        session = self._session
-        row = session.row(question[0])
-        if row is None or session.is_running(State.PLANNING):
-            return  # the end of planning asks again
-        job = SpectrumJob(recipe=self.inputs().recipe(), row=row, device=session.device)
-        self._asked = self._worker.submit(job), question
-        self.awaited.emit(True)
-
-    def _forget(self) -> None:
-        if self._asked is not None:
-            self._asked = None
-            self.awaited.emit(False)
-
-    def _hear(self, number: int, event: Event) -> None:
-        if self._asked is None or number != self._asked[0]:
-            return
-        match event:
-            case LayerSpectrum():
-                self._answers[self._asked[1]] = event
-                while len(self._answers) > ANSWERS_KEPT:
-                    del self._answers[next(iter(self._answers))]
-                self.changed.emit()
-            case JobFailed(error=error):
-                self._forget()
-                self.error = error
-                self.changed.emit()
-            case JobDone() | JobCancelled():
-                self._forget()
+        self._latest.ask()

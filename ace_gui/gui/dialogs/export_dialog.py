@@ -27,7 +27,7 @@ from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
@@ -50,11 +50,11 @@ class ExportDialog(QDialog):
     """Asks for a folder, a number format and a shard size; exports; shows the result."""
 
     def __init__(
-        self, session: Session, conductor: Conductor, parent: QWidget | None = None
+        self, session: Session, output: OutputOperations, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._conductor = conductor
+        self._output = output
         self._folder: Path | None = None
         self.setWindowTitle("Export the merged model")
         self.setMinimumWidth(580)
@@ -87,7 +87,7 @@ class ExportDialog(QDialog):
         session.state_changed.connect(self.refresh)
         session.progress_changed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
-        conductor.exported.connect(self._show_result)
+        output.exported.connect(self._show_result)
         self.refresh()
 
     def refresh(self) -> None:
@@ -103,7 +103,7 @@ class ExportDialog(QDialog):
     def reject(self) -> None:
         """Close; an export that is running is cancelled first."""
         if self._session.is_running(State.EXPORTING):
-            self._conductor.cancel()
+            self._output.cancel_export()
             return
         super().reject()
 
@@ -253,7 +253,7 @@ class ExportDialog(QDialog):
         self.notice.hide()
         self._folder = Path(self.folder.text().strip()).expanduser()
         shard_bytes = round(self.shard.value() * GIGABYTE)
-        self._conductor.export(
+        self._output.export(
             self._folder,
             self.dtype.currentData(),
             shard_bytes,

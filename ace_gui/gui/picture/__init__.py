@@ -58,7 +58,7 @@ class Studio:
                 waiting.pop()()
 
         session.progress_changed.connect(watch)
-        self.window.conductor.merge()
+        self.window.merge.start()
         self.wait(lambda: session.state is State.MERGED, session.state_changed)
         session.progress_changed.disconnect(watch)
 

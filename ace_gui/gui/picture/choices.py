@@ -45,9 +45,9 @@ def _override_pictures(studio: Studio, take: Take) -> None:
             session.plan is not None
             and session.plan.recipe.overrides == rules
             and session.is_analysed
-            and not window.conductor.is_busy
+            and not window.engine.is_busy
         ),
-        window.conductor.idle,
+        window.engine.idle,
     )
     window.workspace.method.show_overrides()
     layers = window.workspace.layers
@@ -60,7 +60,7 @@ def _override_pictures(studio: Studio, take: Take) -> None:
     if window.override_editor.dialog is not None:
         window.override_editor.dialog.reject()
     window.conductor.override(())
-    studio.wait(lambda: not window.conductor.is_busy, window.conductor.idle)
+    studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
 
 
 def _comparison_picture(studio: Studio, take: Take) -> None:

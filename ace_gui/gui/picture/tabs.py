@@ -59,7 +59,7 @@ def compare_merges(studio: Studio) -> None:
     studio.merge()
     if session.inputs.base == resource_path("sample/base"):
         window.conductor.evaluate_sample()
-        studio.wait(lambda: not window.conductor.is_busy, window.conductor.idle)
+        studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
     turn_to(window.workspace.heterogeneity.tabs, ComparePanel)
     name, comparison = session.selection, session.comparison
     studio.wait(lambda: name in comparison.spectra, comparison.changed)
@@ -71,7 +71,7 @@ def _choose_method(studio: Studio, name: str) -> None:
     window.conductor.choose_method(name)
     studio.wait(
         lambda: session.inputs.method == name and session.can_merge and session.is_analysed,
-        window.conductor.idle,
+        window.engine.idle,
     )
 
 

@@ -12,10 +12,12 @@ from PySide6.QtWidgets import QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.job_book import Worker
-from ace_gui.gui.control.layer_queries import Inquiries
+from ace_gui.gui.control.engine_client import EngineClient, Worker
+from ace_gui.gui.control.layer_queries import LayerQueries
+from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.method_comparison import MethodComparison
+from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.control.step_queue import Turns
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.choose_base_panel import ChooseBasePanel
@@ -60,18 +62,22 @@ class MainWindow(QMainWindow):
         self.session = Session(self)
         self.session.device = settings.device
         self.session.limit_memory(settings.memory_bytes)
-        self.conductor = Conductor(self.session, worker, stores, self)
-        self.comparison = MethodComparison(self.session, worker, stores, self.conductor, self)
+        self.engine = EngineClient(self.session, worker, self)
+        self.merge = MergeOperation(self.session, self.engine, stores)
+        self.output = OutputOperations(self.session, self.engine, self)
+        self.conductor = Conductor(self.session, self.engine, self.merge, self)
+        self.comparison = MethodComparison(self.session, self.engine, stores, self.conductor, self)
         self.compare_dialog: CompareMethodsDialog | None = None
-        self.inquiries = Inquiries(self.session, worker, self)
-        self.what_if = WhatIf(self.session, worker, self)
-        self.opener = Opener(self.session, self.conductor, self)
+        self.queries = LayerQueries(self.session, self.engine, self)
+        self.what_if = WhatIf(self.session, self.engine, self)
+        self.opener = Opener(self.session, self.conductor, self.output, self)
         self.actions_ = Actions(self)
         self.menus = Menus(self, self.actions_)
         self.notice = Notice(self)
         self.questions = Questions(
             self.session,
             self.conductor,
+            self.merge,
             self.notice,
             lambda: self.workspace.inspector.show_checks(),
         )
@@ -132,9 +138,8 @@ class MainWindow(QMainWindow):
         made.heterogeneity.tau_committed.connect(
             lambda tau: self.conductor.set_parameter("tau", tau)
         )
-        self.conductor.spectrum_awaited.connect(made.inspector.set_busy)
-        made.finding_wanted.connect(self.inquiries.want)
-        self.inquiries.awaited.connect(made.set_awaited)
+        made.finding_wanted.connect(self.queries.want)
+        self.queries.awaited.connect(made.set_awaited)
         self._pages.addWidget(made)
         self._workspace = made
 
@@ -347,7 +352,7 @@ class MainWindow(QMainWindow):
         from ace_gui.gui.dialogs.export_dialog import ExportDialog
 
         if self.session.can_export:
-            self.export_dialog = ExportDialog(self.session, self.conductor, self)
+            self.export_dialog = ExportDialog(self.session, self.output, self)
             self.export_dialog.finished.connect(self._forget_export)
             self.export_dialog.open()
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.shell.dropped_paths import RECIPES, classify, expand
 from ace_gui.gui.shell.saving import save
 from ace_gui.gui.state.activity import State
@@ -33,10 +34,13 @@ class Opener(QObject):
 
     base_unclear = Signal(object)
 
-    def __init__(self, session: Session, conductor: Conductor, window: QWidget) -> None:
+    def __init__(
+        self, session: Session, conductor: Conductor, output: OutputOperations, window: QWidget
+    ) -> None:
         super().__init__(window)
         self._session = session
         self._conductor = conductor
+        self._output = output
         self._window = window
 
     def open_paths(self, paths: Sequence[Path]) -> None:
@@ -103,7 +107,7 @@ class Opener(QObject):
         dialog = QFileDialog(self._window, "Write report", name, REPORT)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("html")
-        self._show(dialog, lambda paths: self._conductor.report(paths[0]))
+        self._show(dialog, lambda paths: self._output.report(paths[0]))
 
     def drop(self, paths: Sequence[Path]) -> None:
         """Open what was dropped: a recipe, a base, experts, or several models to sort out."""

@@ -9,6 +9,7 @@ from functools import partial
 from ace_gui.engine.contract.checks import DISK, Check, Verdict, count_of
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.panels.notice import Notice, Severity, error_details
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import NonFinite
@@ -21,17 +22,19 @@ class Questions:
         self,
         session: Session,
         conductor: Conductor,
+        merge: MergeOperation,
         notice: Notice,
         show_checks: Callable[[], object],
     ) -> None:
         self._session = session
         self._conductor = conductor
+        self._merge = merge
         self._notice = notice
         self._show_checks = show_checks
 
     def merge(self) -> None:
         """Merge, after asking once about what the checks warn of; their errors stop it."""
-        goes_on = self._conductor.can_continue  # its room on the disk is taken already
+        goes_on = self._merge.can_continue  # its room on the disk is taken already
         errors = [c for c in self._session.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.worries if c.verdict is Verdict.WARNING]
         if errors:
@@ -41,7 +44,7 @@ class Questions:
             self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
         else:
             self._notice.hide()
-            self._conductor.merge()
+            self._merge.start()
 
     def asks_about(self, error: WorkbenchError) -> bool:
         """Ask what to do about an error that leaves a choice; False where it leaves none."""

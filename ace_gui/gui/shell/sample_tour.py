@@ -24,7 +24,7 @@ class Demo(QObject):
         session = self._window.session
         if session.state is State.READY and session.is_analysed and not self._merging:
             self._merging = True
-            self._window.conductor.merge()
+            self._window.merge.start()
         elif session.state is State.MERGED and self._merging and not self._shown:
             self._shown = True
             session.select(session.most_heterogeneous)

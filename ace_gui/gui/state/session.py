@@ -66,6 +66,7 @@ class Session(QObject):
         self.memory_bytes: int | None = None
         self.inputs = Inputs()
         self.plan: Plan | None = None
+        self.plan_is_due = False  # it will be asked for in a moment
         self.rows: tuple[PlanRow, ...] = ()
         self.statistics: dict[str, LayerStatistics] = {}
         self.merge: MergeRun | None = None

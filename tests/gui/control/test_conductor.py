@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,11 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.layer_queries import LayerQueries
+from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
@@ -49,45 +53,59 @@ from tests.gui.fakes import (
 BROKEN = Path("/models/broken")
 
 
+@dataclass
+class Control:
+    """What the window puts together over one engine client."""
+
+    engine: EngineClient
+    merge: MergeOperation
+    output: OutputOperations
+    conductor: Conductor
+    queries: LayerQueries
+
+
 @pytest.fixture
-def conductor(session: Session, worker: FakeWorker, tmp_path: Path) -> Iterator[Conductor]:
-    conductor = Conductor(session, worker, MergeStores(tmp_path / "merges"))
+def control(session: Session, worker: FakeWorker, tmp_path: Path) -> Iterator[Control]:
+    engine = EngineClient(session, worker)
+    merge = MergeOperation(session, engine, MergeStores(tmp_path / "merges"))
+    output = OutputOperations(session, engine, engine)
+    conductor = Conductor(session, engine, merge, engine)
     worker.say(ENGINE, job=0)
-    yield conductor
-    conductor.deleteLater()
+    yield Control(engine, merge, output, conductor, LayerQueries(session, engine, engine))
+    engine.deleteLater()
 
 
 @pytest.fixture
-def ready(conductor: Conductor, worker: FakeWorker, qtbot: QtBot) -> Conductor:
+def ready(control: Control, worker: FakeWorker, qtbot: QtBot) -> Control:
     """Two experts, compared."""
-    with qtbot.waitSignal(conductor.idle):
-        conductor.open([Path("recipe.yaml")])
+    with qtbot.waitSignal(control.engine.idle):
+        control.conductor.open([Path("recipe.yaml")])
         load(worker, COLA, SST2)
         worker.say(*analysed(GAMMAS))
-    return conductor
+    return control
 
 
 @pytest.fixture
-def merging(ready: Conductor, session: Session, worker: FakeWorker) -> Conductor:
+def merging(ready: Control, session: Session, worker: FakeWorker) -> Control:
     """The same, with one tensor of two merged."""
-    ready.merge()
+    ready.merge.start()
     session.merge.store.mkdir(parents=True)
     worker.say(started(), finished_tensor("layer.0.q"))
     return ready
 
 
-def test_opening_plans_and_then_compares(ready: Conductor, worker: FakeWorker) -> None:
+def test_opening_plans_and_then_compares(ready: Control, worker: FakeWorker) -> None:
     assert [type(job) for job in worker.jobs.values()] == [LoadRecipeJob, AnalyseJob]
 
 
 def test_an_expert_that_does_not_fit_changes_nothing(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     before = session.inputs
-    ready.add_experts([BROKEN])
+    ready.conductor.add_experts([BROKEN])
     assert session.state is State.PLANNING
     error = MismatchError("broken is another architecture.", path=BROKEN)
-    with qtbot.waitSignals([session.problem, ready.idle]):
+    with qtbot.waitSignals([session.problem, ready.engine.idle]):
         worker.say(JobFailed(error=error))
     assert session.inputs == before
     assert session.is_analysed
@@ -95,26 +113,26 @@ def test_an_expert_that_does_not_fit_changes_nothing(
 
 
 def test_adding_a_good_expert_compares_again(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.remove_experts([1])
+    ready.conductor.remove_experts([1])
     load(worker, COLA)
     assert isinstance(worker.jobs[len(worker.jobs)], AnalyseJob)
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         worker.say(*analysed(GAMMAS))
     assert session.is_analysed
 
 
 def test_only_the_latest_of_several_plans_counts(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.choose_method("linear")
+    ready.conductor.choose_method("linear")
     first = worker.newest(PlanJob)
-    ready.change(replace(session.inputs, scope="authors-vit"))
+    ready.conductor.change(replace(session.inputs, scope="authors-vit"))
     assert worker.cancelled == [first]
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=first)
     assert session.inputs.scope == "authors-vit"
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         load(worker, COLA, SST2)
         worker.say(*analysed(GAMMAS))  # the scope says which tensors have γ
     assert session.inputs.method == "linear"
@@ -122,29 +140,29 @@ def test_only_the_latest_of_several_plans_counts(
 
 
 def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
-    ready: Conductor, session: Session, worker: FakeWorker
+    ready: Control, session: Session, worker: FakeWorker
 ) -> None:
     loaded = session.inputs
-    ready.set_base(BROKEN)
+    ready.conductor.set_base(BROKEN)
     proposed = worker.newest(PlanJob)
-    ready.cancel()
+    ready.conductor.cancel()
     assert proposed in worker.cancelled
     assert session.inputs == loaded
     assert session.state is State.READY
     worker.say(PlanReady(plan=plan(recipe(COLA))), JobDone(), job=proposed)  # too late
     assert session.inputs == loaded
-    ready.open([BROKEN])
-    ready.stop_opening()
+    ready.conductor.open([BROKEN])
+    ready.conductor.stop_opening()
     assert worker.newest(LoadRecipeJob) in worker.cancelled
     assert session.state is State.READY
 
 
 def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
-    ready: Conductor, session: Session, worker: FakeWorker
+    ready: Control, session: Session, worker: FakeWorker
 ) -> None:
     loaded = session.inputs
-    ready.set_base(BROKEN)
-    ready.open([COLA])
+    ready.conductor.set_base(BROKEN)
+    ready.conductor.open([COLA])
     assert worker.newest(PlanJob) in worker.cancelled
     assert session.inputs == loaded, "what was proposed is not wanted any more"
     assert session.is_running(State.PLANNING)
@@ -153,46 +171,44 @@ def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
 
 
 def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
-    ready: Conductor, session: Session, worker: FakeWorker
+    ready: Control, session: Session, worker: FakeWorker
 ) -> None:
-    ready.merge()
-    ready.choose_method("linear")
+    ready.merge.start()
+    ready.conductor.choose_method("linear")
     first = worker.newest(PlanJob)
-    ready.choose_method("ace")
+    ready.conductor.choose_method("ace")
     assert first in worker.withdrawn
     assert first not in worker.cancelled
 
 
 def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    with qtbot.waitSignal(ready.idle):
-        ready.set_parameter("tau", 0.6)
+    with qtbot.waitSignal(ready.engine.idle):
+        ready.conductor.set_parameter("tau", 0.6)
     assert session.inputs.touched == {"tau": 0.6}
     assert not any(isinstance(job, PlanJob) for job in worker.jobs.values())
     for value in (1e-4, 1e-3, 1e-2):
-        ready.set_parameter("epsilon", value)
+        ready.conductor.set_parameter("epsilon", value)
     qtbot.waitUntil(lambda: any(isinstance(job, PlanJob) for job in worker.jobs.values()))
     plans = [job for job in worker.jobs.values() if isinstance(job, PlanJob)]
     assert [job.recipe.parameters for job in plans] == [{"tau": 0.6, "epsilon": 1e-2}]
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         load(worker, COLA, SST2)
 
 
 def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.add_experts([BROKEN])
-    ready.set_parameter("tau", 0.8)
+    ready.conductor.add_experts([BROKEN])
+    ready.conductor.set_parameter("tau", 0.8)
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2, BROKEN))), JobDone())
     assert session.inputs.touched == {"tau": 0.8}
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         worker.say(*analysed(GAMMAS))
 
 
-def test_a_merge_from_start_to_end(
-    merging: Conductor, session: Session, worker: FakeWorker
-) -> None:
+def test_a_merge_from_start_to_end(merging: Control, session: Session, worker: FakeWorker) -> None:
     assert session.state is State.MERGING
     assert (session.progress.done, session.progress.total) == (1, 2)
     worker.say(finished_tensor("layer.2.q", done=2), finished_merge(), JobDone())
@@ -203,13 +219,13 @@ def test_a_merge_from_start_to_end(
 
 
 def test_merging_takes_the_place_of_comparing(
-    conductor: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    control: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    with qtbot.waitSignal(conductor.idle):
-        conductor.open([Path("recipe.yaml")])
+    with qtbot.waitSignal(control.engine.idle):
+        control.conductor.open([Path("recipe.yaml")])
         load(worker, COLA, SST2)
         analysis = worker.newest(AnalyseJob)
-        conductor.merge()
+        control.merge.start()
         assert worker.withdrawn == [analysis]
         worker.say(started(), finished_tensor("layer.0.q"), finished_merge(), JobDone())
         assert worker.newest(AnalyseJob) > analysis  # it is not complete
@@ -218,29 +234,29 @@ def test_merging_takes_the_place_of_comparing(
 
 
 def test_a_cancelled_merge_is_continued_in_its_store(
-    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     first = worker.newest(MergeJob)
-    merging.cancel()
+    merging.conductor.cancel()
     assert worker.cancelled == [first]
     assert session.state is State.MERGING  # until the engine says so
     with qtbot.waitSignal(session.advice):
         worker.say(JobCancelled())
     assert session.state is State.READY
     assert session.can_resume
-    merging.merge()
+    merging.merge.start()
     again = worker.jobs[worker.newest(MergeJob)]
     assert again == replace(worker.jobs[first], resume=True)
     assert set(session.merge.reports) == {"layer.0.q"}
 
 
 def test_other_parameters_begin_a_new_merge(
-    merging: Conductor, session: Session, worker: FakeWorker
+    merging: Control, session: Session, worker: FakeWorker
 ) -> None:
     first = worker.jobs[worker.newest(MergeJob)]
     worker.say(JobCancelled())
-    merging.set_parameter("tau", 0.9)
-    merging.merge()
+    merging.conductor.set_parameter("tau", 0.9)
+    merging.merge.start()
     again = worker.jobs[worker.newest(MergeJob)]
     assert not again.resume
     assert again.store != first.store
@@ -248,18 +264,18 @@ def test_other_parameters_begin_a_new_merge(
 
 
 def test_a_store_of_changed_files_is_given_up(
-    merging: Conductor, session: Session, worker: FakeWorker
+    merging: Control, session: Session, worker: FakeWorker
 ) -> None:
     worker.say(JobCancelled())
-    merging.merge()
+    merging.merge.start()
     worker.say(JobFailed(error=ResumeError("The files have changed; merge again.")))
     assert session.merge is None
-    merging.merge()
+    merging.merge.start()
     assert not worker.jobs[worker.newest(MergeJob)].resume
 
 
 def test_a_lost_engine_costs_no_more_than_the_running_step(
-    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     with qtbot.waitSignal(session.problem) as told:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
@@ -267,29 +283,29 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(
     assert len(session.inputs.experts) == 2
     assert session.state is State.READY
     assert session.can_resume
-    assert not merging.is_busy
+    assert not merging.engine.is_busy
 
 
 def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     session.select("layer.0.q")
     session.select("layer.10.q")
     qtbot.waitUntil(lambda: any(isinstance(job, SpectrumJob) for job in worker.jobs.values()))
     asked = [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
     assert [job.row.name for job in asked] == ["layer.10.q"]
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         worker.say(spectrum("layer.10.q"), JobDone())
     assert session.spectrum("layer.10.q") is not None
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         session.select("layer.0.q.bias")  # not merged by the method: it has no spectrum
-    with qtbot.waitSignal(ready.idle):
+    with qtbot.waitSignal(ready.engine.idle):
         session.select("layer.10.q")  # known already
     assert sum(isinstance(job, SpectrumJob) for job in worker.jobs.values()) == 1
 
 
 def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
-    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     def store_asked(name: str) -> Path | None:
         count = len(worker.jobs)
@@ -309,27 +325,27 @@ def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
 
 
 def test_an_export_tells_its_progress_and_its_end(
-    merging: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
 ) -> None:
     worker.say(finished_merge(), JobDone())
-    merging.export(tmp_path / "out", "bfloat16", 10)
+    merging.output.export(tmp_path / "out", "bfloat16", 10)
     job = worker.jobs[worker.newest(ExportJob)]
     assert (job.store, job.dtype) == (session.merge.store, "bfloat16")
     worker.say(ExportProgress(done=1, total=4))
     assert session.progress.state is State.EXPORTING
-    with qtbot.waitSignal(merging.exported):
+    with qtbot.waitSignal(merging.output.exported):
         worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
     assert session.merge.exported
     assert session.state is State.MERGED
 
 
 def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
-    merging: Conductor, session: Session, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
+    merging: Control, session: Session, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
 ) -> None:
-    merging.report(tmp_path / "report.html")
+    merging.output.report(tmp_path / "report.html")
     assert not any(isinstance(job, ReportJob) for job in worker.jobs.values())
     worker.say(finished_merge(), JobDone())
-    merging.report(tmp_path / "report.html")
+    merging.output.report(tmp_path / "report.html")
     number = worker.newest(ReportJob)
     job = worker.jobs[number]
     assert (job.store, job.file) == (session.merge.store, tmp_path / "report.html")
@@ -343,11 +359,11 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
 
 
 def test_closing_the_models_gives_up_their_merge(
-    merging: Conductor, session: Session, worker: FakeWorker
+    merging: Control, session: Session, worker: FakeWorker
 ) -> None:
     worker.say(finished_merge(), JobDone())
     store = session.merge.store
-    merging.close()
+    merging.conductor.close()
     assert session.merge is None
     assert session.state is State.EMPTY
     from PySide6.QtCore import QThreadPool
@@ -357,14 +373,14 @@ def test_closing_the_models_gives_up_their_merge(
 
 
 def test_a_pickle_is_converted_on_consent_and_then_added(
-    ready: Conductor, session: Session, worker: FakeWorker, qtbot: QtBot
+    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.add_experts([BROKEN])
+    ready.conductor.add_experts([BROKEN])
     wanted = worker.jobs[worker.newest(PlanJob)]
     with qtbot.waitSignal(session.problem):
         worker.say(JobFailed(error=PickleConsentError("A PyTorch pickle.", path=BROKEN)))
     assert not any(isinstance(job, ConvertJob) for job in worker.jobs.values())
-    ready.convert(BROKEN)
+    ready.conductor.convert(BROKEN)
     assert worker.jobs[worker.newest(ConvertJob)] == ConvertJob(path=BROKEN)
     worker.say(JobDone())
     assert worker.jobs[worker.newest(PlanJob)] == wanted

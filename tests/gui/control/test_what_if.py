@@ -14,7 +14,9 @@ from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError
-from ace_gui.gui.control.what_if import DELAY, WhatIf
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.latest_question import DELAY
+from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.layer_rules import governing
@@ -38,12 +40,14 @@ LAYER = "layer.10.q"
 
 @pytest.fixture
 def what_if(session: Session, worker: FakeWorker) -> Iterator[WhatIf]:
-    what_if = WhatIf(session, worker)
+    engine = EngineClient(session, worker)
+    what_if = WhatIf(session, engine)
     session.set_engine(ENGINE)
     adopt_two(session)
     session.select(LAYER)
     yield what_if
     what_if.deleteLater()
+    engine.deleteLater()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWork
     window.conductor.open([COLA.parent / "recipe.yaml"])
     load(worker, COLA, SST2)
     worker.say(*analysed(GAMMAS))
-    window.conductor.merge()
+    window.merge.start()
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
     bar = window.findChild(ProgressBar)
     assert bar is not None

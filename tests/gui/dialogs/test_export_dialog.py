@@ -73,7 +73,7 @@ def dialog(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ExportDialog
     window.opener.open_paths([Path("recipe.yaml")])
     load(worker, COLA, SST2)
     worker.say(JobDone())
-    window.conductor.merge()
+    window.merge.start()
     worker.say(started(), finished_merge(), JobDone())
     worker.say(JobDone())
     window.open_export()

@@ -192,7 +192,7 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, ERROR)
-    left = window.conductor._runs._stores._folder(window.session.inputs.recipe())
+    left = window.merge._stores._folder(window.session.inputs.recipe())
     left.mkdir(parents=True)
     window.actions_.merge.trigger()
     assert merges(worker) == 1

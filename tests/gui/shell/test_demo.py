@@ -41,5 +41,5 @@ def test_the_demo_does_what_a_person_would(
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(SampleAccuracyJob) == 1
     assert worker.newest(MergeJob) == merge  # once is enough
-    qtbot.waitUntil(lambda: not window.conductor._spectrum_timer.isActive())
+    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in window.engine._timers))
     worker.say(JobDone())

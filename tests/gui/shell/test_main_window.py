@@ -140,7 +140,7 @@ def test_selecting_anywhere_selects_everywhere(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     table = loaded.workspace.layers.table
-    with qtbot.waitSignal(loaded.conductor.spectrum_awaited):
+    with qtbot.waitSignal(loaded.queries.awaited):
         loaded.actions_.top_layer.trigger()
         assert table.currentIndex().data() == "…10.q"
         assert loaded.workspace.heterogeneity.plot.selected == "layer.10.q"

@@ -96,12 +96,6 @@ class InspectorPanel(QWidget):
         self._show_worries()
         yield
 
-    def set_busy(self, busy: bool) -> None:
-        """A spectrum is on its way."""
-        for panel in self._panels():
-            if isinstance(panel, SpectraPanel):
-                panel.set_busy(busy)
-
     def show_accuracies(self) -> None:
         """One more tab, with the sample's held-out accuracies."""
         if not self._has_accuracies:

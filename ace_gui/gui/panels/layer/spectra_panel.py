@@ -7,6 +7,7 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.spectral_figures import (
     MARKS,
     SpectralFigures,
@@ -27,6 +28,8 @@ _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}
 
 class SpectraPanel(LayerPanel):
     """Feeds a ``SpectrumPlot`` and a sheet of figures."""
+
+    finding = LayerSpectrum
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)

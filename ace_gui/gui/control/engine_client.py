@@ -1,0 +1,194 @@
+"""The window's one way to the engine: jobs in, each job's events back to who asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
+
+from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import (
+    AnalyseJob,
+    CompareJob,
+    ConvertJob,
+    ExportJob,
+    Job,
+    LoadRecipeJob,
+    MergeJob,
+    PlanJob,
+    ReportJob,
+)
+from ace_gui.errors import EngineError
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
+
+_STATES: Final[dict[type, State]] = {
+    PlanJob: State.PLANNING,
+    LoadRecipeJob: State.PLANNING,
+    ConvertJob: State.PLANNING,
+    AnalyseJob: State.ANALYSING,
+    MergeJob: State.MERGING,
+    CompareJob: State.MERGING,
+    ExportJob: State.EXPORTING,
+    ReportJob: State.REPORTING,
+}
+
+
+class Worker(Protocol):
+    """What the client needs of a worker."""
+
+    said: SignalInstance
+    engine_lost: SignalInstance
+
+    def submit(self, job: Job) -> int:
+        """Queue a job; its events carry the returned number."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Ask a job to stop, and see to it that it does."""
+        ...
+
+    def withdraw(self, number: int) -> None:
+        """Ask a job to stop when it can."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineLost:
+    """The engine is gone, and the job with it. The client has the session say so, once."""
+
+    error: EngineError
+
+
+End = JobDone | JobFailed | JobCancelled | EngineLost
+
+
+def _ignore(_: Event | End) -> None:
+    pass
+
+
+class Operation:
+    """A job under way. ``on_event`` hears its events, ``on_end`` how it ended."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        job: Job,
+        on_event: Callable[[Event], object],
+        on_end: Callable[[End], object],
+    ) -> None:
+        self._client = client
+        self.job = job
+        self.on_event = on_event
+        self.on_end = on_end
+
+    def cancel(self) -> None:
+        """See to it that the job stops; ``on_end`` hears when it does."""
+        self._client.cancel(self)
+
+    def drop(self, *, enforced: bool = False) -> None:
+        """Ask the job to stop, and hear nothing more of it, not even its end.
+
+        ``enforced``: an engine that does not let go of it in time is replaced.
+        """
+        self._client.drop(self, enforced=enforced)
+
+
+class EngineClient(QObject):
+    """Runs jobs and keeps the session's states in step with them; in the window's thread.
+
+    ``ended`` carries a job that was done or cancelled; ``idle`` follows when no job is under way
+    and no delayed action is due.
+    """
+
+    ended = Signal(object)
+    idle = Signal()
+
+    def __init__(self, session: Session, worker: Worker, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._worker = worker
+        self._operations: dict[int, Operation] = {}
+        self._timers: list[QTimer] = []
+        worker.said.connect(self._hear)
+        worker.engine_lost.connect(self._lose)
+
+    def run(
+        self,
+        job: Job,
+        on_event: Callable[[Event], object] = _ignore,
+        on_end: Callable[[End], object] = _ignore,
+    ) -> Operation:
+        """Ask the engine."""
+        operation = Operation(self, job, on_event, on_end)
+        self._operations[self._worker.submit(job)] = operation
+        if (state := _STATES.get(type(job))) is not None:
+            self._session.begin(state)
+        return operation
+
+    def running(self, *kinds: type) -> list[Operation]:
+        """Those under way whose jobs are of these kinds."""
+        return [known for known in self._operations.values() if isinstance(known.job, kinds)]
+
+    def delayed(self, milliseconds: int, action: Callable[[], object]) -> QTimer:
+        """A timer that acts when it has not been started again for so long."""
+        timer = QTimer(self, singleShot=True, interval=milliseconds)
+        timer.timeout.connect(action)
+        timer.timeout.connect(self._check_idle)
+        self._timers.append(timer)
+        return timer
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way, or will be in a moment."""
+        return bool(self._operations) or any(timer.isActive() for timer in self._timers)
+
+    def cancel(self, operation: Operation) -> None:
+        """See to it that an operation stops."""
+        if (number := self._number(operation)) is not None:
+            self._worker.cancel(number)
+
+    def drop(self, operation: Operation, *, enforced: bool = False) -> None:
+        """Forget an operation."""
+        if (number := self._number(operation)) is not None:
+            (self._worker.cancel if enforced else self._worker.withdraw)(number)
+            self._forget(number)
+
+    def _number(self, operation: Operation) -> int | None:
+        known = (number for number, other in self._operations.items() if other is operation)
+        return next(known, None)
+
+    def _forget(self, number: int) -> Operation:
+        operation = self._operations.pop(number)
+        state = _STATES.get(type(operation.job))
+        if state is not None and not any(
+            _STATES.get(type(other.job)) is state for other in self._operations.values()
+        ):
+            self._session.end(state)
+        return operation
+
+    def _hear(self, number: int, event: Event) -> None:
+        if isinstance(event, EngineReady):
+            self._session.set_engine(event)
+        elif number not in self._operations:
+            pass  # dropped
+        elif isinstance(event, JobDone | JobFailed | JobCancelled):
+            operation = self._forget(number)
+            operation.on_end(event)
+            if not isinstance(event, JobFailed):
+                self.ended.emit(operation.job)
+            self._check_idle()
+        else:
+            self._operations[number].on_event(event)
+
+    def _lose(self, error: EngineError) -> None:
+        for number in tuple(self._operations):
+            self._forget(number).on_end(EngineLost(error))
+        self._session.fail(error)
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if not self.is_busy:
+            self.idle.emit()

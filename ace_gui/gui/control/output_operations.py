@@ -1,0 +1,71 @@
+"""What is written of a finished merge: a model folder, a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import (
+    Event,
+    Exported,
+    ExportProgress,
+    JobFailed,
+    Reported,
+    ReportProgress,
+)
+from ace_gui.engine.contract.jobs import ExportJob, ReportJob
+from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+
+
+class OutputOperations(QObject):
+    """Exports and reports on the session's merge. ``exported`` carries an Exported."""
+
+    exported = Signal(object)
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._engine = engine
+
+    def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
+        """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
+        run = self._session.merge
+        if run is not None and self._session.can_export:
+            job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
+            self._engine.run(replace(job, complete_heads=heads), self._hear, self._end)
+
+    def report(self, file: Path) -> None:
+        """Write what the finished merge did as one HTML file."""
+        run = self._session.merge
+        if run is not None and self._session.can_report:
+            job = ReportJob(store=run.store, file=file, device=self._session.device)
+            self._engine.run(job, self._hear, self._end)
+
+    def cancel_export(self) -> None:
+        """Stop writing the model folder."""
+        for operation in self._engine.running(ExportJob):
+            operation.cancel()
+
+    def _hear(self, event: Event) -> None:
+        session = self._session
+        match event:
+            case ExportProgress(done=done, total=total):
+                session.set_progress(Progress(state=State.EXPORTING, done=done, total=total))
+            case ReportProgress(done=done, total=total):
+                session.set_progress(Progress(state=State.REPORTING, done=done, total=total))
+            case Exported():
+                if session.merge is not None:
+                    session.merge.exported = True
+                self.exported.emit(event)
+            case Reported(file=file):
+                session.advice.emit(f"The report is in {file}.")
+
+    def _end(self, end: End) -> None:
+        if isinstance(end, JobFailed):
+            self._session.fail(end.error)

@@ -1,0 +1,148 @@
+"""Every event reaches who asked, and nobody else; every operation hears how it ended, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import (
+    AnalyseJob,
+    CompareJob,
+    ExportJob,
+    Job,
+    MergeJob,
+    PlanJob,
+    ReportJob,
+    SampleAccuracyJob,
+)
+from ace_gui.errors import EngineError, MismatchError
+from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
+from tests.gui.fakes import COLA, ENGINE, FakeWorker, finished_tensor, recipe
+
+STORE = Path("/cache/store")
+MERGE = MergeJob(recipe=recipe(COLA), store=STORE)
+STATES: list[tuple[Job, State]] = [
+    (PlanJob(recipe=recipe(COLA)), State.PLANNING),
+    (AnalyseJob(recipe=recipe(COLA)), State.ANALYSING),
+    (MERGE, State.MERGING),
+    (CompareJob(variants=()), State.MERGING),
+    (ExportJob(store=STORE, folder=STORE), State.EXPORTING),
+    (ReportJob(store=STORE, file=STORE), State.REPORTING),
+]
+ENDS = (
+    JobDone(),
+    JobCancelled(),
+    JobFailed(error=MismatchError("It does not fit.", path=STORE)),
+)
+
+
+class Asked:
+    """An operation, and what it heard."""
+
+    def __init__(self, engine: EngineClient, job: Job = MERGE) -> None:
+        self.events: list[object] = []
+        self.ends: list[End] = []
+        self.operation: Operation = engine.run(job, self.events.append, self.ends.append)
+
+
+@pytest.fixture
+def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
+    engine = EngineClient(session, worker)
+    yield engine
+    engine.deleteLater()
+
+
+def test_events_reach_who_asked_and_nobody_else(engine: EngineClient, worker: FakeWorker) -> None:
+    first, second = Asked(engine), Asked(engine)
+    event = finished_tensor("q")
+    worker.say(event, job=1)
+    worker.say(JobDone(), job=2)
+    worker.say(ENGINE, job=0)
+    worker.say(event, JobDone(), job=99)
+    assert (first.events, first.ends) == ([event], [])
+    assert (second.events, second.ends) == ([], [JobDone()])
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_an_end_is_heard_once_and_nothing_after_it(
+    end: End, engine: EngineClient, worker: FakeWorker
+) -> None:
+    asked = Asked(engine)
+    worker.say(end, finished_tensor("q"), JobDone())
+    assert (asked.events, asked.ends) == ([], [end])
+    asked.operation.cancel()
+    asked.operation.drop()
+    assert not worker.cancelled
+    assert not worker.withdrawn
+
+
+def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(
+    engine: EngineClient, worker: FakeWorker
+) -> None:
+    cancelled, dropped, replaced = Asked(engine), Asked(engine), Asked(engine)
+    cancelled.operation.cancel()
+    dropped.operation.drop()
+    replaced.operation.drop(enforced=True)
+    assert (worker.cancelled, worker.withdrawn) == ([1, 3], [2])
+    for number in (1, 2, 3):
+        worker.say(finished_tensor("q"), JobCancelled(), job=number)
+    assert [len(asked.events) for asked in (cancelled, dropped, replaced)] == [1, 0, 0]
+    assert [asked.ends for asked in (cancelled, dropped, replaced)] == [[JobCancelled()], [], []]
+
+
+def test_a_lost_engine_ends_every_operation_and_is_told_once(
+    engine: EngineClient, session: Session, worker: FakeWorker
+) -> None:
+    told: list[object] = []
+    session.problem.connect(told.append)
+    several = [Asked(engine, job) for job, _ in STATES]
+    error = EngineError("The engine is gone.")
+    worker.engine_lost.emit(error)
+    assert [asked.ends for asked in several] == [[EngineLost(error)]] * len(STATES)
+    assert told == [error]
+    assert not engine.is_busy
+    assert session.state is State.EMPTY
+
+
+@pytest.mark.parametrize(("job", "state"), STATES)
+def test_the_session_is_in_a_state_until_the_last_job_of_its_kind_ends(
+    job: Job, state: State, engine: EngineClient, session: Session, worker: FakeWorker
+) -> None:
+    Asked(engine, job), Asked(engine, job)
+    worker.say(JobDone(), job=1)
+    assert session.state is state
+    worker.say(JobDone(), job=2)
+    assert session.state is State.EMPTY
+
+
+def test_a_job_may_be_asked_for_where_another_ends(
+    engine: EngineClient, session: Session, worker: FakeWorker
+) -> None:
+    heard: list[End] = []
+    engine.run(MERGE, on_end=lambda _: engine.run(SampleAccuracyJob(), on_end=heard.append))
+    with_idle: list[bool] = []
+    engine.idle.connect(lambda: with_idle.append(True))
+    worker.say(JobDone(), job=1)
+    assert engine.is_busy
+    assert not with_idle
+    worker.say(JobDone(), job=2)
+    assert heard == [JobDone()]
+    assert with_idle == [True]
+
+
+def test_a_delayed_action_happens_once_and_then_all_is_idle(
+    engine: EngineClient, qtbot: QtBot
+) -> None:
+    done: list[bool] = []
+    timer = engine.delayed(20, lambda: done.append(True))
+    with qtbot.waitSignal(engine.idle):
+        for _ in range(3):
+            timer.start()
+        assert engine.is_busy
+    assert done == [True]
