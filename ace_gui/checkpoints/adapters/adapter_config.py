@@ -57,7 +57,7 @@ class AdapterSettings:
     ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
     value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
     inputs × outputs. ``named_base``: the base as the adapter calls it, for showing only; empty
-    where that is a place on a network.
+    where that is a place on a network. ``keeps_ties``: what is tied in the base stays tied.
     """
 
     rank: int
@@ -67,6 +67,7 @@ class AdapterSettings:
     use_rslora: bool
     fan_in_fan_out: bool
     named_base: str
+    keeps_ties: bool
     warnings: tuple[str, ...]
 
     def rank_of(self, module: str) -> int:
@@ -99,6 +100,7 @@ def read_adapter_config(path: Path) -> AdapterSettings:
         use_rslora=config.get("use_rslora") is True,
         fan_in_fan_out=config.get("fan_in_fan_out") is True,
         named_base=plain(str(named_base)),
+        keeps_ties=config.get("ensure_weight_tying") is True,
         warnings=warnings,
     )
 

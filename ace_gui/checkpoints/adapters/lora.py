@@ -83,7 +83,7 @@ class Adapter:
 
     ``deltas``: name of a weight → its change. ``full``: tensors that replace the base's
     (``modules_to_save``, trained biases). ``files``: weights and config. ``named_base`` is for
-    showing only: nothing is looked up by it.
+    showing only: nothing is looked up by it. ``keeps_ties``: what is tied in the base stays tied.
     """
 
     path: Path
@@ -91,6 +91,7 @@ class Adapter:
     full: Mapping[str, TensorInfo]
     files: tuple[FileStamp, ...]
     named_base: str = ""
+    keeps_ties: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -168,6 +169,7 @@ def open_adapter(folder: Path) -> Adapter:
         full=full,
         files=(header.stamp, FileStamp.of(config, status_of(config))),
         named_base=settings.named_base,
+        keeps_ties=settings.keeps_ties,
         warnings=tuple(f"{place(folder)}: {warning}" for warning in settings.warnings),
     )
 

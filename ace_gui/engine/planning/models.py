@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -158,10 +158,26 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
-    adapter = open_adapter(path)
+    adapter = _without_copies(open_adapter(path), base)
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     return expand(adapter, base.checkpoint, answers, turned, pieces)
+
+
+def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
+    """The adapter without second copies of what stays tied, as it is in one file only.
+
+    PEFT saves both names of a weight that it was asked to keep tied, and of a bias that is shared.
+    """
+    absent = base.architecture.absent
+    answers = match_names(base.checkpoint.tensors, adapter.full)
+    copies = {
+        own
+        for own, name in match_names(absent, adapter.full).items()
+        if (adapter.keeps_ties or own.endswith(".bias")) and absent[name] in answers.values()
+    }
+    full = {own: info for own, info in adapter.full.items() if own not in copies}
+    return replace(adapter, full=full)
 
 
 def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:

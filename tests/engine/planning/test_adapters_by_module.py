@@ -167,3 +167,20 @@ def test_an_embedding_on_another_table_than_the_bases(tmp_path: Path) -> None:
     adapter = save_adapter(tmp_path / "adapter", pairs)
     found = merged(tmp_path / "base", adapter, tmp_path / "store")
     torch.testing.assert_close(found[f"{name}.weight"], other + 4 * (b @ a).T)
+
+
+@pytest.mark.parametrize("keeps_ties", [True, False])
+def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path: Path) -> None:
+    """PEFT saves both names of a table that was trained as one (``ensure_weight_tying``)."""
+    before = tied_llama(tmp_path / "base")
+    name = "model.embed_tokens.weight"
+    table = before[name] + 1
+    pairs = {
+        **factors("model.layers.0.mlp.down_proj", 16, 24),
+        f"{PREFIX}{name}": table,
+        f"{PREFIX}lm_head.weight": table.clone(),
+    }
+    adapter = save_adapter(tmp_path / "adapter", pairs, ensure_weight_tying=keeps_ties)
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    torch.testing.assert_close(found[name], table)
+    assert ("lm_head.weight" in found) != keeps_ties
