@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from ace_gui.errors import RecipeError
+from ace_gui.recipe.fields import about
 
 ParameterValue = float | int | bool | str
 
@@ -19,70 +20,7 @@ LARGEST_CAP: Final = 10.0
 """δ of a cap: no merge goes ten times as far from the base as the base is large."""
 
 _RANGE: Final = re.compile(r"\s{0,9}(\d{1,6})\s{0,9}(?:(-)\s{0,9}(\d{0,6}))?\s{0,9}", re.ASCII)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cap:
-    """A limit on the merged change of each matrix, whatever the method (``methods.shared.cap``).
-
-    ``delta``: δ, the share of the base's norm up to which T experts may add up.
-    Raises RecipeError for one out of its range.
-    """
-
-    delta: float = 0.12
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.delta <= LARGEST_CAP:
-            raise RecipeError(
-                f"cap: delta is {self.delta}, but must be from 0 to {LARGEST_CAP:g}.", key="cap"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Override:
-    """One rule. It holds for a tensor for which all of the first four hold that are given.
-
-    ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7", "0,2,9-".
-    ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: its name is one of these.
-
-    Rules are applied in order, and each replaces what it names. ``disposition``: what becomes of
-    the tensor. ``merge_method``: by which method, as that method treats such a tensor, starting
-    from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
-    method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
-    keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
-    ``cap``: the limit on the change of these matrices; False for none, where the recipe has one.
-    """
-
-    role: str | None = None
-    blocks: str | None = None
-    pattern: str | None = None
-    tensors: tuple[str, ...] = ()
-    disposition: Fate | None = None
-    merge_method: str | None = None
-    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
-    cap: Cap | Literal[False] | None = None
-
-    @property
-    def selects(self) -> bool:
-        """Whether the rule says which tensors it is for."""
-        return bool(self.role or self.blocks or self.pattern or self.tensors)
-
-    @property
-    def changes(self) -> bool:
-        """Whether the rule says what is different."""
-        said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
-        return any(said) or self.cap is not None
-
-    def holds_for(self, name: str, role: str, block: int | None) -> bool:
-        """Whether the rule is for a tensor of this name, role and block."""
-        return (
-            (self.role is None or role == self.role)
-            and (self.blocks is None or (block is not None and in_blocks(block, self.blocks)))
-            and (self.pattern is None or fnmatchcase(name, self.pattern))
-            and (not self.tensors or name in self.tensors)
-        )
+_FILLED: Final = about(limits={"min_length": 1})
 
 
 def in_blocks(block: int, blocks: str) -> bool:
@@ -108,3 +46,76 @@ def _ranges(blocks: str) -> list[tuple[int, int | None]]:
             raise ValueError("must have its ranges from low to high")
         found.append((low, high))
     return found
+
+
+def _one_block(value: object) -> object:
+    """A single block may be written as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """A limit on the merged change of each matrix, whatever the method (``methods.shared.cap``).
+
+    ``delta``: δ, the share of the base's norm up to which T experts may add up.
+    Raises RecipeError for one out of its range.
+    """
+
+    delta: float = field(
+        default=0.12, metadata=about(limits={"ge": 0, "le": LARGEST_CAP}, always=True)
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta <= LARGEST_CAP:
+            raise RecipeError(
+                f"cap: delta is {self.delta}, but must be from 0 to {LARGEST_CAP:g}.", key="cap"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """One rule. It holds for a tensor for which all of the first four hold that are given.
+
+    ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7", "0,2,9-".
+    ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: its name is one of these.
+
+    Rules are applied in order, and each replaces what it names. ``disposition``: what becomes of
+    the tensor. ``merge_method``: by which method, as that method treats such a tensor, starting
+    from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
+    method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
+    keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
+    ``cap``: the limit on the change of these matrices; False for none, where the recipe has one.
+    """
+
+    role: str | None = field(default=None, metadata=_FILLED)
+    blocks: str | None = field(
+        default=None, metadata=about(tidied=_one_block, checked=check_blocks)
+    )
+    pattern: str | None = field(default=None, metadata=_FILLED)
+    tensors: tuple[str, ...] = ()
+    disposition: Fate | None = None
+    merge_method: str | None = None
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
+    weights: Mapping[str, float] = field(default_factory=dict, hash=False)
+    experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict, hash=False)
+    cap: Cap | Literal[False] | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether the rule says which tensors it is for."""
+        return bool(self.role or self.blocks or self.pattern or self.tensors)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the rule says what is different."""
+        said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
+        return any(said) or self.cap is not None
+
+    def holds_for(self, name: str, role: str, block: int | None) -> bool:
+        """Whether the rule is for a tensor of this name, role and block."""
+        return (
+            (self.role is None or role == self.role)
+            and (self.blocks is None or (block is not None and in_blocks(block, self.blocks)))
+            and (self.pattern is None or fnmatchcase(name, self.pattern))
+            and (not self.tensors or name in self.tensors)
+        )

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import shown
+from ace_gui.recipe.file_schema import SCHEMA, Document, in_file, known_keys, values_of
 from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit.schema import is_mergekit
-from ace_gui.recipe.overrides import LARGEST_CAP, Fate, check_blocks
 from ace_gui.recipe.places import Places
-from ace_gui.recipe.values import (
-    Cap,
-    Heads,
-    ModelEntry,
-    NonFinite,
-    Override,
-    ParameterValue,
-    Recipe,
-    Vocabulary,
-    hub_name,
-    model_name,
-)
+from ace_gui.recipe.values import Override, Recipe, model_name
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
@@ -41,71 +29,6 @@ DEEPEST: Final = 50
 LONGEST_TEXT: Final = 1000
 LARGEST_BITS: Final = 1100
 """About as many bits as the largest number that a float can hold has."""
-
-
-class _ModelParameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    model: Annotated[str, Field(min_length=1)]
-    name: Annotated[str, Field(min_length=1)] | None = None
-    parameters: _ModelParameters = _ModelParameters()
-
-
-def _one_block(value: object) -> object:
-    """A single block may be written as a number."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-class _Cap(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    delta: Annotated[float, Field(ge=0, le=LARGEST_CAP, allow_inf_nan=False)] = Cap.delta
-
-
-class _Override(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    role: Annotated[str, Field(min_length=1)] | None = None
-    blocks: Annotated[str, AfterValidator(check_blocks), BeforeValidator(_one_block)] | None = None
-    pattern: Annotated[str, Field(min_length=1)] | None = None
-    tensors: list[str] = []
-    disposition: Fate | None = None
-    merge_method: str | None = None
-    parameters: dict[str, ParameterValue] = {}
-    weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
-    experts: dict[str, dict[str, ParameterValue]] = {}
-    cap: _Cap | Literal[False] | None = None
-
-
-def _known_schema(schema: int) -> int:
-    if schema != 1:
-        raise ValueError("must be 1; another version of this application may know that one")
-    return schema
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    schema_: Annotated[int, AfterValidator(_known_schema), Field(alias="schema")] = 1
-    merge_method: str = "ace"
-    base_model: Annotated[str, Field(min_length=1)]
-    models: Annotated[list[_Model], Field(min_length=1)]
-    parameters: dict[str, bool | int | float | str] = {}
-    scope: str = "default"
-    split_fused: bool = False
-    vocabulary: Literal["position", "tokens", "union", "base"] = "position"
-    heads: Literal["auto", "merge", "keep"] = "auto"
-    out_dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    non_finite: Literal["stop", "keep_base", "skip_expert"] = "stop"
-    cap: _Cap | None = None
-    overrides: list[_Override] = []
 
 
 class _Loader(yaml.SafeLoader):
@@ -208,114 +131,38 @@ def _plain_paths(value: object) -> Any:
 
 def _recipe(content: Any, path: Path) -> Recipe:
     place = Places(folder=path.parent)
-    if is_mergekit(content, _KNOWN[()]):
+    if is_mergekit(content, known_keys[()]):
         foreign = _validated(path, content, MergekitDocument)
         return replace(from_mergekit(foreign, path, place), unfound=place.unfound)
-    document = _validated(path, content, _Document)
-    return Recipe(
-        base_model=place(document.base_model),
-        models=tuple(
-            ModelEntry(
-                model=place(entry.model),
-                name=entry.name,
-                weight=entry.parameters.weight,
-            )
-            for entry in document.models
-        ),
-        merge_method=document.merge_method,
-        parameters=document.parameters,
-        scope=document.scope,
-        split_fused=document.split_fused,
-        vocabulary=Vocabulary(document.vocabulary),
-        heads=Heads(document.heads),
-        out_dtype=document.out_dtype,
-        seed=document.seed,
-        non_finite=NonFinite(document.non_finite),
-        cap=None if document.cap is None else Cap(delta=document.cap.delta),
-        overrides=tuple(
-            _override(path, number, rule) for number, rule in enumerate(document.overrides)
-        ),
-        unfound=place.unfound,
-    )
+    found = values_of(_validated(path, content, Document, place))
+    del found["schema_"]
+    recipe = Recipe(**found, unfound=place.unfound)
+    for number, rule in enumerate(recipe.overrides):
+        _check(path, f"overrides[{number}]", rule)
+    return recipe
 
 
-def _override(path: Path, number: int, written: _Override) -> Override:
-    given = written.model_dump(exclude={"tensors", "cap"})
-    cap = Cap(delta=written.cap.delta) if isinstance(written.cap, _Cap) else written.cap
-    rule = Override(**given, tensors=tuple(written.tensors), cap=cap)
+def _check(path: Path, key: str, rule: Override) -> None:
     if rule.selects and rule.changes:
-        return rule
+        return
     lacking = (
         "does not say what is different; add disposition, merge_method, parameters, weights, "
         "experts or cap"
         if rule.selects
         else "does not say for which tensors it is; add role, blocks, pattern or tensors"
     )
-    key = f"overrides[{number}]"
     raise RecipeError(f"{path}: {key} {lacking}.", path=path, key=key)
 
 
 def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
     """The recipe as YAML text; model paths relative to ``folder``, or bare names without one."""
-
-    models: list[dict[str, object]] = []
-    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
-        model: dict[str, object] = {"model": placed(entry.model, folder)}
-        if name != model_name(entry.model):
-            model["name"] = name
-        if entry.weight != 1.0:
-            model["parameters"] = {"weight": entry.weight}
-        models.append(model)
-    document: dict[str, object] = {
-        "schema": 1,
-        "merge_method": recipe.merge_method,
-        "base_model": placed(recipe.base_model, folder),
-        "models": models,
-    }
-    if recipe.parameters:
-        document["parameters"] = dict(recipe.parameters)
-    if recipe.scope != "default":
-        document["scope"] = recipe.scope
-    if recipe.split_fused:
-        document["split_fused"] = True
-    if recipe.vocabulary is not Vocabulary.POSITION:
-        document["vocabulary"] = recipe.vocabulary.value
-    if recipe.heads is not Heads.AUTO:
-        document["heads"] = recipe.heads.value
-    if recipe.out_dtype is not None:
-        document["out_dtype"] = recipe.out_dtype
-    if recipe.seed:
-        document["seed"] = recipe.seed
-    if recipe.non_finite is not NonFinite.STOP:
-        document["non_finite"] = recipe.non_finite.value
-    if recipe.cap is not None:
-        document["cap"] = vars(recipe.cap)
-    if recipe.overrides:
-        document["overrides"] = [_written(rule) for rule in recipe.overrides]
+    named = zip(recipe.models, recipe.expert_names, strict=True)
+    models = tuple(
+        replace(entry, name=None if name == model_name(entry.model) else name)
+        for entry, name in named
+    )
+    document = {"schema": SCHEMA, **in_file(replace(recipe, models=models), folder)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-
-
-def placed(path: Path, folder: Path | None) -> str:
-    """A path as a file in ``folder`` names it; without one the name on the hub, or the bare one."""
-    if folder is None:
-        return hub_name(path) or path.name
-    try:
-        return Path(os.path.relpath(path, folder)).as_posix()
-    except ValueError:  # another drive
-        return str(path)
-
-
-def _written(rule: Override) -> dict[str, object]:
-    """Only what the rule says."""
-    everything: dict[str, Any] = {
-        **vars(rule),
-        "tensors": list(rule.tensors),
-        "parameters": dict(rule.parameters),
-        "weights": dict(rule.weights),
-        "experts": {name: dict(own) for name, own in rule.experts.items()},
-        "cap": vars(rule.cap) if isinstance(rule.cap, Cap) else rule.cap,
-    }
-    return {key: each for key, each in everything.items() if each or (key, each) == ("cap", False)}
 
 
 def _read(path: Path) -> str:
@@ -348,9 +195,11 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
-def _validated(path: Path, content: dict[str, Any], schema: type[Schema]) -> Schema:
+def _validated(
+    path: Path, content: dict[str, Any], schema: type[Schema], place: Places | None = None
+) -> Schema:
     try:
-        return schema.model_validate(content)
+        return schema.model_validate(content, context=place)
     except ValidationError as error:
         raise _explain(path, error) from None
 
@@ -361,23 +210,13 @@ def _one_line(error: Exception) -> str:
     return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
 
 
-_KNOWN = {
-    (): tuple(field.alias or name for name, field in _Document.model_fields.items()),
-    ("models",): tuple(_Model.model_fields),
-    ("models", "parameters"): tuple(_ModelParameters.model_fields),
-    ("cap",): tuple(_Cap.model_fields),
-    ("overrides",): tuple(_Override.model_fields),
-    ("overrides", "cap", "_Cap"): tuple(_Cap.model_fields),
-}
-
-
 def _explain(path: Path, error: ValidationError) -> RecipeError:
     """The first complaint of pydantic as one sentence; all of them as details."""
     first = error.errors()[0]
     place = first["loc"]
     key = _key(place)
     if first["type"] == "extra_forbidden":
-        known = _KNOWN.get(tuple(part for part in place[:-1] if isinstance(part, str)), ())
+        known = known_keys.get(tuple(filter(_is_key, place[:-1])), ())
         close = difflib.get_close_matches(str(place[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         listed = f" Known here: {', '.join(known)}." if known else ""
@@ -403,8 +242,12 @@ def _wanted(complaint: dict[str, Any]) -> str:
     return str(complaint["msg"]).replace("Input should", "should")
 
 
-_MEMBERS: Final = {"bool", "int", "float", "str", "_Cap", "literal[False]"}
-"""What pydantic calls the members of a union."""
+_MEMBER: Final = re.compile(r"bool|int|float|str|(literal|function-\w+)\[.*\]")
+"""What pydantic calls the members of a union, which are no keys."""
+
+
+def _is_key(part: int | str) -> TypeGuard[str]:
+    return isinstance(part, str) and not _MEMBER.fullmatch(part)
 
 
 def _key(place: tuple[int | str, ...]) -> str:
@@ -413,6 +256,6 @@ def _key(place: tuple[int | str, ...]) -> str:
     for part in place:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in _MEMBERS:
+        elif _is_key(part):
             text += f".{part}" if text else part
     return text

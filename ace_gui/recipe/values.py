@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
+from ace_gui.recipe.fields import about, traits_of
 from ace_gui.recipe.overrides import Cap, Override, ParameterValue
 
 __all__ = [
     "BY_TOKEN",
     "Cap",
+    "Choices",
     "Heads",
     "ModelEntry",
     "NonFinite",
+    "OutputDtype",
     "Override",
     "ParameterValue",
     "Recipe",
@@ -73,44 +76,70 @@ class Heads(StrEnum):
     KEEP = "keep"
 
 
+OutputDtype = Literal["float32", "float16", "bfloat16", "float64"]
+
+_FILLED: Final = about(limits={"min_length": 1})
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
     """One expert: where it is, what it is called, how much it counts."""
 
     model: Path
-    name: str | None = None
-    weight: float = 1.0
+    name: str | None = field(default=None, metadata=_FILLED)
+    weight: float = field(default=1.0, metadata=about(under="parameters"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Everything that determines a merge.
+class Choices:
+    """What determines a merge besides the models and the method.
+
+    A field here is all that a new choice takes: the recipe file, the window's inputs, what counts
+    as another merge, and resuming follow from it.
+
+    ``out_dtype`` None means: as the base. ``split_fused``: merge the matrices of a fused projection
+    (query, key and value; gate and up) one by one. ``vocabulary``: how embeddings and vocabulary
+    heads are combined. ``heads``: whether task heads are merged. ``seed`` matters to methods that
+    draw random numbers. ``non_finite``: what becomes of tensors with NaN or Inf. ``cap``: the
+    limit on the merged change of each matrix, None without. ``overrides``: what some
+    tensors do differently; later ones win.
+    """
+
+    scope: str = field(default="default", metadata=about(task_vectors=False))
+    split_fused: bool = False
+    vocabulary: Vocabulary = Vocabulary.POSITION
+    heads: Heads = Heads.AUTO
+    out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
+    seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
+    non_finite: NonFinite = NonFinite.STOP
+    cap: Cap | None = field(default=None, metadata=about(task_vectors=False))
+    overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
+
+    def choices(self) -> dict[str, Any]:
+        """These alone, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(Choices)}
+
+    def of_task_vectors(self) -> tuple[object, ...]:
+        """What the task vectors depend on, as far as it is chosen here."""
+        rules = tuple(rule for rule in self.overrides if rule.weights)
+        ours = [each for each in fields(Choices) if traits_of(each).task_vectors]
+        return (*(getattr(self, each.name) for each in ours), rules)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Choices):
+    """Everything that determines a merge; two that are equal make the same of the same files.
 
     ``parameters`` holds only what the person set; the rest are the method's defaults, which for
-    ACE's epsilon depend on the model family. ``out_dtype`` None means: as the base.
-    ``split_fused``: merge the matrices of a fused projection (query, key and value; gate and up)
-    one by one. ``vocabulary``: how embeddings and vocabulary heads are combined. ``heads``: whether
-    task heads are merged. ``seed`` matters to methods that draw random numbers. ``non_finite``:
-    what becomes of tensors with NaN or Inf. ``cap``: the limit on the merged change of each matrix,
-    None without. ``overrides``: what some tensors do differently; later
-    ones win.
+    ACE's epsilon depend on the model family.
     ``notes``: what was lost when another program's recipe was read; no part of what is merged.
     ``unfound``: models that were nowhere when the file was read, and what to say of each.
     """
 
+    merge_method: str = field(default="ace", metadata=about(always=True))
     base_model: Path
-    models: tuple[ModelEntry, ...]
-    merge_method: str = "ace"
-    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    scope: str = "default"
-    split_fused: bool = False
-    vocabulary: Vocabulary = Vocabulary.POSITION
-    heads: Heads = Heads.AUTO
-    out_dtype: str | None = None
-    seed: int = 0
-    non_finite: NonFinite = NonFinite.STOP
-    cap: Cap | None = None
-    overrides: tuple[Override, ...] = ()
+    models: tuple[ModelEntry, ...] = field(metadata=about(limits={"min_length": 1}))
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     unfound: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
 

@@ -33,6 +33,11 @@ Answer = TypeVar("Answer")
 LARGEST_KEPT: Final = 1 << 24
 """Most elements of a merge that is kept in memory for another look: 128 MB with W_pre."""
 
+_IN_ROWS: Final = frozenset(
+    ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype"]
+)
+"""Choices of a recipe that the row and its files say already, or that only the output follows."""
+
 
 class Look:
     """A tensor under a recipe. Its task vectors are opened when first asked for."""
@@ -96,7 +101,7 @@ class Look:
             prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
-            prepared.plan.recipe.seed,
+            [item for item in prepared.plan.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,
         )

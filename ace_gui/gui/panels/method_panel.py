@@ -26,9 +26,9 @@ from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.scroll import scroll_area
-from ace_gui.recipe.values import Heads, NonFinite, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, OutputDtype, Vocabulary
 
-OUT_DTYPES = (
+OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
     (None, "as the base"),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),

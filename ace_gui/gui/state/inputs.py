@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.rules import with_names
-from ace_gui.recipe.values import Cap, Heads, NonFinite, ParameterValue, Vocabulary
+from ace_gui.recipe.values import Choices, ParameterValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,25 +22,16 @@ class Expert:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """Everything the person chose. ``parameters``: by method, only what was touched.
+class Inputs(Choices):
+    """Everything the person chose, also while there is no base and so no recipe.
 
-    ``overrides``: what some tensors do differently, in order; later ones win.
+    ``parameters``: by method, only what was touched.
     """
 
     base: Path | None = None
     experts: tuple[Expert, ...] = ()
     method: str = "ace"
     parameters: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
-    scope: str = "default"
-    out_dtype: str | None = None
-    seed: int = 0
-    overrides: tuple[Override, ...] = ()
-    non_finite: NonFinite = NonFinite.STOP
-    split_fused: bool = False
-    vocabulary: Vocabulary = Vocabulary.POSITION
-    heads: Heads = Heads.AUTO
-    cap: Cap | None = None
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
@@ -54,15 +45,7 @@ class Inputs:
             experts=experts,
             method=recipe.merge_method,
             parameters={recipe.merge_method: dict(recipe.parameters)},
-            scope=recipe.scope,
-            out_dtype=recipe.out_dtype,
-            seed=recipe.seed,
-            overrides=recipe.overrides,
-            non_finite=recipe.non_finite,
-            split_fused=recipe.split_fused,
-            vocabulary=recipe.vocabulary,
-            heads=recipe.heads,
-            cap=recipe.cap,
+            **recipe.choices(),
         )
 
     @property
@@ -93,15 +76,7 @@ class Inputs:
             ),
             merge_method=self.method,
             parameters=dict(self.touched),
-            scope=self.scope,
-            out_dtype=self.out_dtype,
-            seed=self.seed,
-            overrides=self.overrides,
-            non_finite=self.non_finite,
-            split_fused=self.split_fused,
-            vocabulary=self.vocabulary,
-            heads=self.heads,
-            cap=self.cap,
+            **self.choices(),
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:

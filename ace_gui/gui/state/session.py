@@ -179,18 +179,7 @@ class Session(QObject):
         """Equal for inputs that lead to the same merge; () without a base."""
         if self.inputs.base is None:
             return ()
-        recipe = self.inputs.recipe()
-        values = tuple(sorted(self.resolved_parameters().items()))
-        models = (recipe.base_model, recipe.models, recipe.expert_names)
-        choices = (
-            recipe.split_fused,
-            recipe.vocabulary,
-            recipe.heads,
-            recipe.non_finite,
-            recipe.cap,
-        )
-        rest = (recipe.scope, recipe.out_dtype, *choices, repr(recipe.overrides))
-        return (*models, recipe.merge_method, values, recipe.seed, *rest)
+        return (replace(self.inputs.recipe(), parameters=self.resolved_parameters()),)
 
     def models_key(self) -> RecipeKey:
         """Equal for inputs with the same task vectors under the same names."""
@@ -455,6 +444,4 @@ class Session(QObject):
 def _models(inputs: Inputs) -> tuple[object, ...]:
     """What the statistics are of: energies are weighted."""
     experts = tuple((expert.path, expert.weight) for expert in inputs.experts)
-    rules = tuple(rule for rule in inputs.overrides if rule.weights)
-    choices = (inputs.split_fused, inputs.vocabulary, inputs.heads, inputs.non_finite)
-    return (inputs.base, experts, rules, choices)
+    return (inputs.base, experts, *inputs.of_task_vectors())

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.mergekit.counterparts import Settings, translated
 from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT, Document, Model, Setting
 from ace_gui.recipe.mergekit.settings_at_depth import rules_of
-from ace_gui.recipe.values import ModelEntry, Recipe, Vocabulary
+from ace_gui.recipe.values import ModelEntry, OutputDtype, Recipe, Vocabulary
 
-Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+_DTYPES: Final[dict[str, OutputDtype]] = {str(name): name for name in get_args(OutputDtype)}
 _MOST_BLOCKS: Final = 10_000
 """No model has more; a gradient over more would take for ever."""
 
@@ -129,16 +129,16 @@ def _blocks(document: Document, base: Path) -> int | None:
     return next(counts, None)
 
 
-def _out_dtype(document: Document, path: Path) -> str | None:
+def _out_dtype(document: Document, path: Path) -> OutputDtype | None:
     written = (document.out_dtype or document.dtype or "").removeprefix("torch.") or None
-    if written is not None and written not in get_args(Dtype):
+    if written is not None and written not in _DTYPES:
         raise RecipeError(
             f"{path}: the number format {written!r} is not known here; choose one of "
-            f"{', '.join(get_args(Dtype))}.",
+            f"{', '.join(_DTYPES)}.",
             path=path,
             key="out_dtype" if document.out_dtype else "dtype",
         )
-    return written
+    return None if written is None else _DTYPES[written]
 
 
 def _vocabulary(document: Document) -> Vocabulary:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,11 +17,14 @@ import yaml
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
+from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.overrides import Override
-from ace_gui.recipe.recipe_file import placed
-from ace_gui.recipe.values import Heads, ParameterValue, Recipe, Vocabulary
+from ace_gui.recipe.values import Choices, Heads, ParameterValue, Recipe, Vocabulary
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
+
+_EXPRESSED: Final = {"out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite"}
+"""Choices that mergekit makes the same way, or none at all."""
 
 Parameters = Mapping[str, ParameterValue]
 
@@ -101,6 +104,10 @@ def _refuse_others(recipe: Recipe) -> None:
         raise RecipeError("mergekit cannot cap the merged change.", key="cap")
     if recipe.heads is Heads.KEEP:
         raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
+    usual = {each.name: each.default for each in fields(Choices) if each.name not in _EXPRESSED}
+    for name, value in recipe.choices().items():
+        if value != usual.get(name, value):
+            raise RecipeError(f"mergekit cannot express {name}: {value}.", key=name)
 
 
 def _filter(

@@ -1,0 +1,39 @@
+"""What a field of a recipe says of itself besides its type and default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+_TRAITS: Final = "recipe"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """How a field stands in a recipe file, and what it decides.
+
+    ``limits``: of its value, in pydantic's words. ``under``: the heading in the file under which it
+    stands. ``always``: written even where it is the default. ``tidied``: makes a shorthand of the
+    file the value. ``checked``: returns the value; raises ValueError. ``task_vectors``: whether
+    another value means other task vectors, or only another merge of the same.
+    """
+
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    under: str = ""
+    always: bool = False
+    tidied: Callable[[Any], Any] | None = None
+    checked: Callable[[Any], Any] | None = None
+    task_vectors: bool = True
+
+
+def about(**traits: Any) -> Mapping[str, Traits]:
+    """The metadata of a field with these traits."""
+    return MappingProxyType({_TRAITS: Traits(**traits)})
+
+
+def traits_of(described: Field[Any]) -> Traits:
+    """What a field says of itself."""
+    found: Traits = described.metadata.get(_TRAITS, Traits())
+    return found

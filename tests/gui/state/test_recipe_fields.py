@@ -1,0 +1,177 @@
+"""Whatever field a recipe has: files, the window, resuming and remembered answers heed it.
+
+No field is named where it could be asked for by its type, so a new one is tried as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, fields, is_dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+import yaml
+from pydantic import TypeAdapter
+
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import _IN_ROWS, Look
+from ace_gui.engine.merging.store import Manifest
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import RecipeError
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe import ModelEntry, Override, Recipe
+from ace_gui.recipe.fields import traits_of
+from ace_gui.recipe.mergekit.writing import _EXPRESSED, dump_mergekit
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+from ace_gui.recipe.values import Choices
+from tests.helpers.inspected import row_named
+from tests.helpers.models import roberta_family
+from tests.helpers.recipes import recipe_of
+
+RULE = Override(role="query", disposition="base")
+BY_NAME: dict[str, Any] = {
+    "blocks": "4-7",
+    "overrides": (RULE,),
+    "models": (ModelEntry(model=Path("/models/other"), name="x", weight=0.5),),
+}
+"""Where not any value of the type will do."""
+
+
+def usual() -> Recipe:
+    entries = (ModelEntry(model=Path("/models/a")), ModelEntry(model=Path("/models/b")))
+    return Recipe(base_model=Path("/models/base"), models=entries)
+
+
+def another(kind: Any, value: Any) -> Any:
+    """A value of this type that is not ``value``."""
+    inner = [each for each in get_args(kind) if each is not NoneType]
+    if get_origin(kind) in {Union, UnionType}:
+        return another(inner[0], value)
+    if get_origin(kind) is Literal:
+        return next(each for each in inner if each != value)
+    if get_origin(kind) is tuple:
+        return (another(inner[0], None),)
+    if get_origin(kind) is Mapping:
+        return {"x": another(inner[1], None)}
+    if is_dataclass(kind):
+        return kind(**{each.name: other(kind, each) for each in fields(kind)})
+    if issubclass(kind, StrEnum):
+        return next(each for each in kind if each != value)
+    if kind is Path:
+        return Path("/models/another")
+    if kind is str:
+        return "other"
+    return not value if kind is bool else kind(value or 0) + kind(1)
+
+
+def other(kind: Any, each: Field[Any]) -> Any:
+    """A value of the field that is not its default."""
+    if each.name in BY_NAME:
+        return BY_NAME[each.name]
+    return another(get_type_hints(kind)[each.name], each.default)
+
+
+def of(kind: type) -> list[Any]:
+    """The fields of a class that decide a merge."""
+    return [pytest.param(each, id=each.name) for each in fields(kind) if each.compare]
+
+
+def changed(each: Field[Any]) -> Recipe:
+    """The usual recipe with another value of one field."""
+    return replace(usual(), **{each.name: other(Recipe, each)})
+
+
+@pytest.mark.parametrize("each", of(Recipe))
+def test_a_file_says_it_and_nothing_of_the_others(each: Field[Any], tmp_path: Path) -> None:
+    recipe, file = changed(each), tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(file) == recipe != usual()
+    always = {"schema", *(f.name for f in fields(Recipe) if traits_of(f).always)}
+    assert yaml.safe_load(file.read_text()).keys() == {*always, "base_model", "models", each.name}
+
+
+@pytest.mark.parametrize("each", of(ModelEntry))
+def test_a_file_says_it_of_an_expert(each: Field[Any], tmp_path: Path) -> None:
+    entry = replace(usual().models[0], **{each.name: other(ModelEntry, each)})
+    recipe, file = replace(usual(), models=(entry,)), tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(file) == recipe
+    assert Inputs.from_recipe(recipe).recipe() == recipe
+
+
+@pytest.mark.parametrize("each", of(Override))
+def test_a_file_says_it_of_a_rule(each: Field[Any], tmp_path: Path) -> None:
+    rule = replace(
+        Override(role="key", disposition="average"), **{each.name: other(Override, each)}
+    )
+    recipe, file = replace(usual(), overrides=(rule,)), tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(file) == recipe
+
+
+@pytest.mark.parametrize("each", of(Recipe))
+def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(
+    each: Field[Any],
+) -> None:
+    session, recipe = Session(), changed(each)
+    session.keep(Inputs.from_recipe(usual()))
+    run = MergeRun(recipe=usual(), key=session.recipe_key(), store=Path("/cache/store"))
+    session.start_merge(run)
+    assert session.merge_is_current
+    session.keep(Inputs.from_recipe(recipe))
+    assert session.inputs.recipe() == recipe
+    assert not session.merge_is_current
+    session.keep(Inputs.from_recipe(usual()))
+    assert session.merge_is_current
+
+
+@pytest.mark.parametrize("each", of(Choices))
+def test_statistics_are_forgotten_where_it_changes_the_task_vectors(each: Field[Any]) -> None:
+    assert (changed(each).of_task_vectors() != usual().of_task_vectors()) == (
+        traits_of(each).task_vectors
+    )
+
+
+@pytest.mark.parametrize("each", of(Recipe))
+def test_an_unfinished_merge_of_another_value_is_not_resumed(each: Field[Any]) -> None:
+    now, before = manifest(changed(each)), manifest(usual())
+    on_disk = TypeAdapter(Manifest)
+    assert on_disk.validate_json(on_disk.dump_json(before)).differences(now) == ["recipe"]
+    assert on_disk.validate_json(on_disk.dump_json(now)).differences(now) == []
+
+
+def manifest(recipe: Recipe) -> Manifest:
+    return Manifest(
+        recipe=recipe, parameters={}, inputs=(), input_folders=(), expert_classes=(), rows=(),
+        headers="", dtypes={}, stems={}, shard_bytes=1, device="cpu", threads=1, side_by_side=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("each", of(Choices))
+def test_mergekit_is_told_it_or_it_is_refused(each: Field[Any], tmp_path: Path) -> None:
+    if each.name in _EXPRESSED:
+        return
+    recipe = replace(changed(each), merge_method="linear")
+    with pytest.raises(RecipeError, match=r"mergekit"):
+        dump_mergekit(recipe, {"normalize": True}, tmp_path)
+
+
+def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_path: Path) -> None:
+    family = roberta_family(tmp_path)
+    prepared = prepare(recipe_of(family))
+    row = row_named(prepared, "layer.0.attention.self.query.weight")
+    keys = set()
+    apart = [each for each in fields(Choices) if each.name not in _IN_ROWS]
+    changes = [{}, *({each.name: other(Recipe, each)} for each in apart)]
+    for change in changes:
+        recipe = replace(prepared.plan.recipe, **change)
+        of_this = replace(prepared, plan=replace(prepared.plan, recipe=recipe))
+        look = Look(of_this, row, torch.device("cpu"), InspectionCache(tmp_path / "cache"))
+        keys.add(look.merge_key("spectrum"))
+    assert len(keys) == len(changes) >= 2
