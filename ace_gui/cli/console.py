@@ -34,6 +34,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.health import UNRELIABLE
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import resolve_device, use_threads
@@ -53,6 +54,8 @@ from ace_gui.recipe.rules import describe
 # How the files begin that the commands write: one that begins so may be written again.
 JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
+CSV_MORE: Final = ("log_variance", "gamma_unreliable")
+UNSURE: Final = "(?)"
 PAGE_MARK: Final = b'<meta name="generator" content="ACE workbench">'
 
 
@@ -187,7 +190,8 @@ def show_method(name: str) -> None:
     for heading in ("parameter", "default", "range", "meaning"):
         table.add_column(heading, overflow="fold")
     for item in info.fields:
-        table.add_row(item.name, str(item.default), value_range(item), item.help)
+        only = "" if item.applies_when is None else "Only with {}: {}. ".format(*item.applies_when)
+        table.add_row(item.name, str(item.default), value_range(item), only + item.help)
     if info.fields:
         console.print(table)
     console.print(Text(f"\n{info.citation}"))
@@ -267,13 +271,15 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
     console = wide_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("γ", justify="right")
+    table.add_column("Var ln E", justify="right", no_wrap=True)
     for heading in ("regime", "disposition", "role"):
         table.add_column(heading, no_wrap=True)
     table.add_column("shape", no_wrap=True, justify="right")
     table.add_column("tensor", overflow="fold")
     for layer in layers:
         table.add_row(
-            "" if layer.gamma is None else f"{layer.gamma:.4f}",
+            _gamma_text(layer),
+            "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
             layer.regime or "",
             layer.disposition,
             layer.role,
@@ -281,6 +287,8 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
             shown(layer.name),
         )
     console.print(table)
+    if any(layer.gamma_unreliable for layer in layers):
+        console.print(f"\n{UNSURE} {UNRELIABLE}: the mean log energy is near zero; see Var ln E.")
     regimes = [layer.regime for layer in layers if layer.regime is not None]
     if regimes:
         over = regimes.count(Regime.HETEROGENEOUS.value)
@@ -290,6 +298,12 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
         console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}).")
     _print_overrides(plan, console)
     print_warnings(plan.warnings, console)
+
+
+def _gamma_text(layer: Layer) -> str:
+    if layer.gamma is None:
+        return ""
+    return f"{layer.gamma:.4f}" + (f" {UNSURE}" if layer.gamma_unreliable else "")
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
@@ -334,11 +348,11 @@ def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = Fal
 def _csv(layers: Sequence[Layer], plan: Plan) -> str:
     experts = [expert.name for expert in plan.experts]
     fixed = CSV_MARK.decode().split(",")
-    lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts)]]
+    lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts), *CSV_MORE]]
     for layer in layers:
         line = {**dataclasses.asdict(layer), "shape": "x".join(map(str, layer.shape))}
         energies = [layer.energies.get(name) for name in experts]
-        lines.append([*(line[key] for key in fixed), *energies])
+        lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
     text = io.StringIO(newline="")
     csv.writer(text).writerows(lines)
     return text.getvalue()

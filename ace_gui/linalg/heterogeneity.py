@@ -29,12 +29,14 @@ class Heterogeneity:
     """γ of one tensor and what it was computed from.
 
     ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None with fewer than two experts kept.
-    ``mean_log_energy``: mean of ℓ_t; None with none kept. ``kept`` and ``left_out``: indices of
-    the experts that changed the tensor, and of those that numerically did not; both ascending.
+    ``mean_log_energy``: mean of ℓ_t; None with none kept. ``log_variance``: Var_t(ℓ_t), which no
+    common factor on the task vectors changes; None where γ is. ``kept`` and ``left_out``: indices
+    of the experts that changed the tensor, and of those that numerically did not; both ascending.
     """
 
     gamma: float | None
     mean_log_energy: float | None
+    log_variance: float | None
     kept: tuple[int, ...]
     left_out: tuple[int, ...]
 
@@ -67,11 +69,14 @@ def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
     kept = _changed(energies)
     logs = [math.log(energies[t] + GUARD) for t in kept]
     mean = statistics.fmean(logs) if logs else None
-    gamma = None
+    gamma = variance = None
     if mean is not None and len(logs) > 1:
-        gamma = statistics.variance(logs) / (mean**2 + GUARD)
+        variance = statistics.variance(logs)
+        gamma = variance / (mean**2 + GUARD)
     left_out = tuple(t for t in range(len(energies)) if t not in kept)
-    return Heterogeneity(gamma=gamma, mean_log_energy=mean, kept=kept, left_out=left_out)
+    return Heterogeneity(
+        gamma=gamma, mean_log_energy=mean, log_variance=variance, kept=kept, left_out=left_out
+    )
 
 
 def _changed(energies: Sequence[float]) -> tuple[int, ...]:

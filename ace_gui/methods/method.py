@@ -33,11 +33,13 @@ def parameter(
     logarithmic: bool = False,
     choices: tuple[str, ...] = (),
     presets: tuple[tuple[str, float], ...] = (),
+    applies_when: tuple[str, str] | None = None,
 ) -> Any:
     """A documented field of a parameter dataclass.
 
     The form in the window, the command-line help and the checks of a recipe are made from what is
     said here. ``low_open`` excludes ``low`` itself; ``presets`` are named values worth offering.
+    ``applies_when``: another parameter and the value that it must have for this one to matter.
     """
     return field(
         default=default,
@@ -50,6 +52,7 @@ def parameter(
             "logarithmic": logarithmic,
             "choices": choices,
             "presets": presets,
+            "applies_when": applies_when,
         },
     )
 
@@ -77,9 +80,9 @@ class Diagnostics:
     """What a method found out about one tensor; None where it has no such figure.
 
     ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
-    ``left_out``: indices of experts with numerically no
-    change, which took no part. ``gamma``: heterogeneity (ACE, Eq. 7). ``heterogeneous``: the
-    regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
+    ``left_out``: indices of experts with numerically no change, which took no part. ``gamma``:
+    heterogeneity (ACE, Eq. 7); ``log_variance``: Var ln E in it. ``heterogeneous``: the regime.
+    ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
     solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
     ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
     cap scaled the change, 1 where it was short enough. ``notes``: departures from the
@@ -91,6 +94,7 @@ class Diagnostics:
     traces: tuple[float, ...] = ()
     left_out: tuple[int, ...] = ()
     gamma: float | None = None
+    log_variance: float | None = None
     heterogeneous: bool | None = None
     ridge_mass: float | None = None
     condition: float | None = None

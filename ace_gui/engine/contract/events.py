@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,10 @@ from ace_gui.recipe.values import ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class FieldInfo:
-    """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str."""
+    """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str.
+
+    ``applies_when``: another parameter and the value that it must have for this one to matter.
+    """
 
     name: str
     kind: str
@@ -36,6 +39,11 @@ class FieldInfo:
     logarithmic: bool
     choices: tuple[str, ...]
     presets: tuple[tuple[str, float], ...]
+    applies_when: tuple[str, ParameterValue] | None = None
+
+    def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
+        """Whether it matters, given the values of the others."""
+        return self.applies_when is None or value_of(self.applies_when[0]) == self.applies_when[1]
 
 
 @dataclass(frozen=True, kw_only=True)

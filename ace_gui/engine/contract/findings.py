@@ -25,7 +25,9 @@ class LayerStatistics:
     """What the experts' task vectors say of one tensor.
 
     ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
-    fewer than two experts changed the tensor; ``left_out``: experts with numerically no change.
+    fewer than two experts changed the tensor; ``log_variance``: Var ln E of the energies, which,
+    unlike γ, no common factor on the task vectors changes; ``left_out``: experts with numerically
+    no change.
     ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known. ``cosines``: T × T,
     of the task vectors with one another in the order of ``energies``; NaN for one without change.
     """
@@ -35,6 +37,7 @@ class LayerStatistics:
     base_energy: float | None = None
     gamma: float | None = None
     mean_log_energy: float | None = None
+    log_variance: float | None = None
     left_out: tuple[str, ...] = ()
     cosines: NDArray[np.float64] | None = None
 
@@ -50,6 +53,7 @@ class LayerReport:
 
     name: str
     gamma: float | None = None
+    log_variance: float | None = None
     regime: Regime | None = None
     ridge_mass: float | None = None
     condition: float | None = None

@@ -144,6 +144,20 @@ def near_pole(found: LayerStatistics, tau: float) -> bool:
     return found.gamma > tau >= found.gamma * found.mean_log_energy**2
 
 
+USUAL_TAU: Final = 0.3
+"""The published threshold, by which γ is judged where there is none."""
+
+UNRELIABLE: Final = "γ is unreliable here"
+
+
+def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
+    """Whether γ says more of the units of the weights than of the experts (``near_pole``).
+
+    ``tau`` None or infinite: there is none, and the published one is the measure.
+    """
+    return near_pole(found, USUAL_TAU if tau is None or math.isinf(tau) else tau)
+
+
 def norm_ratio(report: LayerReport) -> float | None:
     """‖ΔW‖_F of the merge by the mean of the experts' ‖ΔW_t‖_F; None where unknown or 0/0."""
     if report.delta_norm is None or not report.energies:

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ace_gui.engine.contract.findings import LayerStatistics, Regime
+from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Plan, PlanRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One tensor. ``gamma`` and ``regime`` are None where the method has none.
+    """One tensor. ``gamma``, ``log_variance`` and ``regime`` are None where the method has none.
 
     ``disposition``: how the merged model obtains it, ``reason``: why. ``energies``: ‖ΔW_t‖²_F by
-    expert, empty where nothing is combined.
+    expert, empty where nothing is combined. ``log_variance``: Var ln E, of the energies.
+    ``gamma_unreliable``: γ is large because the mean log energy is near zero.
     """
 
     name: str
@@ -25,6 +27,8 @@ class Layer:
     gamma: float | None
     regime: str | None
     energies: Mapping[str, float]
+    log_variance: float | None = None
+    gamma_unreliable: bool = False
 
 
 def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[Layer, ...]:
@@ -46,4 +50,6 @@ def _layer(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> La
         gamma=gamma,
         regime=regime,
         energies={} if found is None else dict(found.energies),
+        log_variance=None if found is None else found.log_variance,
+        gamma_unreliable=found is not None and gamma_unreliable(found, tau),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
+from typing import Final
 
 from ace_gui.engine.contract.checks import Check
 from ace_gui.recipe import Recipe
@@ -22,6 +23,9 @@ class Disposition(StrEnum):
     COPIED = "copied"
     DROPPED = "dropped"
 
+
+AUTOMATIC: Final = "automatic"
+"""The variant of ACE that knows no regimes."""
 
 COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 """What reads every expert's tensor."""
@@ -159,7 +163,9 @@ class Plan:
     largest_tensor: str = ""
 
     def tau_of(self, row: PlanRow) -> float | None:
-        """The threshold of γ that holds for a row; None where its method has none."""
+        """The threshold of γ that holds for a row; None where its method or variant has none."""
         values = self.parameters if row.override is None else row.override.parameters
+        if values.get("variant") == AUTOMATIC:
+            return None
         tau = values.get("tau")
         return None if tau is None else float(tau)

@@ -65,6 +65,7 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
         base_energy=base_energy,
         gamma=found.gamma if found else None,
         mean_log_energy=found.mean_log_energy if found else None,
+        log_variance=found.log_variance if found else None,
         left_out=tuple(names[t] for t in found.left_out) if found else (),
         cosines=cosines_of(gram_TT),
     )

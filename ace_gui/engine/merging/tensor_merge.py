@@ -244,6 +244,7 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
     return LayerReport(
         name=row.name,
         gamma=found.gamma,
+        log_variance=found.log_variance,
         regime=regime,
         ridge_mass=found.ridge_mass,
         condition=found.condition,

@@ -39,7 +39,7 @@ _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. E
 class OverrideDialog(QDialog):
     """Edits one rule. ``rule_made`` carries the Override when the person accepts it.
 
-    Expert weights of a rule, which only a recipe file can set, are kept.
+    Expert weights and the cap of a rule, which only a recipe file can set, are kept.
     """
 
     rule_made = Signal(object)
@@ -91,6 +91,7 @@ class OverrideDialog(QDialog):
             parameters=dict(self._values) if method is not None else {},
             weights=self._rule.weights,
             experts=self._rule.experts,
+            cap=self._rule.cap,
         )
 
     def accept(self) -> None:
@@ -157,7 +158,7 @@ class OverrideDialog(QDialog):
         if method is None or not method.fields:
             return
         self._box = box = QWidget(self)
-        form = QFormLayout(box)
+        form = self._form = QFormLayout(box)
         form.setContentsMargins(0, 0, 0, 0)
         for info in method.fields:
             field = ParameterField(info, box)
@@ -178,9 +179,11 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def _show_values(self) -> None:
+        values = {name: self._inherited(name, field) for name, field in self.fields.items()}
+        values |= self._values
         for name, field in self.fields.items():
-            value = self._values.get(name, self._inherited(name, field))
-            field.show_value(value, "", touched=name in self._values)
+            field.show_value(values[name], "", touched=name in self._values)
+            self._form.setRowVisible(field, field.field.applies(values.get))
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value, where the rule stays with its method; else the method's default."""

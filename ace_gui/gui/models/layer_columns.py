@@ -20,12 +20,26 @@ class Column(IntEnum):
     SHAPE = 2
     OUTCOME = 3
     GAMMA = 4
-    REGIME = 5
-    HEALTH = 6
-    STATE = 7
+    LOG_VARIANCE = 5
+    REGIME = 6
+    HEALTH = 7
+    STATE = 8
 
 
-HEADERS: Final = ("Tensor", "Role", "Shape", "Outcome", f"γ{GAP}", "Regime", "Health", "State")
+FIGURES: Final = frozenset({Column.GAMMA, Column.LOG_VARIANCE})
+
+
+HEADERS: Final = (
+    "Tensor",
+    "Role",
+    "Shape",
+    "Outcome",
+    f"γ{GAP}",
+    f"Var ln E{GAP}",
+    "Regime",
+    "Health",
+    "State",
+)
 HEADER_TIPS: Final = (
     "Name of the tensor in the base model's files.",
     "What the tensor does in its model.",
@@ -33,7 +47,10 @@ HEADER_TIPS: Final = (
     "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the menu of "
     "the selected rows makes one.",
     "Heterogeneity: how much the experts' energies differ in this layer "
-    "(variance of the logarithms).",
+    "(variance of the logarithms by their squared mean). With a question mark: γ is unreliable "
+    "here, because that mean is near zero.",
+    "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
+    "scale of the weights.",
     "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
     "Half filled: γ is above τ only because it is near its pole, not because the experts disagree.",
     "How many things are out of the ordinary; hover over a row to read what one can do.",

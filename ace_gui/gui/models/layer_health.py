@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -56,7 +56,7 @@ class Healths(QObject):
             return None
         before = self._found.get(name)
         if before is None or before[0][0] is not known[0] or before[0][1] is not known[1]:
-            before = known, layer_health(*known, self._parameters)
+            before = known, layer_health(*known, self._parameters_of(name))
             self._found[name] = before
         return before[1]
 
@@ -64,6 +64,11 @@ class Healths(QObject):
         """The health of all tensors together."""
         found = (self.of(row.name) for row in self._session.rows)
         return model_health(health for health in found if health is not None)
+
+    def _parameters_of(self, name: str) -> Mapping[str, ParameterValue]:
+        row = self._session.row(name)
+        own = None if row is None else row.override
+        return self._parameters if own is None else own.parameters
 
     def _start_anew(self) -> None:
         session = self._session

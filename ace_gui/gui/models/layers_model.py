@@ -22,10 +22,11 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QIcon
 
 from ace_gui.engine.contract.checks import WORST_FIRST
-from ace_gui.engine.contract.health import near_pole
+from ace_gui.engine.contract.health import UNRELIABLE, gamma_unreliable, near_pole
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.models.layer_columns import (
+    FIGURES,
     HEADER_TIPS,
     HEADERS,
     HEALTH_ICONS,
@@ -152,7 +153,7 @@ class LayersModel(QAbstractTableModel):
         if role == _Display:
             return HEADERS[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _ALIGNMENTS[section == Column.GAMMA]
+            return _ALIGNMENTS[section in FIGURES]
         return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -168,7 +169,7 @@ class LayersModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tip(place, column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _ALIGNMENTS[column == Column.GAMMA]
+            return _ALIGNMENTS[column in FIGURES]
         if role == Qt.ItemDataRole.UserRole:
             return float(self._gamma[place]) if column == Column.GAMMA else None
         return None
@@ -278,6 +279,9 @@ class LayersModel(QAbstractTableModel):
     def _sort_key(self, column: Column) -> NDArray[Any]:
         if column is Column.GAMMA:
             return self._gamma
+        if column is Column.LOG_VARIANCE:
+            found = (self._log_variance(place) for place in range(len(self._rows)))
+            return np.array([np.nan if value is None else value for value in found])
         if column is Column.REGIME:
             regimes = (self._gamma > self._session.tau).astype(np.float64)
             return np.where(np.isnan(self._gamma), np.nan, regimes)
@@ -315,6 +319,9 @@ class LayersModel(QAbstractTableModel):
                 return self._outcome(row)
             case Column.GAMMA:
                 return self._gamma_text(place)
+            case Column.LOG_VARIANCE:
+                value = self._log_variance(place)
+                return f"–{GAP}" if value is None else f"{value:.3g}{GAP}"
             case Column.REGIME:
                 return REGIME_TEXT[self._regime(place)]
             case Column.HEALTH:
@@ -336,13 +343,29 @@ class LayersModel(QAbstractTableModel):
         gamma = self._gamma[place]
         if np.isnan(gamma):
             return f"–{GAP}"
-        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + GAP
+        unsure = " ?" if self._is_unsure(place) else ""
+        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + unsure + GAP
+
+    def _is_unsure(self, place: int) -> bool:
+        """Whether γ is unreliable here."""
+        row = self._rows[place]
+        known, plan = self._session.statistics.get(row.name), self._session.plan
+        if known is None or plan is None:
+            return False
+        has_tau = plan.tau_of(row) is not None
+        return gamma_unreliable(known, self._session.tau_of(row) if has_tau else None)
+
+    def _log_variance(self, place: int) -> float | None:
+        known = self._session.statistics.get(self._rows[place].name)
+        return None if known is None else known.log_variance
 
     def _spoken(self, place: int, column: int) -> str:
         if column == Column.TENSOR:
             return plain(self._rows[place].name)
         if column == Column.HEALTH:
             return self._health_spoken(place)
+        if column == Column.GAMMA and self._is_unsure(place):
+            return f"{self._gamma[place]:.4g}, {UNRELIABLE}"
         return self._regime(place) if column == Column.REGIME else self._cell(place, column)
 
     def _health_text(self, place: int) -> str:
@@ -388,6 +411,11 @@ class LayersModel(QAbstractTableModel):
         lines = [row.name, f"{row.disposition.value}: {row.reason}"]
         if not np.isnan(self._gamma[place]):
             lines.append(f"γ = {self._gamma[place]:.4g}: {self._regime(place)}")
+            if self._is_unsure(place):
+                lines.append(
+                    f"{UNRELIABLE}: the mean log energy is near zero, which says more of the scale "
+                    "of the weights than of the experts. Var ln E does not depend on that scale."
+                )
         if column == Column.STATE:
             lines.append(STATE_TIPS[LayerState(self._states[place])])
         health = self._healths.of(row.name)

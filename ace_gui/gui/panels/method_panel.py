@@ -148,6 +148,9 @@ class MethodPanel(QWidget):
             value = self._session.parameter(name)
             if value is not None:
                 field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
+            self._form.setRowVisible(field, field.field.applies(self._session.parameter))
+            if self._form.isRowVisible(field) is False:
+                field.note.hide()
         self.seed.setText(str(inputs.seed))
         self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
         self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
@@ -183,7 +186,7 @@ class MethodPanel(QWidget):
         """Make the form of the method anew; the options of every method move into it."""
         method = self._shown
         form_widget = Column()
-        form = _form(form_widget)
+        form = self._form = _form(form_widget)
         self.fields = {}
         if method is not None:
             self._title.setText(method.title)

@@ -41,6 +41,7 @@ FIGURES: Final = (
     ("condition ≤", "Bound on the condition number of the solved system", "condition"),
     ("refinement cosine", "Of the refinement with the summed task vectors", "refinement_cosine"),
     ("refinement ratio", "Norm of the refinement by that of W_pre", "refinement_ratio"),
+    ("cap factor", "By how much a cap shortened the change; 1: it was short enough", "cap_factor"),
 )
 _NOT_TRIED = "Change a value on the left to see what it does to this layer."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
@@ -93,6 +94,7 @@ class WhatIfPanel(QWidget):
             value = self._what_if.parameter(name)
             if value is not None:
                 field.show_value(value, "", touched=self._what_if.is_tried(name))
+            self._form.setRowVisible(field, field.field.applies(self._what_if.parameter))
         self._fill_scopes()
         self.apply.setEnabled(self._what_if.is_on)
         self.back.setEnabled(self._what_if.is_on)
@@ -115,7 +117,7 @@ class WhatIfPanel(QWidget):
 
     def _rebuild(self) -> None:
         place = Column()
-        form = QFormLayout(place)
+        form = self._form = QFormLayout(place)
         form.setContentsMargins(0, 0, 4, 0)
         form.setVerticalSpacing(4)
         self.fields = {}

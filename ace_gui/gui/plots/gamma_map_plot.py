@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from math import log10
+from math import inf, log10
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,13 +203,15 @@ class RoleMapPlot(LayersPlot):
         self._dots.setData(x=self._column[above], y=self._row[above])
         low, high = self._levels()
         ticks = [(float(t), number_text(10.0**t, 1)) for t in _ticks(low, high)]
-        at = log10(self._tau) if self._tau > 0 else low - 1
+        at = log10(self._tau) if 0 < self._tau < inf else low - 1
         near = (high - low) / 12
         ticks = [(position, text) for position, text in ticks if abs(position - at) > near]
         if low <= at <= high:
             ticks.append((at, tau_text(self._tau)))
         self._bar.axis.setTicks([ticks])
         text = f"{above.size} of {len(self._names)} layers heterogeneous"
+        if self._tau == inf:
+            text = f"{len(self._names)} layers, treated alike whatever their γ"
         if self._outside:
             text += f"; {self._outside} outside the blocks are not shown"
         self.title.set_whole(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, isfinite, log10
+from math import floor, inf, isfinite, log10
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ def two_digits(value: float) -> float:
 
 def tau_text(tau: float) -> str:
     """ "τ = 0.30"."""
-    return f"τ = {number_text(tau)}"
+    return f"τ = {number_text(tau)}" if isfinite(tau) else "no τ"
 
 
 class GammaPlot(LayersPlot):
@@ -111,7 +111,7 @@ class GammaPlot(LayersPlot):
         self._refresh()
 
     def set_tau(self, tau: float) -> None:
-        """Move the line of τ; no signal."""
+        """Move the line of τ; infinite: there is none. No signal."""
         if tau == self._tau:
             return
         self._tau = tau
@@ -239,6 +239,8 @@ class GammaPlot(LayersPlot):
         self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
         self._line.setBounds(self._y_range)
         self._line.setValue(self._position(self._tau))
+        for item in (self._line, self._below):
+            item.setVisible(isfinite(self._tau))
         self._draw_regimes()
         self._draw_selection()
         self.changed.emit()
@@ -265,12 +267,16 @@ class GammaPlot(LayersPlot):
         self._set_legend()
         bottom = self.canvas.getViewBox().viewRange()[1][0]
         self._below.setRegion((bottom, self._position(self._tau)))
-        self._right.set_threshold(self._position(self._tau), tau_text(self._tau))
+        self._right.set_threshold(
+            self._position(self._tau), tau_text(self._tau) if isfinite(self._tau) else ""
+        )
         self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
         count = len(self._names)
         text = f"{above} layers heterogeneous, {known - above} homogeneous"
+        if not isfinite(self._tau):
+            text = f"{known} layers, treated alike whatever their γ"
         if crossed:
             text += f"; {crossed} of the {above} near the pole of γ"
         if known < count:
@@ -339,7 +345,8 @@ class GammaPlot(LayersPlot):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         directions = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
         control = event.modifiers() & Qt.KeyboardModifier.ControlModifier
-        if self._names and control and event.key() in directions:
+        has_line = bool(self._names) and isfinite(self._tau)
+        if has_line and control and event.key() in directions:
             self._step_tau(directions[Qt.Key(event.key())])
             return
         super().keyPressEvent(event)
@@ -358,7 +365,7 @@ def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple
         highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)
         return 0.0, float(highest) or 1.0
     logs = np.log10(usable[usable > 0])
-    at = log10(tau) if tau > 0 else -1.0
+    at = log10(tau) if 0 < tau < inf else -1.0
     low = min(logs.min(initial=at - 0.5), max(at - 0.3, logs.min(initial=at) - 2))
     high = max(logs.max(initial=at + 0.5), min(at + 0.3, logs.max(initial=at) + 2))
     return max(float(low), LOWEST_LOG), max(float(high), LOWEST_LOG + 1)

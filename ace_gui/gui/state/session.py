@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from ace_gui.engine.contract.findings import (
     LayerSpectrum,
     LayerStatistics,
 )
-from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import AUTOMATIC, Disposition, Plan, PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.finished_runs import FinishedRuns
@@ -145,7 +146,12 @@ class Session(QObject):
 
     @property
     def tau(self) -> float:
-        """The threshold: as dragged at this moment, else as set, else the method's own."""
+        """The threshold: as dragged at this moment, else as set, else the method's own.
+
+        Infinite under a variant that has none: nothing is above it.
+        """
+        if self.parameter("variant") == AUTOMATIC:
+            return math.inf
         if self._tau_preview is not None:
             return self._tau_preview
         return float(self.parameter("tau") or 0.0)
@@ -157,6 +163,7 @@ class Session(QObject):
             for place in row.override.rules
             if place < len(self.inputs.overrides)
         )
+        own |= row.override is not None and math.isinf(self.tau)
         known = self.plan.tau_of(row) if own and self.plan is not None else None
         return self.tau if known is None else known
 
@@ -171,7 +178,9 @@ class Session(QObject):
             return self.inputs.touched[name]
         plan = self.plan
         if plan is not None and plan.recipe.merge_method == self.inputs.method:
-            return plan.parameters.get(name)
+            planned = plan.parameters.get(name)
+            if planned is not None:
+                return planned
         fields = self.method.fields if self.method else ()
         return next((field.default for field in fields if field.name == name), None)
 

@@ -311,6 +311,7 @@ def _finished(
         traces=own.traces,
         left_out=own.heterogeneity.left_out,
         gamma=own.gamma,
+        log_variance=own.heterogeneity.log_variance,
         heterogeneous=solution.rule is Rule.HETEROGENEOUS if regime else None,
         ridge_mass=solution.ridge_mass,
         condition=solution.condition,

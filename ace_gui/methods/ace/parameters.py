@@ -46,6 +46,7 @@ class AceParameters:
             ("other models", 1e-5),
             ("published script", 1e-2),
         ),
+        applies_when=("variant", PUBLISHED),
     )
     tau: float = parameter(
         0.3,
@@ -53,6 +54,7 @@ class AceParameters:
         help="Tensors with γ above it count as heterogeneous: normalised and refined.",
         low=0.0,
         high=100.0,
+        applies_when=("variant", PUBLISHED),
     )
     k_frac: float = parameter(
         0.3,
@@ -60,6 +62,7 @@ class AceParameters:
         help="Share of singular directions raised in heterogeneous tensors; 0 turns it off.",
         low=0.0,
         high=1.0,
+        applies_when=("variant", PUBLISHED),
     )
     refine: str = parameter(
         "always",
@@ -67,24 +70,27 @@ class AceParameters:
         help="Always: as published. Agreeing: a refinement that points against the sum of the "
         "task vectors is left out.",
         choices=("always", "agreeing"),
+        applies_when=("variant", PUBLISHED),
     )
     alpha: float = parameter(
         0.3,
         label="Ridge share α",
-        help="Automatic variant: the ridge as a share of the mean eigenvalue of each expert's "
+        help="The ridge as a share of the mean eigenvalue of each expert's "
         "normalised Gram matrix. 0.3 to 1 hardly differ.",
         low=0.0,
         high=100.0,
         low_open=True,
         logarithmic=True,
+        applies_when=("variant", AUTOMATIC),
     )
     delta: float = parameter(
         0.12,
         label="Cap δ",
-        help="Automatic variant: the merged change of a matrix is at most this share of the base's "
+        help="The merged change of a matrix is at most this share of the base's "
         "norm, or the experts' root mean square norm where that is larger.",
         low=0.0,
         high=10.0,
+        applies_when=("variant", AUTOMATIC),
     )
     scaling: float = scaling_parameter(
         help="Factor on the merged task vector before it is added to the base.",

@@ -1,6 +1,7 @@
 """The health of a layer: what is worth a sentence, and what is not."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -8,6 +9,7 @@ from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.health import (
     WORST_SHOWN,
+    gamma_unreliable,
     layer_health,
     model_health,
     near_pole,
@@ -27,6 +29,7 @@ def statistics(*energies: float) -> LayerStatistics:
         energies=dict(zip(names, energies, strict=True)),
         gamma=found.gamma,
         mean_log_energy=found.mean_log_energy,
+        log_variance=found.log_variance,
         left_out=tuple(names[t] for t in found.left_out),
     )
 
@@ -147,3 +150,12 @@ def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
     assert "1 tensor with a warning" in whole.sentence
     assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
     assert model_health([]).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.5, 1.0, 7.0])
+def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scale: float) -> None:
+    """Under the automatic variant, which has no τ, the published one is the measure."""
+    found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
+    assert found.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
+    assert gamma_unreliable(found, 0.3) == (scale == 1.0)
+    assert gamma_unreliable(found, None) == gamma_unreliable(found, math.inf) == (scale == 1.0)

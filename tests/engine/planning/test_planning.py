@@ -6,10 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.layers import layers_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
-from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe import ModelEntry, Override, Recipe
 from tests.helpers.models import Family, gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
 
@@ -166,3 +168,22 @@ def test_a_plan_without_experts_keeps_everything(roberta: Family) -> None:
 def test_a_folder_that_is_not_there(roberta: Family, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="nowhere"):
         prepare(Recipe(base_model=roberta.base, models=(ModelEntry(model=tmp_path / "nowhere"),)))
+
+
+def test_the_automatic_variant_has_no_threshold(roberta: Family) -> None:
+    """Nor has a layer whose override says so; the statistics keep γ."""
+    automatic = {"variant": "automatic"}
+    plan = prepare(recipe_of(roberta, parameters=automatic)).plan
+    assert all(plan.tau_of(row) is None for row in plan.rows)
+    rule = Override(role="query", parameters=automatic)
+    plan = prepare(recipe_of(roberta, overrides=(rule,))).plan
+    known = {row.role: plan.tau_of(row) for row in plan.rows}
+    assert known["query"] is None
+    assert known["key"] == 0.3
+    found = layers_of(
+        plan,
+        {row.name: LayerStatistics(name=row.name, energies={}, gamma=1.0) for row in plan.rows},
+    )
+    regimes = {layer.role: (layer.gamma, layer.regime) for layer in found}
+    assert regimes["query"] == (1.0, None)
+    assert regimes["key"] == (1.0, "heterogeneous")

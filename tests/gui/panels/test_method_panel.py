@@ -216,3 +216,23 @@ def test_the_form_has_a_control_for_every_parameter_of_every_method(
     for name, method in METHODS.items():
         session.keep(replace(session.inputs, method=name))
         assert list(panel.fields) == [field.name for field in fields(method.parameters)]
+
+
+def test_only_the_fields_of_the_chosen_variant_are_shown(
+    filled: MethodPanel, session: Session
+) -> None:
+    """The variant leads the form, and has γ without a threshold where it knows no regimes."""
+    session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
+    assert next(iter(filled.fields)) == "variant"
+
+    def shown() -> set[str]:
+        return {name for name, each in filled.fields.items() if each.isVisible()}
+
+    both = {"variant", "scaling"}
+    assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
+    session.keep(session.inputs.with_parameter("variant", "automatic"))
+    assert shown() == both | {"alpha", "delta"}
+    assert session.tau == float("inf")
+    session.keep(session.inputs.with_parameter("variant", None))
+    assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
+    assert session.tau == 0.3

@@ -12,7 +12,7 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent
+from PySide6.QtGui import QGuiApplication, QImage, QKeyEvent, QMouseEvent
 from PySide6.QtSvg import QSvgRenderer
 
 # isort: split
@@ -643,3 +643,20 @@ def test_a_title_that_does_not_fit_gives_way_to_a_shorter_one(qtbot, height, tit
     axis = canvas.getAxis("left")
     assert axis.label.toPlainText().strip() == title
     assert not title or axis.label.boundingRect().width() <= axis.size().height()
+
+
+def test_without_a_threshold_there_is_no_line(qtbot) -> None:
+    plot = HeterogeneityPlot()
+    qtbot.addWidget(plot)
+    plot.show()
+    plot.set_layers(("a", "b"), ("query", "key"), (0, 0))
+    plot.set_tau(float("inf"))
+    plot.set_figures(np.array([0.1, 5.0]), np.array([1.0, 1.0]))
+    assert not plot._line.isVisible()
+    assert "whatever their γ" in plot.accessibleDescription()
+    plot.keyPressEvent(
+        QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Up, Qt.KeyboardModifier.ControlModifier)
+    )
+    assert plot.tau == float("inf")
+    plot.set_tau(0.3)
+    assert plot._line.isVisible()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.energies_plot import EnergiesPlot
+from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
 _ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
@@ -27,9 +30,12 @@ class EnergiesPanel(LayerPanel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
+        self.figures = muted_label("")
+        layout.addWidget(self.figures)
 
     def refresh(self) -> None:
         row = self.row
+        self.figures.setVisible(False)
         if row is None:
             self.plot.clear("Select a layer to see the experts' energies.")
             return
@@ -38,6 +44,8 @@ class EnergiesPanel(LayerPanel):
             self.plot.clear(_no_figures(row))
         else:
             self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
+            self.figures.setText(_scale_text(statistics))
+            self.figures.setVisible(statistics.log_variance is not None)
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         row = self.row
@@ -49,6 +57,16 @@ class EnergiesPanel(LayerPanel):
             FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
             FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
         )
+
+
+def _scale_text(found: LayerStatistics) -> str:
+    """Heterogeneity with and without the scale of the weights."""
+    figures = (
+        ("γ", found.gamma),
+        ("Var ln E", found.log_variance),
+        ("mean ln E", found.mean_log_energy),
+    )
+    return "   ".join(f"{name} {number_text(v, 3)}" for name, v in figures if v is not None)
 
 
 def _no_figures(row: PlanRow) -> str:
