@@ -129,8 +129,10 @@ from ace_gui.engine.contract.engine_process import EngineProcess
 
 if __name__ == "__main__":
     engine = EngineProcess()
-    for job in (CachedModelsJob(), LoadRecipeJob(paths=(Path(sys.argv[1]),))):
-        number, kind = engine.submit(job), ""
+    jobs = (CachedModelsJob(), LoadRecipeJob(paths=(Path(sys.argv[1]),)))
+    for number, job in enumerate(jobs, start=1):
+        engine.submit(number, job)
+        kind = ""
         while kind not in ("JobDone", "JobFailed"):
             found, event = engine.receive(200)
             kind = type(event).__name__ if found == number else ""

@@ -67,7 +67,6 @@ class EngineProcess:
         )
         self._process.start()
         theirs.close()
-        self._next = 1
 
     @property
     def pid(self) -> int | None:
@@ -79,12 +78,12 @@ class EngineProcess:
         """The owner's end, for ``multiprocessing.connection.wait``; read it with ``receive``."""
         return self._pipe
 
-    def submit(self, job: Job) -> int:
-        """Queue a job; its events carry the returned number. Raises EngineError if it is gone."""
-        number = self._next
-        self._next += 1
+    def submit(self, number: int, job: Job) -> None:
+        """Queue a job; its events carry its number. Raises EngineError if the process is gone.
+
+        Numbers are the owner's and rise: the newest job goes first.
+        """
         self._send(Submit(number, job))
-        return number
 
     def cancel(self, number: int) -> None:
         """Ask a job to stop at its next step."""

@@ -65,7 +65,7 @@ class Conductor(QObject):
         self._session = session
         self._engine = engine
         self._merge = merge
-        self._refused: Callable[[], None] | None = None
+        self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._plan_timer = engine.delayed(PLAN_DELAY, self._plan)
         engine.ended.connect(self._analyse_after)
 
@@ -125,11 +125,11 @@ class Conductor(QObject):
 
     def list_cached_models(self) -> None:
         """Look what is in the local Hugging Face cache."""
-        self._engine.run(CachedModelsJob(), self._learn, self._end)
+        self._engine.run(CachedModelsJob(), self._learn)
 
     def convert(self, path: Path) -> None:
         """Convert a pickle, with the person's consent, then try again what it stopped."""
-        self._engine.run(ConvertJob(path=path), on_end=self._end_conversion)
+        self._engine.run(ConvertJob(path=path), on_end=partial(self._end_conversion, path))
 
     def check_again(self) -> None:
         """Plan what is loaded once more: there may be more room by now."""
@@ -149,7 +149,7 @@ class Conductor(QObject):
 
     def evaluate_sample(self) -> None:
         """Held-out accuracies of the sample's models."""
-        self._engine.run(SampleAccuracyJob(), self._learn, self._end)
+        self._engine.run(SampleAccuracyJob(), self._learn)
 
     def analyse(self) -> None:
         """Compare the experts, unless that is done, under way, or something is in the way."""
@@ -213,17 +213,18 @@ class Conductor(QObject):
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed | EngineLost):
             self._session.reject()
+        if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
+            return
         if inputs is not None:
-            self._end(end, partial(self._replan, inputs))
+            self._refused = end.error.path, partial(self._replan, inputs)
         elif isinstance(job, LoadRecipeJob):
-            self._end(end, partial(self.open, job.paths))
+            self._refused = end.error.path, partial(self.open, job.paths)
 
-    def _end_conversion(self, end: End) -> None:
+    def _end_conversion(self, path: Path, end: End) -> None:
         """Plan once more what a pickle stood in the way of."""
-        if isinstance(end, JobDone) and self._refused is not None:
-            refused, self._refused = self._refused, None
-            refused()
-        self._end(end)
+        if isinstance(end, JobDone) and self._refused is not None and self._refused[0] == path:
+            (_, again), self._refused = self._refused, None
+            again()
 
     # Everything else
 
@@ -241,14 +242,6 @@ class Conductor(QObject):
     def _end_analysis(self, end: End) -> None:
         if isinstance(end, JobDone):
             self._session.finish_analysis()
-        self._end(end)
-
-    def _end(self, end: End, again: Callable[[], None] | None = None) -> None:
-        """``again``: what to do once a pickle that stood in the way is converted."""
-        if isinstance(end, JobFailed):
-            if isinstance(end.error, PickleConsentError):
-                self._refused = again
-            self._session.fail(end.error)
 
     def _analyse_after(self, job: Job) -> None:
         """Something has ended well; an analysis that was cancelled is not begun again at once."""

@@ -69,31 +69,27 @@ def _ignore(_: Event | End) -> None:
     pass
 
 
+@dataclass(frozen=True)
 class Operation:
     """A job under way. ``on_event`` hears its events, ``on_end`` how it ended."""
 
-    def __init__(
-        self,
-        client: EngineClient,
-        job: Job,
-        on_event: Callable[[Event], object],
-        on_end: Callable[[End], object],
-    ) -> None:
-        self._client = client
-        self.job = job
-        self.on_event = on_event
-        self.on_end = on_end
+    _client: EngineClient
+    _number: int
+    job: Job
+    on_event: Callable[[Event], object]
+    on_end: Callable[[End], object]
+    quiet: bool
 
     def cancel(self) -> None:
         """See to it that the job stops; ``on_end`` hears when it does."""
-        self._client.cancel(self)
+        self._client.cancel(self._number)
 
     def drop(self, *, enforced: bool = False) -> None:
         """Ask the job to stop, and hear nothing more of it, not even its end.
 
         ``enforced``: an engine that does not let go of it in time is replaced.
         """
-        self._client.drop(self, enforced=enforced)
+        self._client.drop(self._number, enforced=enforced)
 
 
 class EngineClient(QObject):
@@ -120,10 +116,12 @@ class EngineClient(QObject):
         job: Job,
         on_event: Callable[[Event], object] = _ignore,
         on_end: Callable[[End], object] = _ignore,
+        *,
+        quiet: bool = False,
     ) -> Operation:
-        """Ask the engine."""
-        operation = Operation(self, job, on_event, on_end)
-        self._operations[self._worker.submit(job)] = operation
+        """Ask the engine. The session tells the person of an error, unless ``quiet``."""
+        number = self._worker.submit(job)
+        self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
         if (state := _STATES.get(type(job))) is not None:
             self._session.begin(state)
         return operation
@@ -145,27 +143,22 @@ class EngineClient(QObject):
         """Whether a job is under way, or will be in a moment."""
         return bool(self._operations) or any(timer.isActive() for timer in self._timers)
 
-    def cancel(self, operation: Operation) -> None:
+    def cancel(self, number: int) -> None:
         """See to it that an operation stops."""
-        if (number := self._number(operation)) is not None:
+        if number in self._operations:
             self._worker.cancel(number)
 
-    def drop(self, operation: Operation, *, enforced: bool = False) -> None:
+    def drop(self, number: int, *, enforced: bool = False) -> None:
         """Forget an operation."""
-        if (number := self._number(operation)) is not None:
+        if number in self._operations:
             (self._worker.cancel if enforced else self._worker.withdraw)(number)
             self._forget(number)
-
-    def _number(self, operation: Operation) -> int | None:
-        known = (number for number, other in self._operations.items() if other is operation)
-        return next(known, None)
 
     def _forget(self, number: int) -> Operation:
         operation = self._operations.pop(number)
         state = _STATES.get(type(operation.job))
-        if state is not None and not any(
-            _STATES.get(type(other.job)) is state for other in self._operations.values()
-        ):
+        others = {_STATES.get(type(other.job)) for other in self._operations.values()}
+        if state is not None and state not in others:
             self._session.end(state)
         return operation
 
@@ -179,6 +172,8 @@ class EngineClient(QObject):
             operation.on_end(event)
             if not isinstance(event, JobFailed):
                 self.ended.emit(operation.job)
+            elif not operation.quiet:
+                self._session.fail(event.error)
             self._check_idle()
         else:
             self._operations[number].on_event(event)

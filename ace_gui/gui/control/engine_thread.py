@@ -59,9 +59,9 @@ class EngineWorker(QThread):
         # Below: only touched by the thread itself.
         self._engine: EngineProcess | None = None
         self._ready = False
-        self._jobs: dict[int, tuple[int, Job]] = {}  # engine's number → ours, job
-        self._deadlines: dict[int, float] = {}  # engine's number of a cancelled job → time
-        self._unwanted: set[int] = set()  # engine's numbers of jobs that were asked to stop
+        self._jobs: dict[int, Job] = {}
+        self._deadlines: dict[int, float] = {}  # of cancelled jobs
+        self._unwanted: set[int] = set()  # jobs that were asked to stop
         self._terminated = False
 
     def submit(self, job: Job) -> int:
@@ -143,17 +143,17 @@ class EngineWorker(QThread):
         if self._engine is None:
             self._open()
         if self._engine is not None:
-            self._jobs[self._engine.submit(job)] = (number, job)
+            self._engine.submit(number, job)
+            self._jobs[number] = job
 
     def _ask_to_stop(self, number: int, *, enforced: bool) -> None:
-        theirs = next((key for key, (ours, _) in self._jobs.items() if ours == number), None)
-        if theirs is None or self._engine is None:
+        if number not in self._jobs or self._engine is None:
             return
-        self._unwanted.add(theirs)
-        self._engine.cancel(theirs)
+        self._unwanted.add(number)
+        self._engine.cancel(number)
         # An engine that is still importing cannot hear yet; its time starts when it can.
         if enforced and self._ready:
-            self._deadlines[theirs] = time.monotonic() + self._patience
+            self._deadlines[number] = time.monotonic() + self._patience
 
     def _pass_events(self) -> None:
         for _ in range(BATCH):
@@ -161,15 +161,13 @@ class EngineWorker(QThread):
                 break
             self._forward(*received)
 
-    def _forward(self, theirs: int, event: Event) -> None:
+    def _forward(self, number: int, event: Event) -> None:
         if isinstance(event, EngineReady):
             self._ready = True
-        ours = self._jobs.get(theirs, (0, None))[0] if theirs else 0
         if isinstance(event, _ENDS):
-            self._jobs.pop(theirs, None)
-            self._deadlines.pop(theirs, None)
-        if ours or not theirs:
-            self.said.emit(ours, event)
+            self._jobs.pop(number, None)
+            self._deadlines.pop(number, None)
+        self.said.emit(number, event)
 
     def _enforce(self) -> None:
         """A cancelled job that does not stop takes its engine with it."""
@@ -212,17 +210,17 @@ class EngineWorker(QThread):
         if on_purpose:
             self._do_again(jobs, unwanted)
 
-    def _do_again(self, jobs: dict[int, tuple[int, Job]], unwanted: set[int]) -> None:
+    def _do_again(self, jobs: dict[int, Job], unwanted: set[int]) -> None:
         """Plan in the new engine what waited for the old one; everything else is cancelled."""
-        for theirs, (number, job) in jobs.items():
-            if theirs not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
+        for number, job in jobs.items():
+            if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
                 self._pass_job(number, job)
             else:
                 self.said.emit(number, JobCancelled())
 
     def _close(self) -> None:
         if self._engine is not None:
-            writing = any(isinstance(job, MergeJob | ExportJob) for _, job in self._jobs.values())
+            writing = any(isinstance(job, MergeJob | ExportJob) for job in self._jobs.values())
             if not writing:
                 self._engine.terminate()
             self._engine.close()

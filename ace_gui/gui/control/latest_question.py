@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.events import Event, JobFailed
 from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.engine.contract.jobs import Job
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import End, EngineClient, Operation
 from ace_gui.gui.state.activity import RecipeKey, State
 from ace_gui.gui.state.layer_results import Finding
@@ -31,12 +32,11 @@ class Question:
 class LatestQuestion(QObject):
     """Asks what ``find`` finds, once nothing has changed for a moment and no plan is under way.
 
-    Answers go to the session. ``awaited``: whether one is on its way; ``failed`` carries a
-    WorkbenchError.
+    Answers go to the session, errors too unless ``fail`` takes them. ``awaited``: whether an answer
+    is on its way.
     """
 
     awaited = Signal(bool)
-    failed = Signal(object)
 
     def __init__(
         self,
@@ -44,11 +44,13 @@ class LatestQuestion(QObject):
         engine: EngineClient,
         find: Callable[[], Question | None],
         parent: QObject,
+        fail: Callable[[WorkbenchError], object] | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
         self._engine = engine
         self._find = find
+        self._fail = fail
         self._question: Question | None = None
         self._operation: Operation | None = None
         self._timer = engine.delayed(DELAY, self._ask)
@@ -79,7 +81,9 @@ class LatestQuestion(QObject):
         self.drop()
         if question is not None:
             self._question = question
-            self._operation = self._engine.run(question.job, self._answer, self._end)
+            self._operation = self._engine.run(
+                question.job, self._answer, self._end, quiet=self._fail is not None
+            )
             self.awaited.emit(True)
 
     def _ask_after_planning(self) -> None:
@@ -97,8 +101,8 @@ class LatestQuestion(QObject):
 
     def _end(self, end: End) -> None:
         self._forget()
-        if isinstance(end, JobFailed):
-            self.failed.emit(end.error)
+        if isinstance(end, JobFailed) and self._fail is not None:
+            self._fail(end.error)
 
     def _forget(self) -> None:
         self._question = self._operation = None

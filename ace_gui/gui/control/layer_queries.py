@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, JobFailed
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDifference,
@@ -55,7 +55,6 @@ class LayerQueries(QObject):
     def _make(self, kind: Kind) -> LatestQuestion:
         latest = LatestQuestion(self._session, self._engine, partial(self._find, kind), self)
         latest.awaited.connect(lambda _: self._tell(kind))
-        latest.failed.connect(self._session.fail)
         return latest
 
     def _ask(self) -> None:
@@ -90,11 +89,9 @@ class LayerQueries(QObject):
         if isinstance(event, LayerDifference):
             self._session.comparison.record(event)
 
-    def _end(self, end: End) -> None:
+    def _end(self, _: End) -> None:
         self._whole = None
         self._tell(LayerDifference)
-        if isinstance(end, JobFailed):
-            self._session.fail(end.error)
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:

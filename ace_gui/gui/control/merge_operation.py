@@ -116,12 +116,9 @@ class MergeOperation:
     def _end(self, end: End) -> None:
         session = self._session
         session.layers_changed.emit()
-        match end:
-            case JobFailed(error=error):
-                if isinstance(error, ResumeError):
-                    self.drop()
-                session.fail(error)
-            case JobCancelled():
-                session.advice.emit(
-                    "Merge cancelled. What is finished is kept: Merge continues from there."
-                )
+        if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
+            self.drop()
+        elif isinstance(end, JobCancelled):
+            session.advice.emit(
+                "Merge cancelled. What is finished is kept: Merge continues from there."
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -11,7 +12,6 @@ from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
-    JobFailed,
     MergeFinished,
     MethodCompared,
 )
@@ -104,13 +104,11 @@ class MethodComparison(QObject):
         now, wanted = self._session.inputs, Inputs.from_recipe(recipe)
         self._wanted = self.run_of(row)
         self._conductor.change(
-            Inputs(
-                **{
-                    **vars(now),
-                    "method": wanted.method,
-                    "parameters": {**now.parameters, **wanted.parameters},
-                    "overrides": wanted.overrides,
-                }
+            replace(
+                now,
+                method=wanted.method,
+                parameters={**now.parameters, **wanted.parameters},
+                overrides=wanted.overrides,
             )
         )
         if now == self._session.inputs:  # it is that already
@@ -161,8 +159,6 @@ class MethodComparison(QObject):
             if current is None or old.store != current.store:
                 self._stores.discard(old.store)
 
-    def _end(self, end: End) -> None:
+    def _end(self, _: End) -> None:
         self._operation, self.progress = None, None
-        if isinstance(end, JobFailed):
-            self._session.fail(end.error)
         self.changed.emit()

@@ -11,12 +11,11 @@ from ace_gui.engine.contract.events import (
     Event,
     Exported,
     ExportProgress,
-    JobFailed,
     Reported,
     ReportProgress,
 )
 from ace_gui.engine.contract.jobs import ExportJob, ReportJob
-from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 
@@ -38,14 +37,14 @@ class OutputOperations(QObject):
         run = self._session.merge
         if run is not None and self._session.can_export:
             job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
-            self._engine.run(replace(job, complete_heads=heads), self._hear, self._end)
+            self._engine.run(replace(job, complete_heads=heads), self._hear)
 
     def report(self, file: Path) -> None:
         """Write what the finished merge did as one HTML file."""
         run = self._session.merge
         if run is not None and self._session.can_report:
             job = ReportJob(store=run.store, file=file, device=self._session.device)
-            self._engine.run(job, self._hear, self._end)
+            self._engine.run(job, self._hear)
 
     def cancel_export(self) -> None:
         """Stop writing the model folder."""
@@ -65,7 +64,3 @@ class OutputOperations(QObject):
                 self.exported.emit(event)
             case Reported(file=file):
                 session.advice.emit(f"The report is in {file}.")
-
-    def _end(self, end: End) -> None:
-        if isinstance(end, JobFailed):
-            self._session.fail(end.error)

@@ -42,9 +42,8 @@ class WhatIf(QObject):
         self._rules: tuple[Override, ...] = session.inputs.overrides
         self._scope: str | None = None
         self.error: WorkbenchError | None = None
-        self._latest = LatestQuestion(session, engine, self._find, self)
+        self._latest = LatestQuestion(session, engine, self._find, self, self._fail)
         self._latest.awaited.connect(self.awaited)
-        self._latest.failed.connect(self._fail)
         session.selection_changed.connect(self._ask_anew)
         session.plan_changed.connect(self._keep_what_differs)
         session.inputs_changed.connect(self._keep_what_differs)

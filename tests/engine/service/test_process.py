@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,14 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.findings import LayerSpectrum
-from ace_gui.engine.contract.jobs import AnalyseJob, LoadRecipeJob, MergeJob, PlanJob, SpectrumJob
+from ace_gui.engine.contract.jobs import (
+    AnalyseJob,
+    Job,
+    LoadRecipeJob,
+    MergeJob,
+    PlanJob,
+    SpectrumJob,
+)
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.recipe import ModelEntry, Recipe
@@ -47,6 +55,16 @@ def engine() -> Iterator[EngineProcess]:
     process.close()
 
 
+NUMBERS = count(1)
+
+
+def ask(engine: EngineProcess, job: Job) -> int:
+    """Queue a job; its number."""
+    number = next(NUMBERS)
+    engine.submit(number, job)
+    return number
+
+
 def until(engine: EngineProcess, number: int) -> list[tuple[int, Event]]:
     """Everything the engine says until that job ends."""
     heard: list[tuple[int, Event]] = []
@@ -58,7 +76,7 @@ def until(engine: EngineProcess, number: int) -> list[tuple[int, Event]]:
 
 
 def plan_of(engine: EngineProcess, recipe: Recipe) -> Plan:
-    heard = until(engine, engine.submit(PlanJob(recipe=recipe)))
+    heard = until(engine, ask(engine, PlanJob(recipe=recipe)))
     return next(event.plan for _, event in heard if isinstance(event, PlanReady))
 
 
@@ -73,7 +91,7 @@ def test_it_introduces_itself_then_plans_and_analyses(
     assert next(method.name for method in ready.methods) == "ace"
     assert ready.devices[0].name == "cpu"
     plan = plan_of(engine, recipe)
-    heard = until(engine, engine.submit(AnalyseJob(recipe=recipe)))
+    heard = until(engine, ask(engine, AnalyseJob(recipe=recipe)))
     analysed = [event for _, event in heard if isinstance(event, LayerAnalysed)]
     combined = {Disposition.MERGED, Disposition.AVERAGED}
     assert len(analysed) == sum(row.disposition in combined for row in plan.rows)
@@ -94,8 +112,8 @@ def test_a_look_goes_before_the_rest_of_a_merge(
 ) -> None:
     plan = plan_of(engine, recipe)
     row = next(row for row in plan.rows if row.disposition == Disposition.MERGED)
-    merge = engine.submit(MergeJob(recipe=recipe, store=tmp_path / "store"))
-    look = engine.submit(SpectrumJob(recipe=recipe, row=row))
+    merge = ask(engine, MergeJob(recipe=recipe, store=tmp_path / "store"))
+    look = ask(engine, SpectrumJob(recipe=recipe, row=row))
     events = [event for _, event in until(engine, merge)]
     kinds = [type(event) for event in events]
     assert kinds.index(LayerSpectrum) < kinds.index(MergeFinished)
@@ -109,7 +127,7 @@ def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
     engine: EngineProcess, recipe: Recipe, tmp_path: Path
 ) -> None:
     job = MergeJob(recipe=recipe, store=tmp_path / "store")
-    number = engine.submit(job)
+    number = ask(engine, job)
     while True:
         received = engine.receive(60)
         assert received is not None
@@ -119,7 +137,7 @@ def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
     heard = until(engine, number)
     assert isinstance(heard[-1][1], JobCancelled | JobDone)
     again = MergeJob(recipe=recipe, store=tmp_path / "store", resume=True)
-    events = [event for _, event in until(engine, engine.submit(again))]
+    events = [event for _, event in until(engine, ask(engine, again))]
     started = next(event for event in events if isinstance(event, MergeStarted))
     assert started.done >= 1
     assert isinstance(events[-1], JobDone)
@@ -127,7 +145,7 @@ def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
 
 def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe) -> None:
     missing = Recipe(base_model=recipe.base_model, models=(ModelEntry(model=Path("nowhere")),))
-    _, event = until(engine, engine.submit(PlanJob(recipe=missing)))[-1]
+    _, event = until(engine, ask(engine, PlanJob(recipe=missing)))[-1]
     assert isinstance(event, JobFailed)
     assert isinstance(event.error, CheckpointError)
     assert "nowhere" in event.error.sentence
@@ -136,7 +154,7 @@ def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe)
 
 def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, family: Family) -> None:
     job = LoadRecipeJob(paths=(family.base, *family.experts.values()))
-    events = [event for _, event in until(engine, engine.submit(job))]
+    events = [event for _, event in until(engine, ask(engine, job))]
     plan = next(event.plan for event in events if isinstance(event, PlanReady))
     assert [expert.name for expert in plan.experts] == list(family.experts)
 

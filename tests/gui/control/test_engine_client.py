@@ -146,3 +146,17 @@ def test_a_delayed_action_happens_once_and_then_all_is_idle(
             timer.start()
         assert engine.is_busy
     assert done == [True]
+
+
+def test_an_error_is_told_unless_who_asked_shows_it(
+    engine: EngineClient, session: Session, worker: FakeWorker
+) -> None:
+    told: list[object] = []
+    session.problem.connect(told.append)
+    failed = ENDS[-1]
+    engine.run(MERGE, quiet=True)
+    worker.say(failed)
+    assert not told
+    engine.run(MERGE)
+    worker.say(failed)
+    assert told == [failed.error]

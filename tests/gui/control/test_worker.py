@@ -33,11 +33,10 @@ class ScriptedEngine:
         self.ended: list[str] = []
         self._theirs.send((0, ENGINE))
 
-    def submit(self, job: Job) -> int:
+    def submit(self, number: int, job: Job) -> None:
         self.jobs.append(job)
         for event in self._script.get(type(job), []):
-            self._theirs.send((len(self.jobs), event))
-        return len(self.jobs)
+            self._theirs.send((number, event))
 
     def cancel(self, number: int) -> None:
         if not self._deaf:
@@ -151,7 +150,7 @@ def test_what_is_opened_instead_is_planned_by_the_next_engine(start: Start, qtbo
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(engines[1].jobs))
     assert engines[1].jobs == [PLAN]
     assert heard.of(stuck) == [JobCancelled()]
-    engines[1]._theirs.send((1, JobDone()))
+    engines[1]._theirs.send((wanted, JobDone()))
     qtbot.waitUntil(lambda: heard.of(wanted) == [JobDone()])
 
 
