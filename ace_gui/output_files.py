@@ -21,6 +21,11 @@ from ace_gui.formatting import place
 MARK_BYTES: Final = 512
 """How much of a file's beginning tells whether this program made it."""
 
+_STAGE_SUFFIX: Final = ".partial"
+
+MARK: Final = ".made-by-ace-workbench"
+"""Name of the file in a staging folder that says whose it is: only such a folder is removed."""
+
 _FULL: Final = "The disk is full. Make room on it, or choose another disk."
 _LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
 _FORBIDDEN: Final = "No permission to write here. Choose another folder."
@@ -113,6 +118,64 @@ def check_file(
     except OSError as error:
         raise output_error(path, error) from None
     return target
+
+
+def staging_folder(target: Path) -> Path:
+    """Where the folder ``target`` is made: ``.NAME.partial`` beside it, on the same disk."""
+    target = Path(os.path.realpath(target))
+    return target.with_name(f".{target.name}{_STAGE_SUFFIX}")
+
+
+def require_ours(stage: Path) -> None:
+    """Raise OutputError unless this is a folder with the mark, or an empty one. Raises OSError."""
+    folder = stage.is_dir() and not stage.is_symlink()
+    if not folder or not ((stage / MARK).is_file() or not any(stage.iterdir())):
+        raise refused(
+            stage,
+            "This is in the way and was not made by this program. Move it away, or choose another "
+            "output.",
+        )
+
+
+def check_output_folder(path: Path, inputs: Iterable[Path]) -> Path:
+    """The absolute path of an output folder that can be made, given the inputs' folders.
+
+    Raises OutputError unless it does not exist or is an empty folder, lies in no input's folder
+    (by inode, so that links do not deceive) and can be created.
+    """
+    try:
+        target = Path(os.path.realpath(path))  # unlike `resolve`, links may go round
+        if there(path):
+            _require_empty_folder(path)
+        if there(staging_folder(target)):
+            require_ours(staging_folder(target))
+        require_apart(path, inputs)
+        _require_writable(target.parent)
+    except ValueError:
+        raise refused(path, "This is not a valid path.") from None
+    except OSError as error:
+        raise output_error(path, error) from None
+    return target
+
+
+def _require_empty_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise refused(path, "This is not a folder. Choose a new or empty folder.")
+    if os.path.ismount(path):
+        raise refused(path, "This is where a disk is mounted. Choose a new folder inside it.")
+    with os.scandir(path) as entries:
+        if any(entries):
+            raise refused(path, "The folder is not empty. Choose a new or empty folder.")
+
+
+def _require_writable(parent: Path) -> None:
+    """The nearest existing folder above lets us create names in it."""
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise refused(parent, "This is not a folder. Choose another place.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise refused(parent, "No permission to write here. Choose another folder.")
 
 
 def there(path: Path) -> bool:

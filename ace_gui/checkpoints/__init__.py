@@ -46,15 +46,14 @@ from ace_gui.checkpoints.reader import (
 from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_parts, plan_shards
 from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import (
-    check_output_folder,
     discard,
     new_stage,
     promote,
     staged,
-    staging_folder,
 )
 from ace_gui.checkpoints.witness import Readings, Witness
 from ace_gui.checkpoints.writer import ShardedWriter
+from ace_gui.output_files import check_output_folder, staging_folder
 
 __all__ = [
     "FORMATS",

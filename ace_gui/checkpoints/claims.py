@@ -18,8 +18,8 @@ from filelock import FileLock, Timeout
 
 from ace_gui.checkpoints.durable_writes import output_error
 from ace_gui.checkpoints.plain_names import place
-from ace_gui.checkpoints.staging import check_output_folder
 from ace_gui.errors import OutputError, WorkbenchError
+from ace_gui.output_files import check_output_folder
 
 PATIENCE: Final = 0.2
 """Seconds in which another process may finish removing its lock."""

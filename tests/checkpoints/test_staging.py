@@ -12,8 +12,8 @@ from ace_gui.checkpoints import (
     promote,
     staging_folder,
 )
-from ace_gui.checkpoints.staging import MARK
 from ace_gui.errors import OutputError
+from ace_gui.output_files import MARK
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, read_json
-from ace_gui.checkpoints.staging import MARK
 from ace_gui.errors import CheckpointError
+from ace_gui.output_files import MARK
 
 RECORD: Final = ".conversion.json"
 

@@ -92,7 +92,7 @@ class ExportDialog(QDialog):
 
     def refresh(self) -> None:
         """Check what is filled in, and say what will be written."""
-        verdict = check_folder(self.folder.text(), self._bytes())
+        verdict = check_folder(self.folder.text(), self._bytes(), self._session.inputs.models)
         exporting = self._session.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
         self.export_button.setEnabled(verdict.good and self._session.can_export)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.contract.plan import Disposition, Plan
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import human_bytes
+from ace_gui.output_files import check_output_folder
 
 _BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 _TAG_BYTES: Final = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2}
@@ -45,10 +47,10 @@ class FolderVerdict:
     sentence: str
 
 
-def check_folder(text: str, needed: int = 0) -> FolderVerdict:
-    """The folder must not exist, or be empty, and there must be leave and room to write.
+def check_folder(text: str, needed: int = 0, models: Sequence[Path] = ()) -> FolderVerdict:
+    """Whether the engine would take the folder, and there is room.
 
-    ``needed``: bytes of what will be written.
+    ``needed``: bytes of what will be written. ``models``: those that were merged.
     """
     if not text.strip():
         return FolderVerdict(False, "Choose a folder for the merged model.")
@@ -56,23 +58,24 @@ def check_folder(text: str, needed: int = 0) -> FolderVerdict:
     if not path.is_absolute():
         return FolderVerdict(False, "Give the full path of a folder.")
     try:
-        return _check(path, needed)
+        check_output_folder(path, map(_folder, models))
+    except WorkbenchError as error:
+        return FolderVerdict(False, error.sentence)
+    return _room(path, needed)
+
+
+def _folder(model: Path) -> Path:
+    """The folder that a model was opened as; a file beside a config stands for its folder."""
+    beside = model.is_file() and (model.parent / "config.json").is_file()
+    return model.parent if beside else model
+
+
+def _room(path: Path, needed: int) -> FolderVerdict:
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    try:
+        free = shutil.disk_usage(existing).free
     except OSError as error:
         return FolderVerdict(False, f"This folder cannot be used: {error.strerror}.")
-
-
-def _check(path: Path, needed: int) -> FolderVerdict:
-    if path.is_dir():
-        if any(path.iterdir()):
-            return FolderVerdict(False, "This folder is not empty. Choose another, or a new name.")
-    elif path.exists() or path.is_symlink():
-        return FolderVerdict(False, "This is a file. Choose a folder, or a new name.")
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    if not existing.is_dir():
-        return FolderVerdict(False, f"{existing} is a file. Choose another place.")
-    if not os.access(existing, os.W_OK):
-        return FolderVerdict(False, f"There is no permission to write in {existing}.")
-    free = shutil.disk_usage(existing).free
     if needed > free:
         sentence = f"{human_bytes(needed)} are needed; {human_bytes(free)} are free on that disk."
         return FolderVerdict(False, f"{sentence} Choose another disk, or free some space.")

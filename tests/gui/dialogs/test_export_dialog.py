@@ -13,6 +13,7 @@ from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.output_size import check_folder, output_size
+from ace_gui.output_files import staging_folder
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, plan, recipe, row, started
 
 
@@ -28,8 +29,11 @@ def test_what_will_not_do_is_said(tmp_path: Path) -> None:
         ("", "Choose a folder"),
         ("relative/path", "full path"),
         (str(tmp_path), "not empty"),
-        (str(file), "is a file"),
-        (str(file / "below"), "is a file"),
+        (str(file), "is not a folder"),
+        (str(file / "below"), "is not a folder"),
+        ("/proc", "a disk is mounted"),
+        (str(tmp_path / "in\0valid"), "not a valid path"),
+        (str(tmp_path / ("long" * 99)), "too long"),
     ]:
         verdict = check_folder(text)
         assert not verdict.good, text
@@ -38,7 +42,24 @@ def test_what_will_not_do_is_said(tmp_path: Path) -> None:
 
 def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)  # root may anything
-    assert "permission" in check_folder(str(tmp_path / "new")).sentence
+    assert "permission" in check_folder(str(tmp_path / "new")).sentence.lower()
+
+
+def test_a_folder_that_the_engine_would_refuse_is_not_approved(tmp_path: Path) -> None:
+    model, link = tmp_path / "model", tmp_path / "link"
+    model.mkdir()
+    link.symlink_to(model, target_is_directory=True)
+    (model / "model.safetensors").write_text("x")
+    (model / "config.json").write_text("{}")
+    for given in (model, model / "model.safetensors"):
+        for folder in (model / "merged", link / "merged"):
+            verdict = check_folder(str(folder), 0, [given])
+            assert not verdict.good
+            assert "inside the model" in verdict.sentence
+    stage = staging_folder(tmp_path / "merged")
+    stage.mkdir()
+    (stage / "someone's").write_text("x")
+    assert "was not made by this program" in check_folder(str(tmp_path / "merged")).sentence
 
 
 def test_the_size_follows_dtype_and_shards() -> None:
