@@ -25,10 +25,12 @@ from ace_gui.checkpoints import (
     open_adapter,
     open_checkpoint,
 )
+from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.new_tokens import Joined
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
-from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
+from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
+from ace_gui.formatting import place, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
@@ -177,7 +179,28 @@ def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
         if (adapter.keeps_ties or own.endswith(".bias")) and absent[name] in answers.values()
     }
     full = {own: info for own, info in adapter.full.items() if own not in copies}
+    _refuse_untied(adapter, answers, base)
     return replace(adapter, full=full)
+
+
+def _refuse_untied(adapter: Adapter, answers: Mapping[str, str], base: OpenedModel) -> None:
+    """A table that was trained apart from the head it is tied to leaves the head as it was.
+
+    PEFT then unties the two; a merged model that stays tied would change the head with the table.
+    """
+    named = set(match_names(base.architecture.absent, adapter.full).values())
+    for own, table in answers.items():
+        if own in adapter.deltas:  # the table that LoRA changes, saved along: the tie stays
+            continue
+        tied = [name for name, source in base.architecture.absent.items() if source == table]
+        apart = [name for name in tied if name not in named and not name.endswith(".bias")]
+        if apart and not adapter.keeps_ties:
+            raise CheckpointError(
+                f"{place(adapter.path)}: `{plain(own)}` was trained apart from "
+                f"`{plain(apart[0])}`, to which the base ties it. {MERGE_FIRST}",
+                path=adapter.path,
+                tensor=own,
+            )
 
 
 def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import MismatchError
+from ace_gui.errors import CheckpointError, MismatchError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.merges import merged_tensors
@@ -184,3 +184,16 @@ def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path: Path) -
     found = merged(tmp_path / "base", adapter, tmp_path / "store")
     torch.testing.assert_close(found[name], table)
     assert ("lm_head.weight" in found) != keeps_ties
+
+
+def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path: Path) -> None:
+    """PEFT unties the head, which keeps the old table; a merged model that stays tied would not."""
+    before = tied_llama(tmp_path / "base")
+    name = "model.embed_tokens.weight"
+    pairs = {
+        **factors("model.layers.0.mlp.down_proj", 16, 24),
+        f"{PREFIX}{name}": before[name] + 1,
+    }
+    adapter = save_adapter(tmp_path / "adapter", pairs)
+    with pytest.raises(CheckpointError, match="was trained apart from `lm_head"):
+        merged(tmp_path / "base", adapter, tmp_path / "store")
