@@ -52,8 +52,7 @@ class Checkpoint:
     ``PART/TENSOR``; any other model has one part, ``MAIN``. ``config`` is that of the main part.
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
     side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
-    place below the folder. ``code_files``: what may be code in it, never run and never copied.
-    ``warnings``: a sentence each.
+    place below the folder. ``warnings``: a sentence each.
     """
 
     path: Path
@@ -63,7 +62,6 @@ class Checkpoint:
     config: Mapping[str, object] | None = None
     parts: Mapping[str, ModelPart] = field(default_factory=lambda: {MAIN: ModelPart()})
     side_files: Mapping[str, Path] = field(default_factory=dict)
-    code_files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -241,6 +239,5 @@ def _assembled(
         config=parts[MAIN].part.config if MAIN in parts else None,
         parts={name: read.part for name, read in parts.items()},
         side_files=side.files,
-        code_files=side.code,
         warnings=tuple(f"{place(path)}: {warning}" for warning in warnings),
     )

@@ -123,18 +123,6 @@ class ShardedWriter:
         with self._lock:
             self._missing[shard.file_name].discard(name)
 
-    def sync(self) -> None:
-        """Make everything written so far survive a power loss; call it before journalling.
-
-        Raises OutputError or ResourceError.
-        """
-        with self._lock:
-            for file_name, descriptor in self._open.items():
-                try:
-                    os.fsync(descriptor)
-                except OSError as error:
-                    raise output_error(self._folder / file_name, error) from None
-
     def finish(self) -> tuple[Path, ...]:
         """Sync every file, write the index where there are several; all files of the output.
 

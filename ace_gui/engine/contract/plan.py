@@ -156,7 +156,6 @@ class Plan:
     heterogeneity: bool
     warnings: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
-    bytes_to_read: int = 0
     bytes_to_write: int = 0
     bytes_beside: int = 0
     peak_bytes: int = 0

@@ -232,10 +232,6 @@ def _capped(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence
     return merged if row.cap is None else limited(merged, deltas, weights, deltas.base, row.cap)
 
 
-def _norm(tensor: Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
-
-
 def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
     """The diagnostics of a method as a plain value, with the experts' names."""
     regime = None

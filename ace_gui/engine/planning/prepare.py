@@ -135,7 +135,6 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         parameter_notes=notes,
         heterogeneity=method.heterogeneity,
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
-        bytes_to_read=_bytes_to_read(rows, experts),
         bytes_to_write=bytes_to_write(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(rows, method, experts),
         peak_bytes=peak_bytes(rows, method),
@@ -205,19 +204,6 @@ def store_dtype(row: PlanRow) -> str:
 
 def _store_bytes(rows: tuple[PlanRow, ...]) -> int:
     return sum(prod(row.shape) * FORMATS[store_dtype(row)].bits // 8 for row in rows if row.in_base)
-
-
-def _bytes_to_read(rows: tuple[PlanRow, ...], experts: tuple[OpenedModel, ...]) -> int:
-    total = 0
-    for row in rows:
-        if row.in_base:
-            total += prod(row.shape) * FORMATS[row.dtype].bits // 8
-        if row.disposition in COMBINED:
-            for t in row.experts:
-                own = experts[t].own_names[row.tied_to or row.tensor]
-                dtype = experts[t].checkpoint.tensors[own].dtype
-                total += prod(row.shape) * FORMATS[dtype].bits // 8
-    return total
 
 
 def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:

@@ -262,7 +262,6 @@ def test_sizes_of_the_parts_add_up(families: dict[str, Family]) -> None:
     for family in families.values():
         whole, split = prepared_of(family).plan, prepared_of(family, split_fused=True).plan
         assert split.bytes_to_write == whole.bytes_to_write
-        assert split.bytes_to_read == whole.bytes_to_read
         assert [r.tensor for r in split.rows if r.ends_tensor] == [
             r.tensor for r in whole.rows if r.ends_tensor
         ]
