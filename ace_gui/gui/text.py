@@ -69,8 +69,10 @@ def shared_prefix(names: Sequence[str]) -> str:
     return shared[: shared.rfind(".") + 1]
 
 
-def number_text(value: float) -> str:
-    """A parameter's value: ``0.3``, ``1e-5``, ``2e-4``."""
+def value_text(value: float | bool | str) -> str:
+    """A parameter's value as one would write it: ``0.3``, ``1e-5``, ``2e-4``, ``True``."""
+    if isinstance(value, str | bool):
+        return str(value)
     if value != 0 and not 1e-3 <= abs(value) < 1e5:
         mantissa, exponent = f"{value:.6e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

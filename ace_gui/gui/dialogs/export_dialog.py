@@ -32,10 +32,9 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import human_bytes, number_text
+from ace_gui.gui.text import human_bytes, value_text
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.recipe.values import ParameterValue
 
 DTYPES = (
     (None, "as the recipe says"),
@@ -205,7 +204,7 @@ class ExportDialog(QDialog):
         if run is None:
             return ""
         values = dict(run.parameters)
-        shown = [f"{name} {_value_text(value)}" for name, value in values.items()]
+        shown = [f"{name} {value_text(value)}" for name, value in values.items()]
         experts = f"{len(run.recipe.models)} experts into {run.recipe.base_model.name}"
         return ", ".join([f"{run.recipe.merge_method} of {experts}", *shown])
 
@@ -291,9 +290,3 @@ class ExportDialog(QDialog):
 def load_snippet(folder: Path) -> str:
     """Two lines of Python that load the exported model."""
     return "\n".join(library_of(folder).lines(repr(str(folder))))
-
-
-def _value_text(value: ParameterValue) -> str:
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        return number_text(value)
-    return str(value)

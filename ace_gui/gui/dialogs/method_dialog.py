@@ -35,7 +35,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.gui.state.method_families import by_family
-from ace_gui.gui.text import number_text
+from ace_gui.gui.text import value_text
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.scroll import scroll_area
@@ -229,7 +229,7 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
 def _value(field: FieldInfo) -> str:
     if isinstance(field.default, bool):
         return "yes" if field.default else "no"
-    return field.default if isinstance(field.default, str) else number_text(field.default)
+    return value_text(field.default)
 
 
 def _number_of_experts(method: MethodInfo) -> str:

@@ -18,7 +18,7 @@ from PySide6.QtGui import QColor, QPixmap
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.gui.state.inputs import Expert
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import human_bytes, number_text, plain, tooltip
+from ace_gui.gui.text import human_bytes, plain, tooltip, value_text
 from ace_gui.gui.theme import current_theme
 
 NAME, WEIGHT, STATUS = range(3)
@@ -114,7 +114,7 @@ class ExpertsModel(QAbstractTableModel):
         if column == NAME:
             return plain(self._names[row])
         if column == WEIGHT:
-            return number_text(self._experts[row].weight)
+            return value_text(self._experts[row].weight)
         summary = self._summary(row)
         if summary is None:
             return "reading …"

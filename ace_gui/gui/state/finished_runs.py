@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
-from ace_gui.gui.text import number_text
+from ace_gui.gui.text import value_text
 
 RUNS_KEPT: Final = 6
 """Finished merges whose stores stay on the disk; each is as large as the model."""
@@ -76,8 +76,7 @@ def _title(run: MergeRun, method: MethodInfo | None) -> str:
     labels = {field.name: field.label for field in method.fields} if method is not None else {}
     parts = [method.title if method is not None else recipe.merge_method]
     for name, value in recipe.parameters.items():
-        text = number_text(value) if isinstance(value, float) else str(value)
-        parts.append(f"{labels.get(name, name)} {text}")
+        parts.append(f"{labels.get(name, name)} {value_text(value)}")
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return " · ".join(parts)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo
-from ace_gui.gui.text import number_text, tooltip
+from ace_gui.gui.text import tooltip, value_text
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
@@ -87,15 +87,15 @@ class ParameterField(QWidget):
         button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
         menu = QMenu(button)
         for title, value in self.field.presets:
-            action = menu.addAction(f"{number_text(value)}   {title}")
+            action = menu.addAction(f"{value_text(value)}   {title}")
             action.triggered.connect(lambda _=False, value=value: self.edited.emit(value))
         button.setMenu(menu)
         return button
 
 
 def _help(field: FieldInfo) -> str:
-    low = "" if field.low is None else number_text(field.low)
-    high = "" if field.high is None else number_text(field.high)
+    low = "" if field.low is None else value_text(field.low)
+    high = "" if field.high is None else value_text(field.high)
     default = f"Default {field.default}."
     if not low and not high:
         return f"{field.help}\n{default}"

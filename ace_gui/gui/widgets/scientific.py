@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QValidator
 from PySide6.QtWidgets import QAbstractSpinBox, QWidget
 
-from ace_gui.gui.text import number_text
+from ace_gui.gui.text import value_text
 
 STEPS = (1.0, 2.0, 5.0)
 
@@ -43,7 +43,7 @@ class ScientificSpinBox(QAbstractSpinBox):
     def set_value(self, value: float) -> None:
         """Show a value; no signal."""
         self._value = value
-        self.lineEdit().setText(number_text(value))
+        self.lineEdit().setText(value_text(value))
 
     def stepBy(self, steps: int) -> None:
         value = self._value
@@ -67,7 +67,7 @@ class ScientificSpinBox(QAbstractSpinBox):
         return QValidator.State.Acceptable, text, position
 
     def fixup(self, _text: str) -> str:
-        return number_text(self._value)
+        return value_text(self._value)
 
     def _take(self) -> None:
         value = _parse(self.lineEdit().text())
