@@ -58,7 +58,7 @@ class Tour:
         session = self._session
         if session.can_merge and not session.is_running(State.ANALYSING):
             self._window.conductor.set_parameter("epsilon", next(self._epsilon))
-            self._window.session.accept_checks()
+            self._window.session.checks.accept()
             self._window.merge.start()
 
     def _walk(self, count: int = 8) -> Iterator[tuple[str, Callable[[], object]]]:

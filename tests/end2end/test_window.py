@@ -34,8 +34,8 @@ def open_family(window: MainWindow, family: Family, qtbot: QtBot) -> None:
     window.conductor.add_experts(family.experts.values())
     qtbot.waitUntil(lambda: window.session.is_analysed, timeout=PATIENCE)
     # These random moves are further from the base than any fine-tune, and the window says so.
-    assert {check.title for check in window.session.worries} == {"Distance from the base"}
-    window.session.accept_checks()
+    assert {check.title for check in window.session.checks.worries} == {"Distance from the base"}
+    window.session.checks.accept()
 
 
 def merge(window: MainWindow, qtbot: QtBot) -> None:

@@ -63,7 +63,7 @@ class MethodComparison(QObject):
     @property
     def obstacle(self) -> str:
         """What the checks have against any merge, as a sentence; memory is each method's own."""
-        errors = (check.line for check in self._session.errors if check.title != MEMORY)
+        errors = (check.line for check in self._session.checks.errors if check.title != MEMORY)
         return next(errors, "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:

@@ -204,7 +204,7 @@ class CompareMethodsDialog(QDialog):
         self.parameter.currentIndexChanged.connect(lambda _: self._allow())
         self.values.textChanged.connect(lambda _: self._allow())
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
-        for told in (self._comparison.changed, self._session.checks_changed):
+        for told in (self._comparison.changed, self._session.checks.changed):
             told.connect(self.refresh)
         self._session.plan_changed.connect(self._fill_parameters)
         for changed in (self._session.state_changed, self._session.runs.changed):

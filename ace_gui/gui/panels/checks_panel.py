@@ -39,9 +39,9 @@ _DETAIL_LINES: Final = 6
 
 def summary_of(session: Session) -> str:
     """ "2 warnings", or that there is none; empty before there is a plan."""
-    if not session.checks:
+    if not session.checks.all:
         return ""
-    return count_of(session.checks) or f"{len(session.checks)} checks, no warnings"
+    return count_of(session.checks.all) or f"{len(session.checks.all)} checks, no warnings"
 
 
 class PreflightPanel(QWidget):
@@ -66,7 +66,7 @@ class PreflightPanel(QWidget):
         layout.addWidget(self._advice)
         layout.addWidget(self.area, 1)
         self._rows_of: tuple[Theme, Sequence[Check]] | None = None
-        session.checks_changed.connect(self._follow)
+        session.checks.changed.connect(self._follow)
         self.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -84,12 +84,12 @@ class PreflightPanel(QWidget):
 
     def refresh(self) -> None:
         """Show the session's checks."""
-        shown = current_theme(), self._session.checks
+        shown = current_theme(), self._session.checks.all
         self.summary.setText(summary_of(self._session))
         self._advice.setText(self._advice_text())
         if shown != self._rows_of:
             self._rows_of = shown
-            self._make_rows(self._session.checks)
+            self._make_rows(self._session.checks.all)
 
     def _make_rows(self, checks: Sequence[Check]) -> None:
         self._open &= {check.key for check in checks}
@@ -104,13 +104,13 @@ class PreflightPanel(QWidget):
         self._rows.addStretch(1)
 
     def _advice_text(self) -> str:
-        if not self._session.checks:
+        if not self._session.checks.all:
             return "Open a base and experts: what is checked before a merge appears here."
-        if self._session.errors:
+        if self._session.checks.errors:
             return "A merge would fail: see the errors. Merge says how to check again."
-        if self._session.worries:
+        if self._session.checks.worries:
             return "Nothing here stops a merge. Merge asks once whether to go on."
-        if count_of(self._session.checks):
+        if count_of(self._session.checks.all):
             return "Accepted: Merge does not ask again for these models."
         return "From the files' headers and configs, and the tensors once they are compared."
 

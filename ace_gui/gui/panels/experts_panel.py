@@ -66,7 +66,7 @@ class ExpertsPanel(QWidget):
         self._lay_out()
         session.inputs_changed.connect(self.refresh)
         session.plan_changed.connect(self.refresh)
-        session.checks_changed.connect(self._show_checks)
+        session.checks.changed.connect(self._show_checks)
         session.state_changed.connect(self._allow)
         self.table.selectionModel().selectionChanged.connect(self._allow)
         self.model.modelReset.connect(self._allow)
@@ -95,7 +95,7 @@ class ExpertsPanel(QWidget):
 
     def _show_checks(self) -> None:
         """How the checks came out, in a line; nothing before there are any."""
-        checks = self._session.checks
+        checks = self._session.checks.all
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
         self.checks.setText(f"{summary_of(self._session)} · show")

@@ -184,7 +184,9 @@ def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]
         config["layer_norm_eps"] = 0.5
         (odd / "config.json").write_text(json.dumps(config), encoding="utf-8")
         window.conductor.add_experts([odd])
-        studio.wait(lambda: bool(session.worries) and session.is_analysed, session.layers_changed)
+        studio.wait(
+            lambda: bool(session.checks.worries) and session.is_analysed, session.layers_changed
+        )
         window.actions_.merge.trigger()
         studio.settle()
         take("checks-warnings", None)
@@ -194,7 +196,9 @@ def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]
         take("checks-errors", None)
         session.limit_memory(None)
         window.conductor.remove_experts([last])
-        studio.wait(lambda: not session.worries and session.is_analysed, session.layers_changed)
+        studio.wait(
+            lambda: not session.checks.worries and session.is_analysed, session.layers_changed
+        )
     window.notice.hide()
     window.workspace.inspector.tabs.setCurrentIndex(0)
 

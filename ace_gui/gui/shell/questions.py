@@ -35,8 +35,8 @@ class Questions:
     def merge(self) -> None:
         """Merge, after asking once about what the checks warn of; their errors stop it."""
         goes_on = self._merge.can_continue  # its room on the disk is taken already
-        errors = [c for c in self._session.errors if not (goes_on and c.title == DISK)]
-        warnings = [c for c in self._session.worries if c.verdict is Verdict.WARNING]
+        errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
+        warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
         if errors:
             again = {"Check again": self._conductor.check_again}
             self._ask_about_checks(Severity.ERROR, errors, again)
@@ -78,5 +78,5 @@ class Questions:
         self._show_checks()
 
     def _merge_anyway(self) -> None:
-        self._session.accept_checks()
+        self._session.checks.accept()
         self.merge()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import Check, Verdict, memory_check, replaced, worst_first
+from ace_gui.engine.contract.checks import memory_check, replaced, worst_first
 from ace_gui.engine.contract.events import EngineReady, MergeFinished, MethodInfo, SampleAccuracy
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import (
@@ -20,6 +20,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.plan import AUTOMATIC, Disposition, Plan, PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
+from ace_gui.gui.state.checks import Checks
 from ace_gui.gui.state.finished_runs import FinishedRuns
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.layer_results import Findings
@@ -41,8 +42,7 @@ class Session(QObject):
 
     Inputs are changed in two steps: ``propose`` shows a change, then ``adopt`` keeps it with the
     plan it led to, or ``reject`` goes back to what was loaded before. ``problem`` carries a
-    WorkbenchError, ``advice`` a sentence. ``checks``: the plan's and, once the experts are
-    compared, whether they fit the base; worst first.
+    WorkbenchError, ``advice`` a sentence.
     """
 
     engine_changed = Signal()
@@ -56,7 +56,6 @@ class Session(QObject):
     state_changed = Signal()
     progress_changed = Signal()
     accuracy_changed = Signal()
-    checks_changed = Signal()
     problem = Signal(object)
     advice = Signal(str)
 
@@ -77,11 +76,10 @@ class Session(QObject):
         self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
         self.selection: str | None = None
         self.progress: Progress | None = None
-        self.checks: tuple[Check, ...] = ()
+        self.checks = Checks(self)
         self.accuracies: dict[str, SampleAccuracy] = {}
         self._planned_inputs = Inputs()
         self._rows: dict[str, PlanRow] = {}
-        self._accepted: frozenset[object] = frozenset()
         self._running: set[State] = set()
         self._analysed: tuple[object, ...] = ()
         self._tau_preview: float | None = None
@@ -234,21 +232,6 @@ class Session(QObject):
 
     # Checks
 
-    @property
-    def worries(self) -> tuple[Check, ...]:
-        """Warnings and errors of the checks that have not been accepted."""
-        return tuple(c for c in self.checks if c.is_worry and c.key not in self._accepted)
-
-    @property
-    def errors(self) -> tuple[Check, ...]:
-        """What no consent helps against: a merge would fail."""
-        return tuple(check for check in self.checks if check.verdict is Verdict.ERROR)
-
-    def accept_checks(self) -> None:
-        """The person has read the warnings there are now and merges all the same."""
-        self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
-        self.checks_changed.emit()
-
     def _gather_checks(self) -> None:
         found = self.plan.checks if self.plan is not None else ()
         if self.plan is not None and self.memory_bytes is not None:
@@ -259,9 +242,7 @@ class Session(QObject):
             weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
             alike = equally_weighted(self.statistics, self.rows, recipe.weights)
             found = worst_first((*found, *fit_checks(alike, weights)))
-        if found != self.checks:
-            self.checks = found
-            self.checks_changed.emit()
+        self.checks.replace(found)
 
     def limit_memory(self, memory_bytes: int | None) -> None:
         """What a merge may use; None: what is free."""
@@ -310,7 +291,7 @@ class Session(QObject):
         if _models(inputs) != _models(before):
             self.statistics = {}
             self.accuracies = {}
-            self._accepted = frozenset()
+            self.checks.ask_again()
         elif inputs.names != before.names:
             self._rename(dict(zip(before.names, inputs.names, strict=True)))
         rows, known = model_order(plan.rows), self.plan
@@ -343,7 +324,7 @@ class Session(QObject):
         self.statistics, self.accuracies = {}, {}
         self.findings.clear()
         self._analysed = ()
-        self._accepted = frozenset()
+        self.checks.ask_again()
         self._gather_checks()
         self.inputs = self._planned_inputs = Inputs(method=self.inputs.method)
         for signal in (self.inputs_changed, self.plan_changed, self.selection_changed):

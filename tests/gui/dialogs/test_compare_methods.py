@@ -86,10 +86,10 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
 ) -> None:
     dialog.all.click()
     window.session.limit_memory(1)
-    assert window.session.errors
+    assert window.session.checks.errors
     assert dialog.start.isEnabled()
-    window.session.checks = (disk_check(2, 1, "Make room."),)
-    window.session.checks_changed.emit()
+    window.session.checks.all = (disk_check(2, 1, "Make room."),)
+    window.session.checks.changed.emit()
     assert dialog.status.text().startswith("Disk: ")
     assert not dialog.start.isEnabled()
     window.comparison.start(dialog.recipes())

@@ -101,33 +101,33 @@ def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeW
     assert merges(worker) == 1
     assert not notice.isVisible()
     worker.say(JobDone())
-    assert not window.session.worries
+    assert not window.session.checks.worries
     window.actions_.merge.trigger()
     assert merges(worker) == 2
 
 
 def test_another_warning_is_asked_about_again(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
-    window.session.accept_checks()
+    window.session.checks.accept()
     window.conductor.choose_method("linear")
     changed = plan(recipe(COLA, SST2, merge_method="linear"), checks=(ERROR, WORRY))
     worker.say(PlanReady(plan=changed), JobDone())
-    assert window.session.worries == (ERROR,)
+    assert window.session.checks.worries == (ERROR,)
 
 
 def test_rows_stay_when_warnings_are_accepted(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
     before = rows(window)
-    window.session.accept_checks()
+    window.session.checks.accept()
     assert rows(window) == before
 
 
 def test_other_experts_are_asked_about_anew(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
-    window.session.accept_checks()
+    window.session.checks.accept()
     window.conductor.remove_experts([1])
     worker.say(PlanReady(plan=plan(recipe(COLA), checks=(WORRY,))), JobDone())
-    assert window.session.worries == (WORRY,)
+    assert window.session.checks.worries == (WORRY,)
 
 
 def test_a_message_in_between_takes_the_question_away(
@@ -146,11 +146,11 @@ def test_a_base_that_does_not_fit_is_found_when_the_tensors_are_read(
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(FINE,))), JobDone())
-    assert not window.session.worries
+    assert not window.session.checks.worries
     energies = {"cola": change**2, "sst2": 1e-4}
     statistics = LayerStatistics(name="layer.0.q", energies=energies, base_energy=1.0)
     worker.say(LayerAnalysed(statistics=statistics, done=1, total=1), JobDone())
-    (worry,) = window.session.worries
+    (worry,) = window.session.checks.worries
     assert (worry.title, worry.subject) == ("Distance from the base", subject)
 
 
@@ -172,7 +172,7 @@ def test_rows_speak_show_text_literally_and_open_by_keyboard(
 def test_closing_the_models_takes_the_checks_along(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
     window.conductor.close()
-    assert not window.session.checks
+    assert not window.session.checks.all
     assert not rows(window)
 
 
@@ -202,7 +202,7 @@ def test_a_limit_of_memory_is_checked_at_once(window: MainWindow, worker: FakeWo
     load(window, worker, FINE)
     peak = window.session.plan.peak_bytes
     window.session.limit_memory(peak - 1)
-    (error,) = window.session.errors
+    (error,) = window.session.checks.errors
     assert error.title == "Memory"
     assert "allowed. Allow more, or keep that tensor from the base." in error.sentence
     window.actions_.merge.trigger()

@@ -79,7 +79,7 @@ class InspectorPanel(QWidget):
         layout.addWidget(self.tabs, 1)
         session.selection_changed.connect(self._show_facts)
         session.plan_changed.connect(self._show_facts)
-        session.checks_changed.connect(self._show_worries)
+        session.checks.changed.connect(self._show_worries)
         self._show_facts()
         self._show_worries()
 
@@ -116,7 +116,7 @@ class InspectorPanel(QWidget):
 
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""
-        worries, index = self._session.worries, self._checks
+        worries, index = self._session.checks.worries, self._checks
         self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
