@@ -27,7 +27,7 @@ from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import printable
-from ace_gui.methods import METHODS, checked_parameters, get_method
+from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
@@ -81,9 +81,8 @@ def _recipe(file: Path) -> Recipe:
 
 def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:
     """The recipes to compare. Raises RecipeError."""
-    names = (
-        list(METHODS) if methods == ALL else [n.strip() for n in methods.split(",") if n.strip()]
-    )
+    asked = every_variant() if methods == ALL else methods.split(",")
+    names = [name.strip() for name in asked if name.strip()]
     recipes = by_method(recipe, names) if names else (recipe,)
     if not parameter:
         return recipes

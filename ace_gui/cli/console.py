@@ -55,7 +55,7 @@ from ace_gui.recipe.rules import describe
 JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
 CSV_MORE: Final = ("log_variance", "gamma_unreliable")
-UNSURE: Final = "(?)"
+UNSURE: Final = "?"
 PAGE_MARK: Final = b'<meta name="generator" content="ACE workbench">'
 
 
@@ -271,19 +271,19 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
     console = wide_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("γ", justify="right")
-    table.add_column("Var ln E", justify="right", no_wrap=True)
     for heading in ("regime", "disposition", "role"):
         table.add_column(heading, no_wrap=True)
     table.add_column("shape", no_wrap=True, justify="right")
+    table.add_column("Var ln E", justify="right", no_wrap=True)
     table.add_column("tensor", overflow="fold")
     for layer in layers:
         table.add_row(
             _gamma_text(layer),
-            "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
             layer.regime or "",
             layer.disposition,
             layer.role,
             "×".join(map(str, layer.shape)),
+            "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
             shown(layer.name),
         )
     console.print(table)
@@ -303,7 +303,7 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
 def _gamma_text(layer: Layer) -> str:
     if layer.gamma is None:
         return ""
-    return f"{layer.gamma:.4f}" + (f" {UNSURE}" if layer.gamma_unreliable else "")
+    return f"{layer.gamma:.4f}" + (UNSURE if layer.gamma_unreliable else "")
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:

@@ -22,13 +22,13 @@ from ace_gui.engine.contract.events import SampleAccuracy
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.methods import get_method
+from ace_gui.methods import method_variant
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 
 BATCH: Final = 200
-COMPARED: Final = ("linear", "task_arithmetic", "ace")
+COMPARED: Final = ("linear", "task_arithmetic", "ace", "ace:automatic")
 """The merges of the sample's table, each with its method's defaults."""
 
 EXPERTS: Final = "experts"
@@ -87,10 +87,13 @@ def sample_accuracies() -> Iterator[SampleAccuracy]:
     for name in COMPARED:
         with tempfile.TemporaryDirectory(prefix="ace-sample-") as folder:
             store = Path(folder) / "store"
-            changed = dataclasses.replace(recipe, merge_method=name)
+            method, variant = method_variant(name)
+            changed = dataclasses.replace(recipe, merge_method=method.name, parameters=variant)
             for _ in merge(prepare(changed), store, device="cpu", as_output=True):
                 pass
-            yield folder_accuracy(get_method(name).title, store / MODEL, tasks)
+            yield folder_accuracy(
+                ", ".join((method.title, *variant.values())), store / MODEL, tasks
+            )
 
 
 def folder_accuracy(title: str, folder: Path, tasks: tuple[SampleTask, ...]) -> SampleAccuracy:

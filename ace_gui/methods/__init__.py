@@ -6,8 +6,10 @@ from ace_gui.methods.registry import (
     METHODS,
     ParameterField,
     checked_parameters,
+    every_variant,
     families,
     get_method,
+    method_variant,
     parameter_fields,
     register_method,
 )
@@ -20,8 +22,10 @@ __all__ = [
     "Merged",
     "ParameterField",
     "checked_parameters",
+    "every_variant",
     "families",
     "get_method",
+    "method_variant",
     "parameter_fields",
     "register_method",
 ]

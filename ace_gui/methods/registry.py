@@ -186,6 +186,29 @@ def get_method(name: str) -> MergeMethod[Any]:
     )
 
 
+def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
+    """What ``METHOD`` or ``METHOD:VARIANT`` names: the method, and the parameter that says so.
+
+    Raises RecipeError for an unknown method or variant.
+    """
+    plain, colon, variant = name.partition(":")
+    method, values = get_method(plain), {"variant": variant} if colon else {}
+    checked_parameters(method, values)
+    return method, values
+
+
+def every_variant() -> tuple[str, ...]:
+    """Every method, each followed by those of its variants that are not its default."""
+    names = []
+    for name, method in METHODS.items():
+        names.append(name)
+        for field in parameter_fields(method):
+            if field.name == "variant":
+                others = (each for each in field.metadata["choices"] if each != field.default)
+                names += [f"{name}:{each}" for each in others]
+    return tuple(names)
+
+
 def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:
     """The parameters of a method, in the order of its dataclass."""
     hints, defaults = get_type_hints(method.parameters), method.parameters()

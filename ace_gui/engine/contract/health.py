@@ -39,6 +39,10 @@ SMALLEST_NORM: Final = 0.05
 """‖ΔW‖ of the merge by the experts' mean: more than the first times √T, to which T unrelated
 experts of one norm add up, or less than the second."""
 
+FAR_ABOVE_CAP: Final = 2.0
+CAP_DELTA: Final = 0.12
+"""A merged change so many times as long as that cap allows is more than its experts say."""
+
 WORST_SHOWN: Final = 10
 
 
@@ -55,7 +59,9 @@ class Finding:
 class LayerHealth:
     """What is known of one tensor's health.
 
-    ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F. The other figures are those
+    ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``: by what the
+    cap of the automatic variant would allow. ``misbehaves``: the published variant of ACE moved the
+    matrix far more than that, or refined it against the experts. The other figures are those
     of ``LayerReport`` and ``LayerStatistics``; None where unknown.
     """
 
@@ -67,6 +73,8 @@ class LayerHealth:
     refinement_cosine: float | None = None
     refinement_ratio: float | None = None
     norm_ratio: float | None = None
+    cap_ratio: float | None = None
+    misbehaves: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -93,7 +101,8 @@ class ModelHealth:
     """The health of all tensors together.
 
     ``counts``: tensors by verdict. ``titles``: tensors by title of a finding, most frequent first.
-    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``.
+    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``. ``misbehaving``: those
+    for which the automatic variant of ACE is worth trying.
     """
 
     verdict: Verdict
@@ -102,6 +111,7 @@ class ModelHealth:
     titles: Mapping[str, int]
     extremes: tuple[Extreme, ...]
     worst: tuple[LayerHealth, ...]
+    misbehaving: tuple[str, ...] = ()
 
 
 def layer_health(
@@ -120,6 +130,10 @@ def layer_health(
     ratio = None if report is None else norm_ratio(report)
     if report is not None:
         found += _after(report, ratio)
+    share = cap_ratio(statistics, report)
+    published = report is not None and report.regime is not None
+    if published and share is not None and share > FAR_ABOVE_CAP:
+        found.append(_warning("Cap", _cap_sentence(share)))
     found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
     return LayerHealth(
         name=known.name,
@@ -130,6 +144,8 @@ def layer_health(
         refinement_cosine=None if report is None else report.refinement_cosine,
         refinement_ratio=None if report is None else report.refinement_ratio,
         norm_ratio=ratio,
+        cap_ratio=share,
+        misbehaves=published and _misbehaves(report, share),
     )
 
 
@@ -166,6 +182,37 @@ def norm_ratio(report: LayerReport) -> float | None:
     return report.delta_norm / mean if mean else None
 
 
+def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) -> float | None:
+    """‖ΔW‖_F of the merge by what the cap would allow; None where unknown.
+
+    By the experts' energies, as their traces are not reported: these are a little smaller.
+    """
+    if statistics is None or report is None or report.delta_norm is None:
+        return None
+    kept = [e for name, e in statistics.energies.items() if name not in statistics.left_out]
+    if statistics.base_energy is None or len(kept) < 2 or not any(kept):
+        return None
+    rms = math.sqrt(math.fsum(kept) / len(kept))
+    share = CAP_DELTA * math.sqrt(statistics.base_energy)
+    return report.delta_norm / max(rms, min(math.sqrt(len(kept)) * rms, share))
+
+
+def _misbehaves(report: LayerReport | None, share: float | None) -> bool:
+    if report is None:
+        return False
+    cosine, mass = report.refinement_cosine, report.ridge_mass
+    refined_against = cosine is not None and cosine < 0 and bool(report.refinement_ratio)
+    heavy = report.regime is Regime.HETEROGENEOUS and (mass or 0.0) > LARGEST_RIDGE_MASS
+    return refined_against or heavy or (share or 0.0) > FAR_ABOVE_CAP
+
+
+def _cap_sentence(share: float) -> str:
+    return (
+        f"The merged change is {share:.3g} times as long as the experts' own suggest (the cap of "
+        "the automatic variant). Try the automatic variant, or a cap, for this tensor."
+    )
+
+
 def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
     """All tensors together, in the order given where they are equally bad."""
     layers = list(layers)
@@ -180,6 +227,7 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
         titles=dict(titles.most_common()),
         extremes=tuple(_extremes(layers)),
         worst=tuple(worrying[:WORST_SHOWN]),
+        misbehaving=tuple(layer.name for layer in layers if layer.misbehaves),
     )
 
 

@@ -41,7 +41,7 @@ from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import ResourceError, WorkbenchError
-from ace_gui.methods import checked_parameters, get_method, parameter_fields
+from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -51,15 +51,17 @@ CPU = torch.device("cpu")
 def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
     """The recipe with each of the methods in turn, its own parameters where it is the recipe's.
 
-    Overrides speak of the recipe's method and stay with that alone. Raises RecipeError for an
-    unknown one.
+    A variant of a method is named as ``ace:automatic``. Overrides speak of the recipe's method and
+    stay with that alone. Raises RecipeError for an unknown one.
     """
-    return tuple(
-        recipe
-        if get_method(name).name == recipe.merge_method
-        else replace(recipe, merge_method=name, parameters={}, overrides=(), notes=())
-        for name in dict.fromkeys(methods)
-    )
+    return tuple(_by_method(recipe, name) for name in dict.fromkeys(methods))
+
+
+def _by_method(recipe: Recipe, name: str) -> Recipe:
+    method, variant = method_variant(name)
+    if method.name != recipe.merge_method:
+        return replace(recipe, merge_method=method.name, parameters=variant, overrides=(), notes=())
+    return replace(recipe, parameters={**recipe.parameters, **variant}) if variant else recipe
 
 
 def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tuple[Recipe, ...]:
@@ -77,7 +79,8 @@ def title_of(recipe: Recipe) -> str:
     """The method, and its parameters as far as they are set and not the default."""
     method = get_method(recipe.merge_method)
     defaults = {field.name: field.default for field in parameter_fields(method)}
-    parts = [f"{n} {v}" for n, v in recipe.parameters.items() if defaults.get(n) != v]
+    set_ = {n: v for n, v in recipe.parameters.items() if defaults.get(n) != v}
+    parts = [str(v) if n == "variant" else f"{n} {v}" for n, v in set_.items()]
     return ", ".join((method.title, *parts))
 
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
+    QPushButton,
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
@@ -22,10 +23,11 @@ from ace_gui.engine.contract.health import Extreme, LayerHealth
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.table_style import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
@@ -35,7 +37,13 @@ _EXTREMES = ("Figure", "Value", "Layer")
 
 
 class HealthPanel(QWidget):
-    """The summary, the layers with the worst findings, and where each figure is at its worst."""
+    """The summary, the layers with the worst findings, and where each figure is at its worst.
+
+    Where the published variant of ACE misbehaves it offers the automatic one: ``inputs_edited``
+    carries the Inputs with it.
+    """
+
+    inputs_edited = Signal(object)
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,10 +55,15 @@ class HealthPanel(QWidget):
         self.extremes = _LayerTable("Where each figure is at its worst", _EXTREMES)
         for table in (self.worst, self.extremes):
             table.chosen.connect(session.select)
+        self.offer = _Offer()
+        self.offer.for_these.clicked.connect(lambda: self._take(self._misbehaving))
+        self.offer.for_all.clicked.connect(lambda: self._take(None))
+        self._misbehaving: tuple[str, ...] = ()
         head = QVBoxLayout()
         head.setSpacing(2)
         head.addWidget(self.summary)
         head.addWidget(self._titles)
+        head.addWidget(self.offer)
         tables = QHBoxLayout()
         tables.addWidget(self.worst, 5)
         tables.addWidget(self.extremes, 3)
@@ -81,6 +94,8 @@ class HealthPanel(QWidget):
         titles = (f"{plain(title)}: {count}" for title, count in found.titles.items())
         self._titles.setText(" · ".join(titles))
         self._titles.setVisible(bool(found.titles))
+        self._misbehaving = found.misbehaving
+        self.offer.fill(len(found.misbehaving), all_too=self._session.inputs.method == ACE)
         inside = [row.name for row in self._session.rows if row.block is not None]
         prefix = shared_prefix(inside)  # so that the blocks' numbers are seen
         self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
@@ -88,9 +103,39 @@ class HealthPanel(QWidget):
         self.extremes.fill([_extreme_cells(extreme, prefix) for extreme in found.extremes])
         self._follow()
 
+    def _take(self, names: tuple[str, ...] | None) -> None:
+        self.inputs_edited.emit(automatic_for(self._session, names))
+
     def _follow(self) -> None:
         for table in (self.worst, self.extremes):
             table.mark(self._session.selection)
+
+
+class _Offer(QWidget):
+    """The automatic variant, for the layers that need it or for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = plain_label("")
+        self.for_these = QPushButton("Use it for these layers")
+        self.for_these.setToolTip("Add an override that merges them by the automatic variant")
+        self.for_all = QPushButton("Use it for all")
+        self.for_all.setToolTip("Merge every layer by the automatic variant")
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 2, 0, 4)
+        layout.addWidget(self.said, 1)
+        layout.addWidget(self.for_these)
+        layout.addWidget(self.for_all)
+
+    def fill(self, count: int, *, all_too: bool) -> None:
+        """For so many layers; none: there is nothing to offer."""
+        layers = "layer, the" if count == 1 else "layers, the"
+        self.said.setText(
+            f"In {count} {layers} published variant moves far more than the experts did, or "
+            "refines against them. The automatic variant does neither."
+        )
+        self.for_all.setVisible(all_too)
+        self.setVisible(count > 0)
 
 
 class _LayerTable(QTableWidget):

@@ -134,6 +134,7 @@ class MainWindow(QMainWindow):
         made.method.parameter_edited.connect(self.conductor.set_parameter)
         made.method.inputs_edited.connect(self.conductor.change)
         self.override_editor = OverrideEditor(self.session, self.conductor, made, self)
+        made.inputs_edited.connect(self.conductor.change)
         made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
         made.heterogeneity.tau_committed.connect(
             lambda tau: self.conductor.set_parameter("tau", tau)

@@ -67,11 +67,13 @@ def workspace_in_steps(
 class Workspace(QWidget):
     """Experts over method on the left; layers beside the inspector, over the views of all layers.
 
-    ``trial_accepted``: what is tried on a layer shall become the recipe. ``finding_wanted`` says
+    ``trial_accepted``: what is tried on a layer shall become the recipe; ``inputs_edited`` carries
+    Inputs that a panel of the model offers. ``finding_wanted`` says
     of a kind of finding whether a panel in view shows it.
     """
 
     trial_accepted = Signal()
+    inputs_edited = Signal(object)
     finding_wanted = Signal(object, bool)
 
     def __init__(self, session: Session, what_if: WhatIf, panels: Panels) -> None:
@@ -107,10 +109,16 @@ class Workspace(QWidget):
 
     def _add_lower_tabs(self, session: Session, what_if: WhatIf) -> None:
         add = self.heterogeneity.tabs.add
+
+        def make_health() -> HealthPanel:
+            panel = HealthPanel(session, self.healths)
+            panel.inputs_edited.connect(self.inputs_edited)
+            return panel
+
         add(
             "Health",
             "Which layers are out of the ordinary, and what one can do",
-            lambda: HealthPanel(session, self.healths),
+            make_health,
         )
 
         def make_what_if() -> WhatIfPanel:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from PySide6.QtWidgets import QMenu, QWidget
 
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import AUTOMATIC, Disposition, PlanRow
+from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.method_families import by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import Tensor, for_selection, without
+
+ACE: Final = "ace"
 
 Rules = tuple[Override, ...]
 
@@ -32,11 +37,24 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
     kept: list[Override] = []
     for rule in session.inputs.overrides:
         ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
-        if rule.weights or rule.experts or not ruled & set(names):
+        others = rule.weights or rule.experts or rule.cap is not None
+        if others or not ruled & set(names):
             kept.append(rule)
         elif ruled - set(names):
             kept += without([rule], names, tensors) if rule.tensors else [rule]
     return (*kept, for_selection(change, names, tensors))
+
+
+def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
+    """The inputs with the automatic variant of ACE for these layers, or for all (None)."""
+    inputs = session.inputs
+    if names is None:
+        return inputs.with_parameter("variant", AUTOMATIC)
+    change = Override(parameters={"variant": AUTOMATIC})
+    if inputs.method != ACE:
+        change = replace(change, merge_method=ACE, disposition="merge")
+    chosen = open_to_override(session, names)
+    return replace(inputs, overrides=overridden(session, chosen, change))
 
 
 def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> int | None:

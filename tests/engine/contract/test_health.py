@@ -9,6 +9,7 @@ from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.health import (
     WORST_SHOWN,
+    cap_ratio,
     gamma_unreliable,
     layer_health,
     model_health,
@@ -159,3 +160,26 @@ def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scal
     assert found.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
     assert gamma_unreliable(found, 0.3) == (scale == 1.0)
     assert gamma_unreliable(found, None) == gamma_unreliable(found, math.inf) == (scale == 1.0)
+
+
+def test_where_the_published_variant_misbehaves() -> None:
+    """Far above the cap, against the experts, or under a ridge that drowns them."""
+    found = dataclasses.replace(statistics(4.0, 4.0, 4.0, 4.0), base_energy=1e4)
+    assert cap_ratio(found, report(delta_norm=4.0)) == pytest.approx(1.0)  # √4 · 2
+    small = dataclasses.replace(found, base_energy=1.0)
+    assert cap_ratio(small, report(delta_norm=4.0)) == pytest.approx(2.0)  # one expert's
+    assert cap_ratio(statistics(4.0, 4.0), report()) is None
+
+    def misbehaves(told: LayerReport) -> bool:
+        return layer_health(found, told, PARAMETERS).misbehaves
+
+    assert not misbehaves(report(delta_norm=7.9))
+    assert misbehaves(report(delta_norm=8.1))
+    assert titles(found, report(delta_norm=8.1))["Cap"] is Verdict.WARNING
+    assert misbehaves(report(refinement_cosine=-0.1))
+    assert not misbehaves(report(refinement_cosine=-0.1, refinement_ratio=0.0))
+    assert misbehaves(report(ridge_mass=0.6))
+    assert not misbehaves(report(ridge_mass=0.6, regime=Regime.HOMOGENEOUS))
+    assert not misbehaves(report(delta_norm=80.0, regime=None)), "no published variant"
+    model = model_health([layer_health(found, report(delta_norm=9.0), PARAMETERS)])
+    assert model.misbehaving == ("layer",)

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
@@ -54,6 +54,31 @@ def panel(session: Session, healths: Healths, qtbot: QtBot) -> HealthPanel:
 
 def cell(model: LayersModel, name: str, column: Column, role: int) -> object:
     return model.index(model.position(name), column).data(role)
+
+
+def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
+    panel: HealthPanel, session: Session, qtbot: QtBot
+) -> None:
+    """For those layers, or for all; nothing is offered while all is well."""
+    panel.refresh()
+    assert not panel.offer.isVisible()
+    told = LayerReport(
+        name=SICK, regime=Regime.HETEROGENEOUS, refinement_cosine=-0.4, refinement_ratio=0.5
+    )
+    session.record_report(told)
+    panel.refresh()
+    assert panel.offer.isVisible()
+    assert "1 layer" in panel.offer.said.text()
+    with qtbot.waitSignal(panel.inputs_edited) as asked:
+        panel.offer.for_these.click()
+    (rule,) = asked.args[0].overrides
+    assert rule.parameters == {"variant": "automatic"}
+    ruled = [row.name for row in session.rows if rule.holds_for(row.name, row.role, row.block)]
+    assert ruled == [SICK]
+    with qtbot.waitSignal(panel.inputs_edited) as asked:
+        panel.offer.for_all.click()
+    assert asked.args[0].touched == {"variant": "automatic"}
+    assert asked.args[0].overrides == session.inputs.overrides
 
 
 def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> None:
