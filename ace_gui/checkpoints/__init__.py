@@ -35,7 +35,6 @@ from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_name, part_of
 from ace_gui.checkpoints.pickle.conversion import convert_pickle, converting, find_converted
-from ace_gui.checkpoints.plain_names import listing, place, plain
 from ace_gui.checkpoints.reader import (
     TensorReader,
     is_finite,
@@ -53,6 +52,7 @@ from ace_gui.checkpoints.staging import (
 )
 from ace_gui.checkpoints.witness import Readings, Witness
 from ace_gui.checkpoints.writer import ShardedWriter
+from ace_gui.formatting import listing, place, plain
 from ace_gui.output_files import check_output_folder, staging_folder
 
 __all__ = [

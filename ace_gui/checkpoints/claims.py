@@ -17,8 +17,8 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from ace_gui.checkpoints.durable_writes import output_error
-from ace_gui.checkpoints.plain_names import place
 from ace_gui.errors import OutputError, WorkbenchError
+from ace_gui.formatting import place
 from ace_gui.output_files import check_output_folder
 
 PATIENCE: Final = 0.2

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.input_files import refusal, status_of, unreadable
-from ace_gui.checkpoints.plain_names import listing, place
 from ace_gui.checkpoints.quantised import ADAPTER_SENTENCE
 from ace_gui.errors import CheckpointError, PickleConsentError
+from ace_gui.formatting import listing, place
 
 SUFFIX: Final = ".safetensors"
 INDEX_SUFFIX: Final = ".safetensors.index.json"

@@ -17,7 +17,7 @@ from typing import Final
 
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
-from ace_gui.checkpoints.plain_names import plain
+from ace_gui.formatting import plain
 
 HEADER_LIMIT: Final = 10_000_000
 """Largest header in bytes; the biggest published models need about 1 MB a file."""

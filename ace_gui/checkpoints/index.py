@@ -29,11 +29,11 @@ from ace_gui.checkpoints.parts import (
     listed_folders,
     part_of,
 )
-from ace_gui.checkpoints.plain_names import NAMES_SHOWN, listing, place, plain
 from ace_gui.checkpoints.quantised import refuse_quantised_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
+from ace_gui.formatting import NAMES_SHOWN, listing, place, plain
 
 CONFIG_LIMIT: Final = 10_000_000
 """Largest config.json in bytes."""

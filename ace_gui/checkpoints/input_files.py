@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.plain_names import place
 from ace_gui.errors import CheckpointError, FileChangedError
+from ace_gui.formatting import place
 
 # Without O_NONBLOCK a FIFO that takes a file's place after the check would block for ever.
 _READ_FLAGS: Final = (

@@ -16,9 +16,9 @@ from ace_gui.checkpoints.dtypes import torch_dtype
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
-from ace_gui.checkpoints.plain_names import place, plain
 from ace_gui.checkpoints.witness import Witness
 from ace_gui.errors import NonFiniteError, ResourceError
+from ace_gui.formatting import place, plain
 
 
 class TensorReader:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.input_files import read_json, refusal
-from ace_gui.checkpoints.plain_names import listing, plain
+from ace_gui.formatting import listing, plain
 
 INDEX_LIMIT: Final = 50_000_000
 """Largest index in bytes."""

@@ -13,8 +13,8 @@ from typing import Final
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import LENGTH_BYTES, METADATA_KEY
 from ace_gui.checkpoints.parts import MAIN, full_name, part_of
-from ace_gui.checkpoints.plain_names import plain
 from ace_gui.errors import OutputError
+from ace_gui.formatting import plain
 
 _NUMBER: Final = re.compile(r"-\d+-of-\d+\.safetensors$")
 

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 from ace_gui.checkpoints.adapters.module_patterns import UnusableError, matches
 from ace_gui.checkpoints.input_files import read_json, refusal
-from ace_gui.checkpoints.plain_names import plain
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import plain
 
 Value = TypeVar("Value", int, float)
 

@@ -30,9 +30,9 @@ from ace_gui.checkpoints.folder import (
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, refusal, status_of
-from ace_gui.checkpoints.plain_names import listing, place, plain
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
+from ace_gui.formatting import listing, place, plain
 
 ADAPTER_FILE: Final = "adapter_model.safetensors"
 

@@ -20,8 +20,8 @@ from typing import BinaryIO, Final
 from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import RANK_LIMIT
 from ace_gui.checkpoints.input_files import refusal
-from ace_gui.checkpoints.plain_names import plain
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import plain
 
 OPCODE_LIMIT: Final = 1_000_000
 """Most opcodes followed; a tensor of a state dict takes about 40."""

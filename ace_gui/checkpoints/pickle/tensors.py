@@ -28,8 +28,8 @@ from ace_gui.checkpoints.header import (
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
 from ace_gui.checkpoints.pickle.program import Program, Storage, Unusable, View, follow
 from ace_gui.checkpoints.pickle.zip_archive import ZIP_START, Entry, read_entries
-from ace_gui.checkpoints.plain_names import listing, plain
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import listing, plain
 
 PICKLE_LIMIT: Final = 10_000_000
 """Largest pickle in bytes, tensors aside."""

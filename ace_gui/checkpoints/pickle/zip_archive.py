@@ -14,7 +14,7 @@ from typing import Final
 
 from ace_gui.checkpoints.header import TENSOR_LIMIT
 from ace_gui.checkpoints.input_files import FileStamp, read_at, refusal
-from ace_gui.checkpoints.plain_names import plain
+from ace_gui.formatting import plain
 
 DIRECTORY_LIMIT: Final = 40_000_000
 """Largest list of entries in bytes; one entry of a PyTorch file needs about 70."""
