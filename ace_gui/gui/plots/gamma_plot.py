@@ -215,9 +215,11 @@ class GammaPlot(LayersPlot):
             for family in ROLE_FAMILIES
             if family in present
         ]
-        entries.append(
-            LegendEntry(key="hollow", label="hollow: γ ≤ τ", colour=text, symbol="o", filled=False)
-        )
+        if isfinite(self._tau):
+            below = LegendEntry(
+                key="hollow", label="hollow: γ ≤ τ", colour=text, symbol="o", filled=False
+            )
+            entries.append(below)
         if self._near_pole().any():
             entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=text, symbol="x"))
         self.legend.set_entries(entries)
@@ -303,7 +305,7 @@ class GammaPlot(LayersPlot):
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
-        if np.isnan(gamma):
+        if np.isnan(gamma) or not isfinite(self._tau):
             return "–"
         return "heterogeneous" if gamma > self._tau else "homogeneous"
 
@@ -312,7 +314,8 @@ class GammaPlot(LayersPlot):
         name, role = self._names[index], self._roles[index]
         if np.isnan(gamma):
             return f"γ not known · {role} · {name}"
-        text = f"γ = {number_text(gamma, 3)} · {self._regime(index)} · {role} · {name}"
+        parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
+        text = " · ".join(part for part in parts if part != "–")
         return f"{text} · {POLE_TIP}" if self._near_pole()[index] else text
 
     # Mouse and keyboard
