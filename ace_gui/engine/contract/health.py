@@ -39,7 +39,7 @@ SMALLEST_NORM: Final = 0.05
 """‖ΔW‖ of the merge by the experts' mean: more than the first times √T, to which T unrelated
 experts of one norm add up, or less than the second."""
 
-FAR_ABOVE_CAP: Final = 2.0
+FAR_ABOVE_CAP: Final = 4.0
 CAP_DELTA: Final = 0.12
 """A merged change so many times as long as that cap allows is more than its experts say."""
 

@@ -173,13 +173,13 @@ def test_where_the_published_variant_misbehaves() -> None:
     def misbehaves(told: LayerReport) -> bool:
         return layer_health(found, told, PARAMETERS).misbehaves
 
-    assert not misbehaves(report(delta_norm=7.9))
-    assert misbehaves(report(delta_norm=8.1))
-    assert titles(found, report(delta_norm=8.1))["Cap"] is Verdict.WARNING
+    assert not misbehaves(report(delta_norm=15.9))
+    assert misbehaves(report(delta_norm=16.1))
+    assert titles(found, report(delta_norm=16.1))["Cap"] is Verdict.WARNING
     assert misbehaves(report(refinement_cosine=-0.1))
     assert not misbehaves(report(refinement_cosine=-0.1, refinement_ratio=0.0))
     assert misbehaves(report(ridge_mass=0.6))
     assert not misbehaves(report(ridge_mass=0.6, regime=Regime.HOMOGENEOUS))
     assert not misbehaves(report(delta_norm=80.0, regime=None)), "no published variant"
-    model = model_health([layer_health(found, report(delta_norm=9.0), PARAMETERS)])
+    model = model_health([layer_health(found, report(delta_norm=17.0), PARAMETERS)])
     assert model.misbehaving == ("layer",)
