@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.engine.merging.merge import merge
@@ -31,6 +30,7 @@ from tests.benchmarks.families.zoo import (
     Spec,
     Trained,
     correct,
+    loaded,
     pretrain,
     train,
     with_body,
@@ -111,7 +111,7 @@ def merged(
     )
     for _ in merge(prepare(recipe), folder, device="cpu", as_output=True):
         pass
-    return load_file(folder / "model" / "model.safetensors")
+    return loaded(trained, folder / "model")
 
 
 def study(spec: Spec, strength: float, count: int) -> dict[str, Score]:
@@ -120,7 +120,7 @@ def study(spec: Spec, strength: float, count: int) -> dict[str, Score]:
         folder = Path(name)
         trained = train(spec, folder, strength, pretrain(spec.kind))
         own = {t: float(r.mean()) for t, r in judged(trained, None, count).items()}
-        base = load_file(trained.base / "model.safetensors")
+        base = loaded(trained, trained.base)
         scores = {"base": Score(judged(trained, base, count), own)}
         for label, (method, parameters) in METHODS.items():
             weights = merged(trained, method, parameters, folder / label.replace(" ", "-"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -228,10 +229,27 @@ def correct(model: nn.Module, spec: Spec, task: Task, count: int) -> Tensor:
     return right.reshape(count, -1).mean(dim=1)
 
 
+def loaded(trained: Trained, folder: Path) -> dict[str, Tensor]:
+    """The weights in a folder as transformers loads them, which may rename what the files name."""
+    whole = trained.spec.kind == "llama"
+    body = trained.base_model if whole else body_of(trained.base_model)
+    if not (folder / "config.json").exists():
+        shutil.copy(trained.base / "config.json", folder)
+    found = type(body).from_pretrained(folder)
+    prefix = "" if whole else f"{trained.base_model.base_model_prefix}."
+    return {f"{prefix}{name}": tensor for name, tensor in found.state_dict().items()}
+
+
 def with_body(model: nn.Module, merged: dict[str, Tensor]) -> nn.Module:
     """A copy of an expert with the merged weights in its body, and its own head."""
     found = copy.deepcopy(model)
-    own = found.state_dict()
-    names = {k: k if k in own else f"{model.base_model_prefix}.{k}" for k in merged}
-    found.load_state_dict({**own, **{names[k]: v for k, v in merged.items() if names[k] in own}})
+    found.load_state_dict({**found.state_dict(), **_known(found, merged)})
     return found.eval()
+
+
+def _known(model: nn.Module, merged: dict[str, Tensor]) -> dict[str, Tensor]:
+    own = model.state_dict()
+    known = {name: tensor for name, tensor in merged.items() if name in own}
+    if len(known) < 0.9 * len(merged):
+        raise ValueError("the merged weights have other names than the expert's")
+    return known
