@@ -6,10 +6,10 @@ from ace_gui.gui.text import (
     breakable,
     duration,
     human_bytes,
-    number_text,
     plain,
     shared_prefix,
     tooltip,
+    value_text,
 )
 
 
@@ -44,7 +44,7 @@ def test_long_paths_can_wrap_and_lose_nothing() -> None:
 @settings(deadline=None, max_examples=200)
 @given(st.floats(min_value=1e-12, max_value=1e12))
 def test_a_number_reads_back_as_itself(value: float) -> None:
-    assert abs(float(number_text(value)) - value) <= 1e-5 * value
+    assert abs(float(value_text(value)) - value) <= 1e-5 * value
 
 
 @pytest.mark.parametrize(
