@@ -124,8 +124,11 @@ def inspect_recipe(
     plan = found.prepared.plan
     outputs = Outputs((recipe_file, *input_paths(found.prepared)), overwrite=overwrite)
     if json_file is not None:
+        records = [dataclasses.asdict(layer) for layer in found.layers]
+        scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
         content = {
-            "layers": [dataclasses.asdict(layer) for layer in found.layers],
+            "layers": records,  # with the fields that other programs rely on, and no others
+            "scales": [scale for scale in scales if scale["log_variance"] is not None],
             "checks": [dataclasses.asdict(check) for check in found.checks],
         }
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
@@ -134,6 +137,11 @@ def inspect_recipe(
         outputs.write(csv_file, _csv(found.layers, plan), CSV_MARK)
     print_layers(plan, found.layers)
     print_checks(found.checks, wide_console(), notes=True)
+
+
+def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
+    """The entries of these keys, taken out of the record."""
+    return {key: record.pop(key) for key in keys}
 
 
 def report_recipe(

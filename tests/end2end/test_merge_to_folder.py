@@ -120,6 +120,11 @@ def test_inspect_lists_every_tensor_with_its_reason(
     layers = json.loads((tmp_path / "i.json").read_text())["layers"]
     keys = {"name", "role", "shape", "disposition", "reason", "gamma", "regime", "energies"}
     assert all(layer.keys() == keys and layer["reason"] for layer in layers)
+    scales = json.loads((tmp_path / "i.json").read_text())["scales"]
+    assert all(scale.keys() == {"name", "log_variance", "gamma_unreliable"} for scale in scales)
+    assert {scale["name"] for scale in scales} == {
+        layer["name"] for layer in layers if layer["gamma"] is not None
+    }
     by_name = {layer["name"]: layer for layer in layers}
     assert by_name.keys() >= load_file(family.base / "model.safetensors").keys()
     query = by_name["roberta.encoder.layer.0.attention.self.query.weight"]
