@@ -45,8 +45,12 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
         )
     models, nearer = _models(document, path)
     base = document.base_model or _first_as_base(document, path)
-    folder = resolve(base)
-    own = [model for model in models if resolve(_plain(model.model, path)) != folder]
+    folder = resolve(_without_adapter(base, path))
+    models = [
+        model.model_copy(update={"model": _on_base(model.model, folder, path, resolve)})
+        for model in models
+    ]
+    own = [model for model in models if resolve(model.model) != folder]
     settings = Settings(
         method=document.merge_method,
         base=next((model for model in models if model not in own), None),
@@ -106,11 +110,19 @@ def _first_as_base(document: Document, path: Path) -> str:
     return models[0].model
 
 
-def _plain(model: str, path: Path) -> str:
+def _on_base(model: str, base: Path, path: Path, resolve: Callable[[str], Path]) -> str:
+    """The model as a recipe names it: of ``base+adapter``, the adapter, which is an expert here."""
+    trained_on, plus, adapter = model.partition("+")
+    if plus and adapter and resolve(trained_on) == base:
+        model = adapter
+    return _without_adapter(model, path)
+
+
+def _without_adapter(model: str, path: Path) -> str:
     if "+" in model:
         raise RecipeError(
-            f"{path}: {model!r} adds an adapter to a model; name the adapter's own folder as the "
-            "model, with the model it was trained on as the base.",
+            f"{path}: {model!r} adds an adapter to a model other than the base; merge the two with "
+            "PEFT's `merge_and_unload`, and name the folder you get.",
             path=path,
             key="model",
         )

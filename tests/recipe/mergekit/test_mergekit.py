@@ -258,3 +258,22 @@ def test_what_mergekit_cannot_express_is_named(
     with pytest.raises(RecipeError) as caught:
         dump_mergekit(recipe, TIES, tmp_path)
     assert caught.value.key == key
+
+
+def test_an_adapter_on_the_base_is_an_expert(tmp_path: Path) -> None:
+    """``base+adapter``, as text and as a mapping; the base itself is no expert."""
+    file = tmp_path / "recipe.yaml"
+    document = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": [
+            {"model": "base"},
+            {"model": "base+adapter", "parameters": {"weight": 0.5}},
+            {"model": {"model": "base", "lora": "other"}, "parameters": {"weight": 2.0}},
+        ],
+    }
+    file.write_text(yaml.safe_dump(document))
+    recipe = load_recipe(file)
+    assert recipe.base_model == tmp_path / "base"
+    assert [entry.model for entry in recipe.models] == [tmp_path / "adapter", tmp_path / "other"]
+    assert recipe.weights == (0.5, 2.0)
