@@ -43,7 +43,13 @@ _WIDTHS = {
     Column.STATE: 78,
 }
 
-_NEEDED = {Column.SHAPE: 760, Column.OUTCOME: 640, Column.ROLE: 500, Column.HEALTH: 400}
+_NEEDED = {
+    Column.SHAPE: 840,
+    Column.LOG_VARIANCE: 760,
+    Column.OUTCOME: 640,
+    Column.ROLE: 500,
+    Column.HEALTH: 400,
+}
 """Width of the table below which a column is hidden."""
 
 
@@ -57,14 +63,14 @@ class LayersTable(QTableView):
         super().resizeEvent(event)
 
 
-class _EndFirst(QStyledItemDelegate):
-    """Shortens text at its beginning: the ends of tensors' names tell them apart."""
+class _BothEnds(QStyledItemDelegate):
+    """Shortens text in its middle: names are told apart by their block and by their end."""
 
     def initStyleOption(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> None:
         super().initStyleOption(option, index)
-        option.textElideMode = Qt.TextElideMode.ElideLeft
+        option.textElideMode = Qt.TextElideMode.ElideMiddle
 
 
 class LayersPanel(QWidget):
@@ -157,7 +163,7 @@ class LayersPanel(QWidget):
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._open_menu)
         table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setItemDelegateForColumn(Column.TENSOR, _EndFirst(table))
+        table.setItemDelegateForColumn(Column.TENSOR, _BothEnds(table))
         table.setIconSize(QSize(14, 14))
         table.setAlternatingRowColors(True)
         table.setWordWrap(False)
