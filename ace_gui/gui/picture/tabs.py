@@ -92,4 +92,4 @@ def _try_values(studio: Studio) -> None:
     what_if = studio.window.what_if
     what_if.try_parameter("epsilon", 1e-3)
     what_if.try_parameter("k_frac", 0.1)
-    studio.wait(lambda: what_if.new is not None, what_if.changed)
+    studio.wait(lambda: what_if.new is not None, studio.window.session.findings.changed)
