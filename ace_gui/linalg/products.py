@@ -3,26 +3,20 @@
 A batch goes to a GPU as a whole, since one small matrix leaves most of it idle. A batch of one goes
 as the matrix that it is: what libraries do for batches gains a processor nothing, and may cost.
 
-On a processor, products in float32 that torch would give to MKL go to oneDNN, by the operation into
-which torch itself compiles linear layers: MKL leaves the wide registers of other makers' processors
-alone, which is half the speed on an AMD EPYC with AVX-512.
+On a processor, products in float32 that torch would give to MKL go to oneDNN (``unpublished``): MKL
+leaves the wide registers of other makers' processors alone, which is half the speed on an AMD EPYC
+with AVX-512.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import torch
 from torch import Tensor
 
-_LINEAR: Final[Callable[..., Tensor] | None] = (
-    getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if torch._C.has_mkl and torch._C._has_mkldnn
-    else None
-)
-"""x, w ↦ x wᵀ in float32; None where torch is built without either of them. Matrices whose rows do
-not lie in one piece make it a thousand times slower."""
+from ace_gui.linalg.unpublished import LINEAR
 
 PIECE: Final = 1536
 """Rows and columns of a product that oneDNN makes at a time: it cannot add to a sum by itself."""
@@ -49,14 +43,14 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
 
 
 def _add_one_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float) -> None:
-    if _LINEAR is None or not wants_rows(sum_NM) or not (left_NK.numel() and right_KM.numel()):
+    if LINEAR is None or not wants_rows(sum_NM) or not (left_NK.numel() and right_KM.numel()):
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
         return
     left_NK = left_NK.contiguous()
     for columns in _pieces(sum_NM.shape[1]):
         right_MK = right_KM[:, columns].mT.contiguous()
         for rows in _pieces(sum_NM.shape[0]):
-            added_NM = _LINEAR(left_NK[rows], right_MK, None, "none", [], "")
+            added_NM = LINEAR(left_NK[rows], right_MK)
             sum_NM[rows, columns].add_(added_NM, alpha=alpha)
 
 

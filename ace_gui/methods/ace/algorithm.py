@@ -25,8 +25,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Unpack
 
 import torch
@@ -41,18 +39,10 @@ from ace_gui.methods.ace import by_inputs, by_rows, float32_check, notes
 from ace_gui.methods.ace.first_pass import Measured, measure
 from ace_gui.methods.ace.float32_check import Probes
 from ace_gui.methods.ace.parameters import AUTOMATIC, AceParameters
-from ace_gui.methods.ace.problem import Problem, Share, Terms
-from ace_gui.methods.method import Context, Diagnostics, Layer, Merged
+from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
+from ace_gui.methods.method import Context, Layer, Merged
 from ace_gui.methods.shared.cap import cap_, largest_change
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
-
-
-class Rule(Enum):
-    """By what rule the experts of a layer count."""
-
-    HOMOGENEOUS = "as they are"
-    HETEROGENEOUS = "by their traces"
-    AUTOMATIC = "by their traces, with a ridge of the layer's own scale"
 
 
 def ace(
@@ -92,17 +82,17 @@ def _merged(
     experts = [WeightedExperts(deltas, weights) for deltas, weights, _ in layers]
     automatic = parameters.variant == AUTOMATIC
     measured, probes = measure(experts, None if automatic else parameters.epsilon)
-    found: dict[int, _Solution] = {}
+    solutions: dict[int, Solution] = {}
     for rule, single, places in _alike(measured, parameters):
         group = [measured[b] for b in places]
         problem = weighed([experts[b] for b in places], group, rule, parameters)
         with full_float32():
             terms = solve(problem, probes.of(places) if single and probes else None)
-            solutions = _solutions(problem, terms, group, rule, parameters)
-            found |= zip(places, solutions, strict=True)
+            found = _refined(problem, terms, group, rule, parameters)
+            solutions |= zip(places, found, strict=True)
     merged = []
     for b, own in enumerate(measured):
-        solution = found.pop(b, None) or _at_most_one(experts[b], own)
+        solution = solutions.pop(b, None) or _at_most_one(experts[b], own)
         merged.append(_finished(own, solution, parameters, layers[b][2], keep_preliminary))
     return merged
 
@@ -197,63 +187,47 @@ def solve(problem: Problem, probes: Probes | None = None) -> Terms:
     return by_inputs.solve(problem)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Solution:
-    """W_pre of one layer, and what there is to know of how it was found.
-
-    ``rule`` None: fewer than two experts changed the layer. ``condition``: upper bound on the
-    condition number of S; ``cut``: directions that it lacks. ``k``: directions to be refined;
-    where there are any, ``polar``: of the fused matrix, and ``total_OI``: Σ_t ΔW_t.
-    """
-
-    value_OI: Tensor
-    rule: Rule | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    cut: int = 0
-    k: int = 0
-    polar: TopPolar | None = None
-    total_OI: Tensor | None = None
-
-
-def _solutions(
+def _refined(
     problem: Problem,
     terms: Terms,
     group: Sequence[Measured],
     rule: Rule,
     parameters: AceParameters,
-) -> list[_Solution]:
-    """Layer by layer, with the polar factor of the fused matrix where there is a residual."""
+) -> list[Solution]:
+    """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18)."""
     k = _directions(group[0], rule, parameters)
     conditions = _conditions(problem, group)
-    polars: Sequence[TopPolar | None] = [None] * len(group)
-    totals: Sequence[Tensor | None] = [None] * len(group)
+    refinements: Sequence[Refinement | None] = [None] * len(group)
     if terms.residual_BOI is not None and terms.total_BOI is not None:
         fused_BOI = terms.residual_BOI.add_(terms.preliminary_BOI)
         unit = torch.finfo(torch.float64).eps
         polars = top_polars(fused_BOI, k, [unit * condition for condition in conditions])
-        totals = list(terms.total_BOI)
+        each = zip(polars, terms.preliminary_BOI, terms.total_BOI, strict=True)
+        refinements = [_refinement(k, *own) for own in each]
     return [
-        _Solution(
-            value_OI=value_OI,
+        Solution(
+            value_OI=terms.preliminary_BOI[b],
             rule=rule,
             ridge_mass=mass,
-            condition=condition,
-            cut=cut,
-            k=k,
-            polar=polar,
-            total_OI=total_OI,
+            condition=conditions[b],
+            cut=terms.cuts[b],
+            refinement=refinements[b],
         )
-        for value_OI, mass, condition, cut, polar, total_OI in zip(
-            terms.preliminary_BOI,
-            problem.ridge_masses,
-            conditions,
-            terms.cuts,
-            polars,
-            totals,
-            strict=True,
-        )
+        for b, mass in enumerate(problem.ridge_masses)
     ]
+
+
+def _refinement(k: int, polar: TopPolar, preliminary_OI: Tensor, total_OI: Tensor) -> Refinement:
+    """ΔW_refine = σ_iso U_k V_kᵀ (Eq. 18)."""
+    matrix_OI = polar.factor_OI.mul_(polar.mean)
+    return Refinement(
+        matrix_OI=matrix_OI,
+        k=k,
+        rank=polar.rank,
+        weakest=polar.weakest,
+        cosine=_cosine(matrix_OI, total_OI),
+        ratio=math.sqrt(energy(matrix_OI) / (energy(preliminary_OI) or math.inf)),
+    )
 
 
 def _conditions(problem: Problem, group: Sequence[Measured]) -> list[float]:
@@ -265,64 +239,34 @@ def _conditions(problem: Problem, group: Sequence[Measured]) -> list[float]:
     ]
 
 
-def _at_most_one(experts: WeightedExperts, own: Measured) -> _Solution:
+def _at_most_one(experts: WeightedExperts, own: Measured) -> Solution:
     """The one expert that changed the layer as it is, or zero."""
     alone_OI = experts.matrix(own.kept[0]) if own.kept else experts.matrix(0).zero_()
-    return _Solution(value_OI=alone_OI)
+    return Solution(value_OI=alone_OI)
 
 
 def _finished(
     own: Measured,
-    solution: _Solution,
+    solution: Solution,
     parameters: AceParameters,
     base_OI: Tensor | None,
     keep_preliminary: bool,
 ) -> Merged:
-    """What is left to do: Eqs. 18 and 19, the cap, and what there is to say."""
-    said, warned = notes.left_out(own.heterogeneity), list[str]()
-    if solution.condition is not None:
-        warned += notes.conditioning(solution.condition, solution.cut)
-    if solution.rule is Rule.HETEROGENEOUS:
-        warned += notes.regime(own.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
-        if not solution.k:
-            said.append(notes.no_refinement(parameters.k_frac, own.shape))
-    value_OI, refinement_OI = solution.value_OI, None
-    cosine = ratio = factor = None
-    if solution.polar is not None and solution.total_OI is not None:
-        refinement_OI = solution.polar.factor_OI.mul_(solution.polar.mean)  # Eq. 18
-        cosine = _cosine(refinement_OI, solution.total_OI)
-        ratio = math.sqrt(energy(refinement_OI) / (energy(value_OI) or math.inf))
-        said += notes.arbitrary_directions(solution.k, solution.polar)
-        if cosine < 0 and parameters.refine == "agreeing":
-            refinement_OI = None
-            said.append(notes.refinement_left_out(cosine))
-        else:
-            warned += notes.refinement(solution.polar, cosine)
+    """W_pre + ΔW_refine (Eq. 19), or W_pre with its norm capped; both times the scaling."""
+    value_OI, refinement = solution.value_OI, solution.refinement
+    cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
         traces = [own.traces[t] for t in own.kept]
         norm = None if base_OI is None else math.sqrt(energy(base_OI))
-        factor = cap_(value_OI, largest_change(traces, norm, parameters.delta))
-    kept = _rounded(value_OI, parameters.scaling) if keep_preliminary else None
-    if refinement_OI is not None:
-        value_OI.add_(refinement_OI)  # Eq. 19
-    regime = solution.rule in {Rule.HOMOGENEOUS, Rule.HETEROGENEOUS}
-    diagnostics = Diagnostics(
-        energies=own.energies,
-        traces=own.traces,
-        left_out=own.heterogeneity.left_out,
-        gamma=own.gamma,
-        log_variance=own.heterogeneity.log_variance,
-        heterogeneous=solution.rule is Rule.HETEROGENEOUS if regime else None,
-        ridge_mass=solution.ridge_mass,
-        condition=solution.condition,
-        refinement_cosine=cosine,
-        refinement_ratio=ratio,
-        cap_factor=factor,
-        notes=tuple(said),
-        warnings=tuple(warned),
+        cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta))
+    preliminary = _rounded(value_OI, parameters.scaling) if keep_preliminary else None
+    if refinement is not None and refinement.wanted(parameters.refine):
+        value_OI.add_(refinement.matrix_OI)
+    return Merged(
+        delta=_rounded(value_OI, parameters.scaling),
+        diagnostics=notes.diagnostics(own, solution, parameters, cap_factor),
+        preliminary=preliminary,
     )
-    delta = _rounded(value_OI, parameters.scaling)
-    return Merged(delta=delta, diagnostics=diagnostics, preliminary=kept)
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""What ACE says about a tensor: departures from the published procedure, and warnings."""
+"""What ACE reports about a layer: figures, departures from the published procedure, warnings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ace_gui.linalg.heterogeneity import Heterogeneity
-from ace_gui.linalg.polar import TopPolar
+from ace_gui.methods.ace.first_pass import Measured
+from ace_gui.methods.ace.parameters import AceParameters
+from ace_gui.methods.ace.problem import Refinement, Rule, Solution
+from ace_gui.methods.method import Diagnostics
 
 LARGEST_RIDGE_MASS: Final = 0.5
 """Beyond it, −(e/T) Σ_t ΔW_t weighs in the residual; near e = 1 that turns it on the experts."""
@@ -18,8 +21,44 @@ FLOAT32_ROUNDING: Final = 6e-8
 """Task vectors come from float32 numbers at best: weaker directions say nothing of the tasks."""
 
 
+def diagnostics(
+    own: Measured, solution: Solution, parameters: AceParameters, cap_factor: float | None
+) -> Diagnostics:
+    """All that is reported about one layer; ``cap_factor``: what its change was multiplied by."""
+    rule, refinement = solution.rule, solution.refinement
+    regimes = {Rule.HOMOGENEOUS: False, Rule.HETEROGENEOUS: True}
+    found, warnings = left_out(own.heterogeneity), list[str]()
+    if solution.condition is not None:
+        warnings += conditioning(solution.condition, solution.cut)
+    if rule is Rule.HETEROGENEOUS:
+        warnings += regime(own.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
+        if refinement is None:
+            found.append(no_refinement(parameters.k_frac, own.shape))
+    if refinement is not None:
+        found += arbitrary_directions(refinement)
+        if refinement.wanted(parameters.refine):
+            warnings += refined(refinement)
+        else:
+            found.append(refinement_left_out(refinement.cosine))
+    return Diagnostics(
+        energies=own.energies,
+        traces=own.traces,
+        left_out=own.heterogeneity.left_out,
+        gamma=own.gamma,
+        log_variance=own.heterogeneity.log_variance,
+        heterogeneous=None if rule is None else regimes.get(rule),
+        ridge_mass=solution.ridge_mass,
+        condition=solution.condition,
+        refinement_cosine=None if refinement is None else refinement.cosine,
+        refinement_ratio=None if refinement is None else refinement.ratio,
+        cap_factor=cap_factor,
+        notes=tuple(found),
+        warnings=tuple(warnings),
+    )
+
+
 def left_out(found: Heterogeneity) -> list[str]:
-    """Which experts take no part, and what becomes of the tensor with fewer than two."""
+    """Which experts take no part, and the result with fewer than two that do."""
     notes = []
     total = len(found.kept) + len(found.left_out)
     if found.left_out:
@@ -76,28 +115,28 @@ def no_refinement(k_frac: float, shape: Sequence[int]) -> str:
     return f"No refinement: {k_frac:g} of the {min(shape)} singular directions is less than one."
 
 
-def arbitrary_directions(k: int, polar: TopPolar) -> list[str]:
+def arbitrary_directions(refinement: Refinement) -> list[str]:
     """Whether the refinement left directions alone because rounding decides them."""
-    if polar.rank == k:
+    if refinement.rank == refinement.k:
         return []
     return [
-        f"The fused matrix has only {polar.rank} directions above rounding where {k} were to "
-        "be refined; the others, which are arbitrary, were left alone."
+        f"The fused matrix has only {refinement.rank} directions above rounding where "
+        f"{refinement.k} were to be refined; the others, which are arbitrary, were left alone."
     ]
 
 
-def refinement(polar: TopPolar, cosine: float) -> list[str]:
-    """Warnings about the refinement; ``cosine`` is with the sum of the task vectors."""
+def refined(refinement: Refinement) -> list[str]:
+    """Warnings about a refinement that was added."""
     warnings = []
-    if polar.weakest < FLOAT32_ROUNDING and polar.rank:
+    if refinement.weakest < FLOAT32_ROUNDING and refinement.rank:
         warnings.append(
-            f"The weakest refined direction is {polar.weakest:.0e} of the strongest, below the "
-            "rounding of float32, so that rounding noise is amplified. Lower k_frac."
+            f"The weakest refined direction is {refinement.weakest:.0e} of the strongest, below "
+            "the rounding of float32, so that rounding noise is amplified. Lower k_frac."
         )
-    if cosine < 0:
+    if refinement.cosine < 0:
         warnings.append(
             "The refinement points against the sum of the task vectors (cosine "
-            f"{cosine:.2f}). Lower epsilon, or set k_frac to 0."
+            f"{refinement.cosine:.2f}). Lower epsilon, or set k_frac to 0."
         )
     return warnings
 

@@ -1,4 +1,4 @@
-"""What ACE's solvers are given, and what they return.
+"""What ACE's solvers are given, what they return, and what is made of it.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
 shape, T experts, O outputs, I inputs. Each expert enters with a weight w_t and a ridge ε_t,
@@ -13,12 +13,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import one_each
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
+
+
+class Rule(Enum):
+    """By what rule the experts of a layer count."""
+
+    HOMOGENEOUS = "as they are"
+    HETEROGENEOUS = "by their traces"
+    AUTOMATIC = "by their traces, with a ridge of the layer's own scale"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +93,43 @@ class Terms:
     cuts: list[int]
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refinement:
+    """ΔW_refine of one layer (Eq. 18), float64.
+
+    ``k``: directions asked for; ``rank``: those of them above rounding, which alone it holds;
+    ``weakest``: singular value of the last of these as a share of the first. ``cosine``: with
+    Σ_t ΔW_t. ``ratio``: of its norm to that of W_pre.
+    """
+
+    matrix_OI: Tensor
+    k: int
+    rank: int
+    weakest: float
+    cosine: float
+    ratio: float
+
+    def wanted(self, refine: str) -> bool:
+        """Whether it is added to W_pre, by the parameter ``refine``."""
+        return refine != "agreeing" or self.cosine >= 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """W_pre of one layer, and how it was found.
+
+    ``rule`` None: fewer than two experts changed the layer. ``condition``: upper bound on the
+    condition number of S; ``cut``: directions left out of S because of rounding.
+    """
+
+    value_OI: Tensor
+    rule: Rule | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    cut: int = 0
+    refinement: Refinement | None = None
 
 
 def add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:

@@ -1,0 +1,36 @@
+"""The one operation used here that torch does not document, and may change in any release.
+
+In releases without it, or with another signature, ``LINEAR`` is None and products are taken by
+operations that torch documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor
+
+
+def linear(x_NK: Tensor, w_MK: Tensor) -> Tensor:
+    """x wᵀ by oneDNN: the operation into which torch compiles linear layers.
+
+    Both float32 on the processor, neither empty. Rows that are not contiguous make it a thousand
+    times slower.
+    """
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x_NK, w_MK, None, "none", [], "")
+    return found
+
+
+def _usable() -> bool:
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return False
+    one = torch.ones(1, 1)
+    try:
+        return torch.equal(linear(one, one), one)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
+LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = linear if _usable() else None
