@@ -24,7 +24,7 @@ def linear(x_NK: Tensor, w_MK: Tensor) -> Tensor:
 
 
 def _usable() -> bool:
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+    if not torch.backends.mkl.is_available() or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     one = torch.ones(1, 1)
     try:
