@@ -65,6 +65,12 @@ class MethodInfo:
     most: int | None = None
     seeded: bool = False
 
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants of the method, its default first; none where it has only one."""
+        field = next((field for field in self.fields if field.name == "variant"), None)
+        return () if field is None else tuple(dict.fromkeys((str(field.default), *field.choices)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceInfo:

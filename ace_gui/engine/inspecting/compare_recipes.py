@@ -51,10 +51,15 @@ CPU = torch.device("cpu")
 def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
     """The recipe with each of the methods in turn, its own parameters where it is the recipe's.
 
-    A variant of a method is named as ``ace:automatic``. Overrides speak of the recipe's method and
-    stay with that alone. Raises RecipeError for an unknown one.
+    A variant of a method is named as ``ace:automatic``; beside it, the name alone is the default
+    variant, whatever the recipe's. Overrides speak of the recipe's method and stay with that alone.
+    Raises RecipeError for an unknown one.
     """
-    return tuple(_by_method(recipe, name) for name in dict.fromkeys(methods))
+    names = dict.fromkeys(methods)
+    beside = {name.partition(":")[0] for name in names if ":" in name}
+    usual = {key: value for key, value in recipe.parameters.items() if key != "variant"}
+    plain = replace(recipe, parameters=usual) if "variant" in recipe.parameters else recipe
+    return tuple(_by_method(plain if name in beside else recipe, name) for name in names)
 
 
 def _by_method(recipe: Recipe, name: str) -> Recipe:

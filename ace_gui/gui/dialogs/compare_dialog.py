@@ -23,11 +23,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import FieldInfo, MethodCompared
+from ace_gui.engine.contract.events import FieldInfo, MethodCompared, MethodInfo
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.shell.saving import save
+from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.method_families import by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
@@ -55,7 +56,8 @@ class CompareMethodsDialog(QDialog):
         self._shown: tuple[MethodCompared, ...] = ()
         self.setWindowTitle("Compare methods")
         self.resize(*_SIZE)
-        self.boxes: dict[str, CheckBox] = {}
+        self.boxes: dict[tuple[str, str | None], CheckBox] = {}
+        """By method and variant; None: the method's default one, or the only one."""
         self.methods = self._make_methods()
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
@@ -82,13 +84,7 @@ class CompareMethodsDialog(QDialog):
         if self.parameter.currentIndex() > 0:
             name = self.parameter.currentData().name
             return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
-        chosen = self._ticked()
-        return [
-            replace(
-                inputs, method=name, overrides=inputs.overrides if name == inputs.method else ()
-            ).recipe()
-            for name in chosen
-        ]
+        return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
 
     def selected(self) -> list[MethodCompared]:
         """The selected rows, from top to bottom."""
@@ -116,19 +112,21 @@ class CompareMethodsDialog(QDialog):
         self._allow()
 
     def _make_methods(self) -> QScrollArea:
-        """A box for each method; that of the window is ticked."""
+        """A box for each variant of each method; that of the window is ticked."""
         column = QWidget()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
         for family, members in by_family(self._session.methods):
             layout.addWidget(muted_label(family, column))
-            for method in members:
-                box = CheckBox(method.title, column)
+            for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
+                title = method.title if variant is None else f"{method.title}, {variant}"
+                box = CheckBox(title, column)
                 box.setToolTip(tooltip(method.summary))
-                box.setChecked(method.name == self._session.inputs.method)
+                box.setChecked(self._is_current(method, variant))
                 box.toggled.connect(lambda _: self._allow())
                 layout.addWidget(box)
-                self.boxes[method.name] = box
+                default = not method.variants or variant == method.variants[0]
+                self.boxes[method.name, None if default else variant] = box
         layout.addStretch(1)
         made = QScrollArea(self)
         made.setWidgetResizable(True)
@@ -136,6 +134,10 @@ class CompareMethodsDialog(QDialog):
         made.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         made.setAccessibleName("Methods to compare")
         return made
+
+    def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
+        in_force = variant in (None, self._session.parameter("variant"))
+        return method.name == self._session.inputs.method and in_force
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
@@ -244,8 +246,8 @@ class CompareMethodsDialog(QDialog):
                 found.append(value)
         return list(dict.fromkeys(found))
 
-    def _ticked(self) -> list[str]:
-        return [name for name, box in self.boxes.items() if box.isChecked()]
+    def _ticked(self) -> list[tuple[str, str | None]]:
+        return [chosen for chosen, box in self.boxes.items() if box.isChecked()]
 
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():
@@ -290,6 +292,12 @@ class CompareMethodsDialog(QDialog):
             save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
         except WorkbenchError as error:
             self._session.fail(error)
+
+
+def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
+    """The inputs with that method; overrides speak of theirs and stay with it alone."""
+    rules = inputs.overrides if method == inputs.method else ()
+    return replace(inputs, method=method, overrides=rules).with_parameter("variant", variant)
 
 
 def _button(text: str, tip: str, parent: QWidget) -> QPushButton:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
@@ -19,11 +19,12 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import Cap, ParameterValue
 
 ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
@@ -39,7 +40,7 @@ _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. E
 class OverrideDialog(QDialog):
     """Edits one rule. ``rule_made`` carries the Override when the person accepts it.
 
-    Expert weights and the cap of a rule, which only a recipe file can set, are kept.
+    Expert weights of a rule, which only a recipe file can set, are kept.
     """
 
     rule_made = Signal(object)
@@ -60,6 +61,8 @@ class OverrideDialog(QDialog):
         self.verdict = muted_label("", self)
         self.fields: dict[str, ParameterField] = {}
         self._parameters = QVBoxLayout()
+        self._limit: Cap | Literal[False] | None = self._rule.cap
+        self.cap: CapField | None = None
         self._box: QWidget | None = None
         self._buttons = QDialogButtonBox(
             QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel, self
@@ -91,7 +94,7 @@ class OverrideDialog(QDialog):
             parameters=dict(self._values) if method is not None else {},
             weights=self._rule.weights,
             experts=self._rule.experts,
-            cap=self._rule.cap,
+            cap=self._limit if method is not None else None,
         )
 
     def accept(self) -> None:
@@ -148,14 +151,14 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def _show_parameters(self) -> None:
-        """A control for every parameter of the chosen method."""
+        """A control for every parameter of the chosen method, and the cap."""
         if self._box is not None:
             self._box.hide()
             self._box.deleteLater()
             self._box = None
-        self.fields = {}
+        self.fields, self.cap = {}, None
         method = self._method()
-        if method is None or not method.fields:
+        if method is None:
             return
         self._box = box = QWidget(self)
         form = self._form = QFormLayout(box)
@@ -167,6 +170,11 @@ class OverrideDialog(QDialog):
             label.setToolTip(field.control.toolTip())
             form.addRow(label, field)
             self.fields[info.name] = field
+        self.cap = CapField(inherits=True, parent=box)
+        self.cap.edited.connect(self._set_cap)
+        label = plain_label("Cap", wrap=False)
+        label.setToolTip(tooltip(CAP_TIP))
+        form.addRow(label, self.cap)
         self._parameters.addWidget(box)
         self._show_values()
 
@@ -178,12 +186,19 @@ class OverrideDialog(QDialog):
         self._show_values()
         self._judge()
 
+    def _set_cap(self, cap: Cap | Literal[False] | None) -> None:
+        self._limit = cap
+        self._show_values()
+        self._judge()
+
     def _show_values(self) -> None:
         values = {name: self._inherited(name, field) for name, field in self.fields.items()}
         values |= self._values
         for name, field in self.fields.items():
             field.show_value(values[name], "", touched=name in self._values)
             self._form.setRowVisible(field, field.field.applies(values.get))
+        if self.cap is not None:
+            self.cap.show_cap(self._limit)
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value, where the rule stays with its method; else the method's default."""

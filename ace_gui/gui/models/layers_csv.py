@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shape_text
 
 
 def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, ...]:
-    """One row for each of ``names``: what it is, what becomes of it, γ and energies."""
+    """One row for each of ``names``: what it is, what becomes of it, γ, Var ln E and energies."""
     rows = [row for row in map(session.row, names) if row is not None]
-    gammas = [session.gamma(row.name) for row in rows]
+    known = partial(_figures, [session.statistics.get(row.name) for row in rows])
     texts = {
         "tensor": [row.name for row in rows],
         "role": [row.role for row in rows],
@@ -28,18 +29,21 @@ def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, 
     }
     return (
         *(FigureColumn(title=title, values=values) for title, values in texts.items()),
-        FigureColumn(title="γ", values=_known(gammas)),
+        FigureColumn(title="γ", values=known(lambda each: each.gamma)),
+        FigureColumn(title="Var ln E", values=known(lambda each: each.log_variance)),
         *(
-            FigureColumn(title=f"‖ΔW‖² {expert}", values=_energies(session, rows, expert))
+            FigureColumn(title=f"‖ΔW‖² {expert}", values=known(partial(_energy, expert)))
             for expert in session.inputs.names
         ),
     )
 
 
-def _energies(session: Session, rows: Sequence[PlanRow], expert: str) -> NDArray[np.float64]:
-    known = (session.statistics.get(row.name) for row in rows)
-    return _known([s.energies.get(expert) if s is not None else None for s in known])
+def _energy(expert: str, found: LayerStatistics) -> float | None:
+    return found.energies.get(expert)
 
 
-def _known(values: Sequence[float | None]) -> NDArray[np.float64]:
+def _figures(
+    found: Sequence[LayerStatistics | None], figure: Callable[[LayerStatistics], float | None]
+) -> NDArray[np.float64]:
+    values = (None if each is None else figure(each) for each in found)
     return np.array([math.nan if value is None else value for value in values])

@@ -16,17 +16,19 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.gui.panels.overrides_panel import OverridesPanel
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.scroll import scroll_area
-from ace_gui.recipe.values import Heads, NonFinite, OutputDtype, Vocabulary
+from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
     (None, "as the base"),
@@ -99,6 +101,8 @@ class MethodPanel(QWidget):
         self.fields: dict[str, ParameterField] = {}
         self._title = heading("Method", self)
         self._waiting = muted_label("Starting the engine …", self)
+        self.cap = CapField(parent=self)
+        self.cap.edited.connect(self._choose_cap)
         self.scope = self._combo("Scope", _SCOPE_TIP, ())
         self._scope_note = muted_label("", self)
         self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
@@ -151,6 +155,10 @@ class MethodPanel(QWidget):
             self._form.setRowVisible(field, field.field.applies(self._session.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
+        self.cap.show_cap(inputs.cap)
+        # The automatic variant has a cap of its own, which stands right above.
+        own = self._session.parameter("variant") == AUTOMATIC
+        self._form.setRowVisible(self.cap, inputs.cap is not None or not own)
         self.seed.setText(str(inputs.seed))
         self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
         self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
@@ -195,6 +203,7 @@ class MethodPanel(QWidget):
                 self._add_field(form, ParameterField(info, form_widget))
         for widget in (self._seed_label, self.seed):
             widget.setVisible(method is not None and method.seeded)
+        form.addRow(_row_label("Cap", tooltip(CAP_TIP)), self.cap)
         form.addRow(_row_label("Scope", _SCOPE_TIP), self.scope)
         form.addRow("", self._scope_note)
         form.addRow(self.more)
@@ -243,6 +252,9 @@ class MethodPanel(QWidget):
         if self.heads.isChecked():
             return Heads.AUTO if now is Heads.KEEP else now
         return Heads.KEEP
+
+    def _choose_cap(self, cap: Cap | None) -> None:
+        self.inputs_edited.emit(replace(self._session.inputs, cap=cap))
 
     def _choose_seed(self) -> None:
         inputs, seed = self._session.inputs, int(self.seed.text())

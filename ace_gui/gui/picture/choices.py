@@ -69,8 +69,8 @@ def _comparison_picture(studio: Studio, take: Take) -> None:
     dialog = window.compare_dialog
     if dialog is None:
         return
-    for name, box in dialog.boxes.items():
-        box.setChecked(name in COMPARED)
+    for (method, _variant), box in dialog.boxes.items():
+        box.setChecked(method in COMPARED)
     dialog.start.click()
     studio.wait(lambda: not window.comparison.is_running, window.comparison.changed)
     means = [

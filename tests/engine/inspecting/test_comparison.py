@@ -100,6 +100,17 @@ def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe) -> 
     assert (other.merge_method, other.parameters, other.overrides) == ("ties", {}, ())
 
 
+@pytest.mark.parametrize("now", [{}, {"variant": "automatic"}])
+def test_both_variants_are_listed_whichever_the_recipe_has(
+    recipe: Recipe, now: dict[str, str]
+) -> None:
+    ours = replace(recipe, parameters={"epsilon": 1e-3, **now})
+    published, automatic = by_method(ours, ["ace", "ace:automatic"])
+    assert published.parameters == {"epsilon": 1e-3}
+    assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
+    assert by_method(ours, ["ace"]) == (ours,)
+
+
 def test_titles_tell_values_apart(recipe: Recipe) -> None:
     first, second = by_value(recipe, "tau", [0.1, 0.3])
     assert title_of(first) == "ACE-Merging, tau 0.1"

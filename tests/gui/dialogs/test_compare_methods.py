@@ -8,6 +8,7 @@ from PySide6.QtCore import QModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import disk_check
 from ace_gui.engine.contract.events import (
     CompareProgress,
@@ -22,7 +23,7 @@ from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
-from tests.gui.fakes import COLA, FakeWorker, plan, recipe
+from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, plan, recipe
 
 
 @pytest.fixture
@@ -79,6 +80,25 @@ def test_a_queue_of_the_methods_ticked(
     worker.say(JobCancelled(), job=number)
     assert not window.session.is_running(State.MERGING)
     assert dialog.start.isEnabled()
+
+
+@pytest.mark.parametrize("now", ["published", "automatic"])
+def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
+    opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
+    opened.session.set_parameter("epsilon", 1e-3)
+    opened.session.set_parameter("variant", None if now == "published" else now)
+    opened.compare_methods()
+    dialog = opened.compare_dialog
+    assert dialog is not None
+    titles = {box.text(): box.isChecked() for box in dialog.boxes.values()}
+    ace = {f"ACE-Merging, {v}": v == now for v in ("published", "automatic")}
+    assert titles == {**ace, "Weight averaging": False}
+    dialog.all.click()
+    published, automatic, linear = dialog.recipes()
+    assert published.parameters == {"epsilon": 1e-3}
+    assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
+    assert (linear.merge_method, linear.parameters) == ("linear", {})
+    assert opened.session.inputs.recipe() in (published, automatic)  # no merge twice
 
 
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(

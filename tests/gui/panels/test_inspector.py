@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -298,7 +299,8 @@ def test_a_tensor_without_spectrum_says_why(loaded: MainWindow) -> None:
 
 
 def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
-    layers = loaded.workspace.layers
+    layers, session = loaded.workspace.layers, loaded.session
+    session.record_statistics(replace(session.statistics[KEY], log_variance=0.25))
     layers.text.setText("layer.10")
     layers.model.flush()
     (copy,) = [a for a in layers.table.actions() if a.text() == "Copy table"]
@@ -306,6 +308,7 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
     titles, *rows = [line.split("\t") for line in QGuiApplication.clipboard().text().splitlines()]
     assert [row[0] for row in rows] == [KEY]
     assert rows[0][titles.index("γ")] == str(GAMMAS[KEY])
+    assert rows[0][titles.index("Var ln E")] == "0.25"
     assert rows[0][titles.index("‖ΔW‖² sst2")] == "2.0"
 
 

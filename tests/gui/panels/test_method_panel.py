@@ -11,7 +11,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
-from ace_gui.recipe.values import Heads, Vocabulary
+from ace_gui.recipe.values import Cap, Heads, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -122,6 +122,48 @@ def test_scope_and_output_type(filled: MethodPanel, qtbot: QtBot) -> None:
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.out_dtype.activated.emit(2)
     assert asked.args[0].out_dtype == "bfloat16"
+
+
+def choose(combo: QComboBox, text: str) -> None:
+    combo.setCurrentText(text)
+    combo.activated.emit(combo.currentIndex())
+
+
+@pytest.mark.parametrize("method", ["ace", "linear"])
+def test_every_method_can_have_a_cap(
+    filled: MethodPanel, session: Session, qtbot: QtBot, method: str
+) -> None:
+    session.keep(replace(session.inputs, method=method))
+    assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == ("none", False)
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        choose(filled.cap.choice, "at δ")
+    assert asked.args[0] == replace(session.inputs, cap=Cap())
+    session.keep(asked.args[0])
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.cap.delta.control.setValue(0.25)
+    assert asked.args[0].recipe().cap == Cap(delta=0.25)
+    session.keep(asked.args[0])
+    assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (True, 0.25)
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        filled.cap.delta.findChildren(QToolButton)[-1].click()  # back to the default δ
+    assert asked.args[0].cap == Cap()
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        choose(filled.cap.choice, "none")
+    assert asked.args[0].cap is None
+
+
+def test_the_automatic_variant_leads_its_form_and_has_one_cap(
+    filled: MethodPanel, session: Session
+) -> None:
+    session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
+    assert next(iter(filled.fields)) == "variant"
+    assert filled.fields["epsilon"].isVisible()
+    session.set_parameter("variant", "automatic")
+    shown = [name for name, field in filled.fields.items() if field.isVisible()]
+    assert shown == ["variant", "alpha", "delta", "scaling"]
+    assert not filled.cap.isVisible()
+    session.keep(replace(session.inputs, cap=Cap(delta=0.05)))  # a recipe may have both
+    assert filled.cap.isVisible()
 
 
 def test_fused_matrices_and_the_vocabulary_are_choices(

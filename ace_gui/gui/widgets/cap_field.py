@@ -1,0 +1,74 @@
+"""The limit on the merged change of each matrix, as a recipe or a rule of it has one."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QWidget
+
+from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.recipe.overrides import LARGEST_CAP
+from ace_gui.recipe.values import Cap, ParameterValue
+
+CAP_TIP: Final = (
+    "Limits how far a merge moves each matrix, whatever the method. The merged change may be as "
+    "long as one expert's on average; with T experts √T times that, as long as it stays within δ "
+    "of the base's norm. A longer one is scaled down, and the layer's notes say so."
+)
+_DELTA: Final = FieldInfo(
+    name="delta",
+    kind="float",
+    default=Cap().delta,
+    label="Cap δ",
+    help="Share of the norm of the base's matrix up to which the experts' changes may add up.",
+    low=0.0,
+    high=LARGEST_CAP,
+    low_open=False,
+    logarithmic=False,
+    choices=(),
+    presets=(),
+)
+_OFF: Final[Literal[False]] = False
+
+
+class CapField(QWidget):
+    """Off or on, and δ where it is on; a rule may also leave it to the recipe (``inherits``).
+
+    ``edited`` carries a Cap; None for what a recipe or a rule has without saying anything; False
+    for a rule that takes the recipe's cap away.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.choice = QComboBox(self)
+        self.choice.setAccessibleName("Cap on the change")
+        self.choice.setToolTip(tooltip(CAP_TIP))
+        choices = (("as the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
+        for text, value in choices:
+            self.choice.addItem(text, value)
+        self.choice.addItem("at δ", Cap())
+        self.delta = ParameterField(_DELTA, self)
+        self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
+        self.delta.edited.connect(self._change_delta)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.choice, 1)
+        layout.addWidget(self.delta, 1)
+
+    def show_cap(self, cap: Cap | Literal[False] | None) -> None:
+        """Show what is in force; no signal."""
+        last = self.choice.count() - 1
+        known = (place for place in range(last) if self.choice.itemData(place) is cap)
+        self.choice.setCurrentIndex(next(known, last))
+        self.delta.setVisible(isinstance(cap, Cap))
+        if isinstance(cap, Cap):
+            self.delta.show_value(cap.delta, "", touched=cap != Cap())
+
+    def _change_delta(self, delta: ParameterValue | None) -> None:
+        self.edited.emit(Cap() if delta is None else Cap(delta=float(delta)))
