@@ -124,7 +124,10 @@ def merge(
             progress(event)
     assert exported is not None
     return MergeResult(
-        folder=exported.folder, seconds=seconds, warnings=warnings, files=exported.files
+        folder=exported.folder,
+        seconds=seconds,
+        warnings=tuple(dict.fromkeys(warnings)),
+        files=exported.files,
     )
 
 

@@ -1,11 +1,11 @@
-"""Values of the command line, checked: what cannot be one is wrong usage."""
+"""Arguments and options that several commands have; a value that cannot be one is wrong usage."""
 
 from __future__ import annotations
 
 import math
 import os
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -54,3 +54,37 @@ def threads_given(text: str) -> int:
             f"{text[:40]!r} is not a number of threads; give 1 to {MOST_THREADS}."
         )
     return int(digits)
+
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
+]
+RecipeFile = Annotated[
+    Path, typer.Argument(parser=path_given, metavar="RECIPE.yaml", help="The recipe.")
+]
+NewFolder = Annotated[
+    Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
+]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        parser=threads_given,
+        metavar="N",
+        help="Threads for computing (default: one for each processor).",
+    ),
+]
+Convert = Annotated[
+    bool,
+    typer.Option(
+        "--convert",
+        help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Also replace a file that this program did not make.")
+]

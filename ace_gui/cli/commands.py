@@ -16,7 +16,18 @@ from typing import Annotated, Any, Final
 import typer
 
 from ace_gui import __version__
-from ace_gui.cli.arguments import gigabytes_given, path_given, threads_given
+from ace_gui.cli.arguments import (
+    Convert,
+    Device,
+    JsonFile,
+    NewFolder,
+    Overwrite,
+    RecipeFile,
+    Threads,
+    Verbose,
+    gigabytes_given,
+    path_given,
+)
 from ace_gui.cli.interrupts import ignore, interruptible, starting
 from ace_gui.cli.streams import prepare_streams, say
 from ace_gui.cli.unforeseen import finished, reported
@@ -41,31 +52,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
-]
-RecipeFile = Annotated[
-    Path, typer.Argument(parser=path_given, metavar="RECIPE.yaml", help="The recipe.")
-]
-Convert = Annotated[
-    bool,
-    typer.Option(
-        "--convert",
-        help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
-    ),
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Also replace a file that this program did not make.")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        parser=threads_given,
-        metavar="N",
-        help="Threads for computing (default: one for each processor).",
-    ),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -130,10 +116,8 @@ def demo(
 @app.command("merge")
 def merge(
     recipe: RecipeFile,
-    out: Annotated[
-        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
-    ],
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    out: NewFolder,
+    device: Device = "auto",
     threads: Threads = None,
     memory: Annotated[
         float | None,
@@ -178,9 +162,7 @@ def task(
         Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder that merge wrote.")
     ],
     expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")],
-    out: Annotated[
-        Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
-    ],
+    out: NewFolder,
     base: Annotated[
         Path | None,
         typer.Option(
@@ -202,10 +184,7 @@ def task(
 @app.command("inspect")
 def inspect(
     recipe: RecipeFile,
-    json: Annotated[
-        Path | None,
-        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
-    ] = None,
+    json: JsonFile = None,
     csv: Annotated[
         Path | None,
         typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
@@ -229,7 +208,7 @@ def report(
         Path,
         typer.Option(parser=path_given, metavar="FILE.html", help="The report."),
     ],
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
     overwrite: Overwrite = False,
     convert: Convert = False,
@@ -239,10 +218,10 @@ def report(
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.console import report_recipe
+            from ace_gui.engine.workflow import Options
 
-        report_recipe(
-            recipe, out, device=device, threads=threads, convert=convert, overwrite=overwrite
-        )
+        options = Options(device=device, threads=threads, convert=convert)
+        report_recipe(recipe, out, options, overwrite=overwrite)
 
 
 @app.command("compare")
@@ -259,11 +238,8 @@ def compare(
     parameter: Annotated[
         str, typer.Option(metavar="NAME=v1,v2", help="Values of one parameter of one method.")
     ] = "",
-    json: Annotated[
-        Path | None,
-        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
-    ] = None,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")] = "auto",
+    json: JsonFile = None,
+    device: Device = "auto",
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:

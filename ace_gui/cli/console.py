@@ -37,17 +37,13 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.health import UNRELIABLE
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.merging.merge import input_paths, models_of
-from ace_gui.engine.merging.unrelated import unrelated_checks
-from ace_gui.engine.workflow import Options, inspect, prepared_with_consent
+from ace_gui.engine.workflow import Options, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
 from ace_gui.formatting import printable
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
-from ace_gui.paths import inspections_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
@@ -56,7 +52,6 @@ JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
 CSV_MORE: Final = ("log_variance", "gamma_unreliable")
 UNSURE: Final = "?"
-PAGE_MARK: Final = b'<meta name="generator" content="ACE workbench">'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,28 +140,19 @@ def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
 
 
 def report_recipe(
-    recipe_file: Path,
-    out: Path,
-    *,
-    device: str,
-    threads: int | None,
-    convert: bool,
-    overwrite: bool = False,
+    recipe_file: Path, out: Path, options: Options, *, overwrite: bool = False
 ) -> None:
     """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
-    from ace_gui.engine.report.gather import report
-
-    use_threads(threads)
-    where = resolve_device(device)
-    with said_to_convert(convert):
-        prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
-    outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
-    outputs.check({out: PAGE_MARK})
-    cache, console = InspectionCache(inspections_folder()), Console(stderr=True)
-    print_checks(unrelated_checks(prepared), console)
+    console = Console(stderr=True)
+    events = report_to_file(
+        load_recipe(recipe_file), out, options, inputs=(recipe_file,), overwrite=overwrite
+    )
+    with said_to_convert(options.convert):
+        plan = _planned(next(events))
+    print_checks(plan.checks, console)
     with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
-        for event in report(prepared, out, where, cache):
+        for event in events:
             match event:
                 case ReportProgress():
                     progress.update(task, total=event.total, completed=event.done)

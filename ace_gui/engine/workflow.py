@@ -1,4 +1,4 @@
-"""The one way through a merge: prepare, check, merge, publish."""
+"""The one way through a merge: prepare, check, merge, publish; or report instead."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
-from ace_gui.engine.contract.checks import Check, Verdict, worst_first
+from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, PlanReady
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.merging.merge import input_folders, merge
+from ace_gui.engine.merging.merge import input_folders, input_paths, merge
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.preflight import output_checks
+from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.errors import PickleConsentError, ResourceError
-from ace_gui.paths import conversions_folder
+from ace_gui.engine.report.gather import report
+from ace_gui.engine.report.page import MARK
+from ace_gui.errors import PickleConsentError
+from ace_gui.output_files import check_file
+from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 
 
@@ -89,11 +93,25 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         yield publish(store, target, complete_heads=options.complete_heads)
 
 
-def refuse_errors(checks: tuple[Check, ...]) -> None:
-    """Raise ResourceError for what the checks say a merge would fail at."""
-    errors = [check for check in checks if check.verdict is Verdict.ERROR]
-    if errors:
-        raise ResourceError(f"{errors[0].line} Nothing was written.")
+def report_to_file(
+    recipe: Recipe, file: Path, options: Options, *, inputs: tuple[Path, ...], overwrite: bool
+) -> Iterator[Event]:
+    """Merge, keep nothing, and write what the merge does as one HTML file.
+
+    Yields PlanReady, then what ``report`` yields. ``inputs``: further files that ``file`` may not
+    be. Raises OutputError where ``file`` was not made by this program and ``overwrite`` is not set,
+    and what preparing and reporting raise.
+    """
+    use_threads(options.threads)
+    device = resolve_device(options.device)
+    prepared = prepared_with_consent(recipe, convert=options.convert)
+    check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
+    checks = store_checks(prepared.plan, memory_bytes=options.memory_bytes, needs_disk=False)
+    checks = worst_first((*checks, *unrelated_checks(prepared)))
+    yield PlanReady(plan=replace(prepared.plan, checks=checks))
+    for event in report(prepared, file, device, InspectionCache(inspections_folder())):
+        if event is not None:
+            yield event
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
-from ace_gui.engine.contract.checks import DISK, Verdict, memory_check, replaced
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
@@ -31,16 +30,17 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
-from ace_gui.engine.contract.plan import COMBINED, Plan
+from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.merging.measured_peak import peak_bytes, reset_peak
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.streaming import Part, parts_of
-from ace_gui.errors import ResourceError, WorkbenchError
+from ace_gui.errors import WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -118,13 +118,14 @@ def _compared(
     reset_peak()
     started = time.monotonic()
     prepared = yield from preparing(variant.recipe)
-    _require_room(prepared.plan, job.memory_bytes, begun=variant.store.exists())
+    begun = variant.store.exists()
+    refuse_errors(store_checks(prepared.plan, memory_bytes=job.memory_bytes, needs_disk=not begun))
     warnings: tuple[str, ...] = ()
     events = merge(
         prepared,
         variant.store,
         device=job.device,
-        resume=variant.store.exists(),
+        resume=begun,
         memory_bytes=job.memory_bytes,
     )
     for event in events:
@@ -156,17 +157,6 @@ def _compared(
         reports=tuple(found.values()),
         warnings=warnings,
     )
-
-
-def _require_room(plan: Plan, memory_bytes: int | None, *, begun: bool) -> None:
-    """Refuse what the checks say would fail; one that was ``begun`` has its room on the disk."""
-    checks = plan.checks
-    if memory_bytes is not None:
-        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
-        checks = replaced(checks, limit)
-    for check in checks:
-        if check.verdict is Verdict.ERROR and not (begun and check.title == DISK):
-            raise ResourceError(check.line)
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.submodels import whole_stacks
@@ -27,14 +26,12 @@ from ace_gui.engine.contract.checks import (
     Verdict,
     disk_check,
     memory_check,
-    replaced,
     worst_first,
 )
-from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning import duplicate_models as likeness
 from ace_gui.engine.planning import tokenizers as vocabularies
 from ace_gui.engine.planning.config_differences import drift
-from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
@@ -81,27 +78,6 @@ def preflight(
     checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
     checks.append(memory_check(peak_bytes, largest_tensor, free_memory))
     return worst_first(checks)
-
-
-def output_checks(
-    plan: Plan, target: Path, *, memory_bytes: int | None, complete_heads: bool, resumes: bool
-) -> tuple[Check, ...]:
-    """The plan's checks for a merge straight into the folder ``target``, worst first.
-
-    ``memory_bytes``: what the merge may use, None: what is free. ``complete_heads``: with a whole
-    model for each expert's own head. ``resumes``: the merged model has its room already.
-    """
-    checks = plan.checks
-    if memory_bytes is not None:
-        limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
-        checks = replaced(checks, limit)
-    owners = {
-        t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
-    }
-    models = int(not resumes) + (len(owners) if complete_heads else 0)
-    advice = "Free some space there, or choose an output folder on another disk."
-    needed = models * plan.bytes_to_write + plan.bytes_beside
-    return replaced(checks, disk_check(needed, free_bytes(target), advice))
 
 
 _DISK_ADVICE: Final = "Free some space; the export needs as much again in its own folder."
@@ -167,7 +143,13 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
         and part_of(name, base.checkpoint.parts) not in expert.lacks
     ]
     extra = [name for name in expert.extra if expert.architecture.traits[name].role not in _HEADS]
-    outside = expert.outside
+    return (
+        _partial(base, expert, missing) or _lacking(base, expert, missing) or _extra(expert, extra)
+    )
+
+
+def _partial(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> _Finding:
+    """An expert of some of the base's stacks, or of more than the base is."""
     stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
     if stacks and not expert.lacks:
         sentence = (
@@ -175,13 +157,19 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
             "among them, are combined without it, and stay the base's where no expert has them."
         )
         return Verdict.NOTE, sentence, missing
-    if outside:
+    if expert.outside:
+        outside = sorted(expert.outside)
         sentence = (
-            f"Holds more than the base: {len(outside)} tensors, {listing(sorted(outside)[:1])} "
+            f"Holds more than the base: {len(outside)} tensors, {listing(outside[:1])} "
             "among them, are saved in heads/, not merged. To merge these, take such a base."
         )
-        return Verdict.NOTE, sentence, sorted(outside)
+        return Verdict.NOTE, sentence, outside
+    return None
+
+
+def _lacking(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> _Finding:
     if missing:
+        traits = base.architecture.traits
         vital = any(traits[name].role in _VITAL for name in missing)
         verdict = Verdict.WARNING if vital else Verdict.NOTE
         sentence = f"Lacks {listing(missing)}, outside of the blocks: combined without this expert."
@@ -190,6 +178,10 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
         parts = sorted(expert.lacks)
         sentence = f"Has no part {listing(parts)} of the base: combined without this expert."
         return Verdict.NOTE, sentence, parts
+    return None
+
+
+def _extra(expert: OpenedModel, extra: Sequence[str]) -> _Finding:
     if extra:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
         return Verdict.NOTE, sentence, extra
@@ -353,7 +345,7 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
 def _rows_outcome(
     choice: Vocabulary, base: OpenedModel, expert: OpenedModel
 ) -> tuple[Verdict, str]:
-    """What becomes of the rows of two vocabularies that differ."""
+    """How the rows of two vocabularies that differ are merged."""
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
     found = match(base, expert) if choice in BY_TOKEN else None
@@ -370,7 +362,7 @@ def _rows_outcome(
 
 
 def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
-    """What becomes of the tokens that the base lacks."""
+    """Which of the tokens that the base lacks are added, and which are left out."""
     added = base.joined.added if base.joined is not None else ()
     lines = []
     if here := [token for token in added if token in found.extra]:

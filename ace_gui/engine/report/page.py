@@ -18,6 +18,9 @@ from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
 
 TEMPLATE: Final = "report.html.jinja"
 
+MARK: Final = b'<meta name="generator" content="ACE workbench">'
+"""Stands near the beginning of every report: a file with it may be written again."""
+
 
 def page(content: Content) -> str:
     """The whole page. Every text is escaped, and what is invisible in it spelt out."""

@@ -9,7 +9,7 @@ from ace_gui.engine.contract.checks import DISK, Verdict
 from ace_gui.engine.merging.merge import HEADS, merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.task_modules import MODULES
-from ace_gui.engine.planning.preflight import output_checks
+from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of
@@ -49,7 +49,7 @@ def test_the_disk_must_hold_it_too(
     needed = plan.bytes_beside + (0 if resumes else plan.bytes_to_write)
 
     def verdict(free: int) -> Verdict:
-        monkeypatch.setattr("ace_gui.engine.planning.preflight.free_bytes", lambda _: free)
+        monkeypatch.setattr("ace_gui.engine.planning.merge_checks.free_bytes", lambda _: free)
         found = output_checks(
             plan, tmp_path, memory_bytes=None, complete_heads=False, resumes=resumes
         )

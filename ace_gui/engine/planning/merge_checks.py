@@ -1,0 +1,58 @@
+"""The checks of a plan once it is known where and with how much memory it will be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ace_gui.engine.contract.checks import (
+    DISK,
+    Check,
+    Verdict,
+    disk_check,
+    memory_check,
+    replaced,
+)
+from ace_gui.engine.contract.plan import Disposition, Plan
+from ace_gui.engine.planning.memory import free_bytes
+from ace_gui.errors import ResourceError
+
+_ADVICE: Final = "Free some space there, or choose an output folder on another disk."
+
+
+def store_checks(plan: Plan, *, memory_bytes: int | None, needs_disk: bool) -> tuple[Check, ...]:
+    """The checks for a merge into a store, worst first.
+
+    ``memory_bytes``: what the merge may use, None: what is free. ``needs_disk``: whether the store
+    still needs room; one that is resumed has it, and a report stores nothing.
+    """
+    checks = tuple(check for check in plan.checks if needs_disk or check.title != DISK)
+    if memory_bytes is None:
+        return checks
+    limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+    return replaced(checks, limit)
+
+
+def output_checks(
+    plan: Plan, target: Path, *, memory_bytes: int | None, complete_heads: bool, resumes: bool
+) -> tuple[Check, ...]:
+    """The checks for a merge straight into the folder ``target``, worst first.
+
+    ``complete_heads``: with a whole model for each expert's own head. ``resumes``: the merged model
+    has its room already. For the rest see ``store_checks``.
+    """
+    owners = {
+        t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
+    }
+    models = int(not resumes) + (len(owners) if complete_heads else 0)
+    needed = models * plan.bytes_to_write + plan.bytes_beside
+    checks = store_checks(plan, memory_bytes=memory_bytes, needs_disk=False)
+    return replaced(checks, disk_check(needed, free_bytes(target), _ADVICE))
+
+
+def refuse_errors(checks: Iterable[Check]) -> None:
+    """Raise ResourceError for the first check that says that the merge would fail."""
+    for check in checks:
+        if check.verdict is Verdict.ERROR:
+            raise ResourceError(f"{check.line} Nothing was written.")
