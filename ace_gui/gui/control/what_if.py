@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
@@ -25,7 +26,8 @@ class WhatIf(QObject):
     """What the selected layer's merge would be with other parameters or another scope.
 
     The parameters are those that govern the layer: an override's, where it has its own, else the
-    recipe's. What is tried of the one is kept apart from what is tried of the other.
+    recipe's. What is tried of the one is kept apart from what is tried of the other. While nothing
+    is tried, and somebody looks, the method's other variant is, if it has one.
     ``changed``: other values are tried, or they cannot be computed; answers are among the session's
     findings. ``awaited``: whether one is on its way.
     """
@@ -41,6 +43,7 @@ class WhatIf(QObject):
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.inputs.overrides
         self._scope: str | None = None
+        self._looked_at = False
         self.error: WorkbenchError | None = None
         self._latest = LatestQuestion(session, engine, self._find, self, self._fail)
         self._latest.awaited.connect(self.awaited)
@@ -107,13 +110,36 @@ class WhatIf(QObject):
 
     def inputs(self) -> Inputs:
         """The session's inputs with what is tried: in the override, where one governs the layer."""
+        return self._inputs_with(self._parameters)
+
+    def look(self, looked_at: bool) -> None:
+        """Somebody looks at the answers, or nobody does any more."""
+        self._looked_at = looked_at
+        self._ask_anew()
+
+    @property
+    def other_variant(self) -> str | None:
+        """The variant of the layer's method that it is not merged by; None without one."""
+        known = self.method.variants if self.method is not None else ()
+        return next((each for each in known if each != self._own("variant")), None)
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What ``old`` and ``new`` are called."""
+        other = self.other_variant
+        if self.is_on or other is None:
+            return "recipe", "tried"
+        return str(self._own("variant")), other
+
+    def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
         inputs, place = replace(self._session.inputs, scope=self.scope), self.override
         if place is not None:
             rules = list(inputs.overrides)
-            parameters = {**rules[place].parameters, **self._parameters}
-            rules[place] = replace(rules[place], parameters=parameters)
+            rules[place] = replace(
+                rules[place], parameters={**rules[place].parameters, **parameters}
+            )
             return replace(inputs, overrides=tuple(rules))
-        for name, value in self._parameters.items():
+        for name, value in parameters.items():
             inputs = inputs.with_parameter(name, value)
         return inputs
 
@@ -145,21 +171,34 @@ class WhatIf(QObject):
 
     @property
     def new(self) -> LayerSpectrum | None:
-        """The selected layer under what is tried; None without anything tried, or not yet."""
+        """The selected layer under what is tried, or else by the other variant, once known."""
         session, row = self._session, self._row
-        if row is None or not self.is_on or not session.has_spectrum(row):
+        if row is None or not session.has_spectrum(row) or not self._differs:
             return None
         return session.findings.get(LayerSpectrum, row.name, self._key())
 
+    @property
+    def _compared(self) -> Mapping[str, ParameterValue]:
+        """The parameters that are different in ``new``."""
+        other = self.other_variant
+        return self._parameters if self.is_on or other is None else {"variant": other}
+
+    @property
+    def _differs(self) -> bool:
+        """Whether anything is different in ``new`` that somebody wants to see."""
+        return self.is_on or (self._looked_at and bool(self._compared))
+
     def _key(self) -> RecipeKey:
-        tried = tuple(sorted(self._parameters.items()))
+        tried = tuple(sorted(self._compared.items()))
         return (*self._session.recipe_key(), tried, self.scope)
 
     def _find(self) -> Question | None:
         session, row = self._session, self._row
-        if row is None or not self.is_on or not session.has_spectrum(row) or self.new is not None:
+        wanted = self._differs and self.new is None
+        if row is None or not wanted or not session.has_spectrum(row):
             return None
-        job = SpectrumJob(recipe=self.inputs().recipe(), row=row, device=session.device)
+        recipe = self._inputs_with(self._compared).recipe()
+        job = SpectrumJob(recipe=recipe, row=row, device=session.device)
         return Question(row.name, {LayerSpectrum: self._key()}, job)
 
     def _fail(self, error: WorkbenchError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -44,11 +45,14 @@ FIGURES: Final = (
     ("cap factor", "By how much a cap shortened the change; 1: it was short enough", "cap_factor"),
 )
 _NOT_TRIED = "Change a value on the left to see what it does to this layer."
+_BOTH = "Both variants, as the values stand. Change one on the left to see what it does."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
 class WhatIfPanel(QWidget):
     """Values to try, the figures under the recipe and under what is tried, and both spectra.
+
+    While nothing is tried, both variants of a method that has two.
 
     ``apply_wanted``: what is tried shall become the recipe.
     """
@@ -83,6 +87,14 @@ class WhatIfPanel(QWidget):
         session.engine_changed.connect(self.refresh)
         session.findings.changed.connect(lambda _name: self._show_answer())
         self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._what_if.look(True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._what_if.look(False)
 
     def refresh(self) -> None:
         """Show what is tried and what came of it."""
@@ -154,12 +166,13 @@ class WhatIfPanel(QWidget):
         elif what_if.error is not None:
             sentence = what_if.error.sentence
         elif not what_if.is_on:
-            sentence = _NOT_TRIED
+            sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
         self._note.setText(sentence)
         self._note.setVisible(bool(sentence))
+        self.table.setHorizontalHeaderLabels(list(what_if.labels))
         if old is not None and new is not None:
-            self.plot.show_comparison(old, new, ("recipe", "tried"))
-        elif sentence:
+            self.plot.show_comparison(old, new, what_if.labels)
+        elif sentence and sentence != _BOTH:
             self.plot.clear(sentence)
 
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
@@ -205,7 +218,6 @@ def figure_text(report: LayerReport, figure: str) -> str:
 def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
     """Give the table its look and its titles; the cells of every row, recipe and tried."""
     table.setAccessibleName("Figures of the layer under the recipe and under what is tried")
-    table.setHorizontalHeaderLabels(["recipe", "tried"])
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setTabKeyNavigation(False)
     table.setShowGrid(False)

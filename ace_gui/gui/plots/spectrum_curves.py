@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum, Regime
+from ace_gui.engine.contract.health import norm_ratio
 from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_energy
 from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
@@ -104,7 +105,8 @@ def picture_of_comparison(
             *_merge_curves(old, theme, label=labels[0], colour=theme.muted, width=1.8),
         )
 
-    captions = (f"{labels[0]}: {_caption(old)}", f"{labels[1]}: {_caption(new)}")
+    said = (" · ".join(filter(None, (_length(each), _caption(each)))) for each in (old, new))
+    captions = (f"{label}: {each}" for label, each in zip(labels, said, strict=True))
     return Picture(new.name, "\n".join(captions), curves)
 
 
@@ -187,6 +189,15 @@ def _expert_curves(
         entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
         curves.append(Curve(entry, values))
     return tuple(curves)
+
+
+def _length(spectrum: LayerSpectrum) -> str:
+    """The norm of the merged change, alone and by the experts'."""
+    norm, ratio = spectrum.report.delta_norm, norm_ratio(spectrum.report)
+    if norm is None:
+        return ""
+    by = "" if ratio is None else f", {number_text(ratio, 3)} of the experts' mean"
+    return f"‖ΔW‖ = {number_text(norm, 3)}{by}"
 
 
 def _caption(spectrum: LayerSpectrum) -> str:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PySide6.QtWidgets import QTableWidgetItem
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
@@ -69,6 +71,12 @@ def answer(norm: float) -> LayerSpectrum:
     return replace(known, merged=known.merged * norm, report=report)
 
 
+def shown_row(panel: WhatIfPanel, figure: str) -> list[QTableWidgetItem]:
+    """The cells of a figure: under the recipe, and beside it."""
+    place = [each for _title, _tip, each in FIGURES].index(figure)
+    return [panel.table.item(place, column) for column in range(2)]
+
+
 def test_trying_asks_once_for_the_last_of_many_values(
     what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
@@ -108,6 +116,48 @@ def test_what_was_answered_is_not_asked_again(
     what_if.try_parameter("tau", 2.0)
     assert what_if.new is not None
     asked(worker, qtbot, 1)
+
+
+@pytest.fixture
+def of_two_variants(session: Session, what_if: WhatIf) -> WhatIf:
+    session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
+    return what_if
+
+
+def test_somebody_who_looks_sees_both_variants(
+    of_two_variants: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = in_view(qtbot, WhatIfPanel(session, of_two_variants), width=1000, height=280)
+    (job,) = asked(worker, qtbot, 1)
+    assert job.recipe.parameters == {"variant": "automatic"}
+    assert not of_two_variants.is_on  # there is nothing to apply
+    assert not panel.apply.isEnabled()
+    worker.say(answer(5.0), JobDone())
+    key = session.recipe_key()
+    session.findings.record(key, replace(answer(40.0), experts={}))
+    heads = [panel.table.horizontalHeaderItem(column).text() for column in range(2)]
+    assert heads == ["published", "automatic"]
+    lengths = [item.text() for item in shown_row(panel, "delta_norm")]
+    assert lengths == ["40.00", "5.000"]
+    assert {curve.entry.label for curve in panel.plot.curves()} >= {"published", "automatic"}
+    assert "published: ‖ΔW‖ = 40.0" in panel.plot.caption.whole
+    of_two_variants.try_parameter("epsilon", 1e-3)
+    asked(worker, qtbot, 2)
+    assert panel.table.horizontalHeaderItem(1).text() == "tried"
+    panel.hide()
+    of_two_variants.back()
+    qtbot.wait(2 * DELAY)
+    assert len(worker.jobs) == 2  # nobody looks
+
+
+def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
+    of_two_variants: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    session.set_parameter("variant", "automatic")
+    of_two_variants.look(True)
+    (job,) = asked(worker, qtbot, 1)
+    assert job.recipe.parameters == {"variant": "published"}
+    assert of_two_variants.labels == ("automatic", "published")
 
 
 def test_the_recipes_own_value_is_no_trial(what_if: WhatIf, session: Session) -> None:
