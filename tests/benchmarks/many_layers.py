@@ -85,14 +85,14 @@ class Bench:
 
     def open(self, rows: tuple[PlanRow, ...]) -> None:
         """A model with these tensors, its experts not yet compared."""
-        self.window.session.statistics = {}
+        self.window.session.layers.statistics = {}
         inputs = Inputs(base=BASE).with_experts([COLA, SST2])
         self.window.session.adopt(inputs, plan(recipe(COLA, SST2), rows=rows))
         self.window._show_page()
 
     def learn(self, rows: tuple[PlanRow, ...]) -> None:
         """The experts are compared."""
-        self.window.session.statistics = statistics_of(rows)
+        self.window.session.layers.statistics = statistics_of(rows)
         self.window.session.finish_analysis()
         self.settle()
 
@@ -161,7 +161,7 @@ def _move(bench: Bench, view: GammaView | RoleMapView, tau: float) -> None:
         plot._line.setValue(np.log10(tau))
         plot._dragged()
     else:
-        bench.window.session.preview_tau(tau)
+        bench.window.session.draft.preview_tau(tau)
 
 
 def main() -> None:

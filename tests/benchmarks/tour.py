@@ -56,13 +56,13 @@ class Tour:
     def keep_merging(self) -> None:
         """Merge once more, with another ε, if nothing is merging."""
         session = self._session
-        if session.can_merge and not session.is_running(State.ANALYSING):
+        if session.can_merge and not session.activity.is_running(State.ANALYSING):
             self._window.conductor.set_parameter("epsilon", next(self._epsilon))
             self._window.session.checks.accept()
             self._window.merge.start()
 
     def _walk(self, count: int = 8) -> Iterator[tuple[str, Callable[[], object]]]:
-        names = [row.name for row in self._session.merged_rows]
+        names = [row.name for row in self._session.layers.merged]
         yield "select a layer", lambda: self._session.select(names[0])
         for _ in range(count):
             yield "next layer", lambda: self._workspace.layers.step(1)

@@ -72,7 +72,7 @@ def longest_pause(recipe: Path) -> dict[str, tuple[float, float]]:
         studio.open(recipe)
         pulse.doing = "merge, walking through the layers"
         session = studio.window.session
-        plan = session.plan
+        plan = session.draft.plan
         assert plan is not None
         names = [row.name for row in plan.rows if row.in_base]
         walk = QTimer()

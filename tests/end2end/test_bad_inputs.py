@@ -51,7 +51,7 @@ def test_the_window(
 ) -> None:
     window = bench.window
     window.opener.open_paths([family.base, *family.experts.values()])
-    qtbot.waitUntil(lambda: window.session.is_analysed, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: window.session.layers.is_analysed, timeout=PATIENCE)
     for bad in recipes:
         if bad.title in {"23", "25"}:  # these are models; they come last
             continue
@@ -68,8 +68,8 @@ def test_the_window(
         shown = window.notice.sentence.text().replace("\u200b", "")
         assert bad.sentence in shown, bad.title
         assert window.notice.isVisible()
-        assert window.session.inputs.base == family.base, bad.title
-        assert window.session.inputs.names == ("task0",), bad.title
+        assert window.session.draft.inputs.base == family.base, bad.title
+        assert window.session.draft.inputs.names == ("task0",), bad.title
     check_models_that_open(bench, recipes, qtbot)
 
 
@@ -77,11 +77,11 @@ def check_models_that_open(bench: Workbench, recipes: list[BadRecipe], qtbot: Qt
     session, notice = bench.window.session, bench.window.notice
     network, nan = (bad for bad in recipes if bad.title in {"23", "25"})
     bench.window.opener.open_paths([network.file])
-    qtbot.waitUntil(lambda: session.inputs.names == ("expert-a",), timeout=PATIENCE)
-    qtbot.waitUntil(lambda: session.is_analysed, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.draft.inputs.names == ("expert-a",), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=PATIENCE)
     assert any(network.sentence in check.sentence for check in session.checks.all)
     bench.window.opener.open_paths([nan.file])
     qtbot.waitUntil(lambda: len(notice.answers) == 2, timeout=PATIENCE)
     assert nan.sentence in notice.sentence.text().replace("\u200b", "")
     notice.answers[1].click()
-    qtbot.waitUntil(lambda: session.is_analysed, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=PATIENCE)

@@ -53,6 +53,6 @@ def test_opening_is_stopped_and_something_else_is_opened_at_once(
     qtbot.waitUntil(lambda: bool(builders(bench)), timeout=PATIENCE)
     window.opener.open_paths([family.base])
     qtbot.waitUntil(lambda: session.state is State.READY, timeout=PATIENCE)
-    assert session.inputs.base == family.base
+    assert session.draft.inputs.base == family.base
     qtbot.waitUntil(lambda: not builders(bench), timeout=2000)
     assert bench.worker.engine_pid == engine, "the engine itself was not in the way"

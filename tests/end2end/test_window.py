@@ -30,9 +30,9 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 def open_family(window: MainWindow, family: Family, qtbot: QtBot) -> None:
     window.opener.open_paths([family.base])
-    qtbot.waitUntil(lambda: window.session.plan is not None, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: window.session.draft.plan is not None, timeout=PATIENCE)
     window.conductor.add_experts(family.experts.values())
-    qtbot.waitUntil(lambda: window.session.is_analysed, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: window.session.layers.is_analysed, timeout=PATIENCE)
     # These random moves are further from the base than any fine-tune, and the window says so.
     assert {check.title for check in window.session.checks.worries} == {"Distance from the base"}
     window.session.checks.accept()
@@ -51,7 +51,7 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     open_family(window, family, qtbot)
     model = window.workspace.layers.model
     gammas = [model.index(row, Column.GAMMA).data() for row in range(model.rowCount())]
-    assert sum(any(map(str.isdigit, gamma)) for gamma in gammas) == len(session.merged_rows)
+    assert sum(any(map(str.isdigit, gamma)) for gamma in gammas) == len(session.layers.merged)
 
     broken = tmp_path / "broken"
     broken.mkdir()

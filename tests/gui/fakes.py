@@ -176,7 +176,7 @@ def adopt_two(session: Session) -> None:
 def record_gammas(session: Session, gammas: dict[str, float]) -> None:
     """Make these γ known, while the analysis goes on."""
     for event in analysed(gammas)[:-1]:
-        session.record_statistics(event.statistics)
+        session.layers.record_statistics(event.statistics)
 
 
 def analysed(gammas: dict[str, float]) -> list[Event]:

@@ -78,34 +78,34 @@ class Conductor(QObject):
 
     def set_base(self, path: Path) -> None:
         """Take another base; the experts stay if they fit it."""
-        self._replan(replace(self._session.inputs, base=path))
+        self._replan(replace(self._session.draft.inputs, base=path))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
         """Add experts at the end of the list."""
-        self._replan(self._session.inputs.with_experts(paths))
+        self._replan(self._session.draft.inputs.with_experts(paths))
 
     def remove_experts(self, indices: Iterable[int]) -> None:
         """Take experts off the list."""
-        self._replan(self._session.inputs.without_experts(indices))
+        self._replan(self._session.draft.inputs.without_experts(indices))
 
     def change_expert(self, index: int, expert: Expert) -> None:
         """Another name or weight for one expert."""
-        self._replan(self._session.inputs.with_expert(index, expert))
+        self._replan(self._session.draft.inputs.with_expert(index, expert))
 
     def change(self, inputs: Inputs) -> None:
         """Another method, scope or output type."""
-        if self._session.inputs.base is None:
-            self._session.keep(inputs)
+        if self._session.draft.inputs.base is None:
+            self._session.draft.keep(inputs)
         else:
             self._replan(inputs)
 
     def override(self, rules: tuple[Override, ...]) -> None:
         """Other overrides of the recipe for some tensors."""
-        self.change(replace(self._session.inputs, overrides=rules))
+        self.change(replace(self._session.draft.inputs, overrides=rules))
 
     def choose_method(self, name: str) -> None:
         """Another merge method; every method keeps its own parameters."""
-        self.change(replace(self._session.inputs, method=name))
+        self.change(replace(self._session.draft.inputs, method=name))
 
     def close(self) -> None:
         """Unload everything."""
@@ -116,11 +116,11 @@ class Conductor(QObject):
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
         """Set a parameter, or leave it to its default (None)."""
-        self._session.set_parameter(name, value)
+        self._session.draft.set_parameter(name, value)
         # A threshold changes regimes and not the plan, unless some tensors have their own.
-        threshold = name == "tau" and value is not None and not self._session.inputs.overrides
-        if self._session.inputs.base is not None and not threshold:
-            self._session.plan_is_due = True
+        threshold = name == "tau" and value is not None and not self._session.draft.inputs.overrides
+        if self._session.draft.inputs.base is not None and not threshold:
+            self._session.activity.plan_is_due = True
             self._plan_timer.start()
 
     def list_cached_models(self) -> None:
@@ -154,10 +154,11 @@ class Conductor(QObject):
     def analyse(self) -> None:
         """Compare the experts, unless that is done, under way, or something is in the way."""
         session = self._session
-        busy = session.is_running(State.MERGING) or session.is_running(State.PLANNING)
-        if busy or session.plan is None or not session.plan.experts or session.is_analysed:
+        busy = session.activity.is_running(State.MERGING, State.PLANNING)
+        plan = session.draft.plan
+        if busy or plan is None or not plan.experts or session.layers.is_analysed:
             return
-        job = AnalyseJob(recipe=session.plan.recipe)
+        job = AnalyseJob(recipe=plan.recipe)
         if all(known.job != job for known in self._engine.running(AnalyseJob)):
             self._drop(AnalyseJob)
             self._engine.run(job, self._learn, self._end_analysis)
@@ -165,7 +166,7 @@ class Conductor(QObject):
     # Planning
 
     def _replan(self, inputs: Inputs) -> None:
-        self._session.propose(inputs)
+        self._session.draft.propose(inputs)
         self._plan()
 
     def _forget_plan(self) -> None:
@@ -173,18 +174,18 @@ class Conductor(QObject):
         planning = self._engine.running(PlanJob)
         self._withdraw_plan()
         if planning:
-            self._session.reject()
+            self._session.draft.reject()
 
     def _withdraw_plan(self) -> None:
         self._plan_timer.stop()
-        self._session.plan_is_due = False
+        self._session.activity.plan_is_due = False
         # An engine that cannot even hear of it is of no use, unless it is merging meanwhile.
         writes = bool(self._engine.running(MergeJob, ExportJob, ReportJob))
         self._drop(PlanJob, LoadRecipeJob, enforced=not writes)
 
     def _plan(self) -> None:
         self._withdraw_plan()
-        inputs = self._session.inputs
+        inputs = self._session.draft.inputs
         if inputs.base is not None:
             self._run_plan(PlanJob(recipe=inputs.recipe()), inputs)
 
@@ -197,7 +198,7 @@ class Conductor(QObject):
         if not isinstance(event, PlanReady):
             return
         session, planned = self._session, self._planned(inputs, event.plan)
-        merges = (session.merge, *session.runs.all)
+        merges = (session.results.merge, *session.results.runs.all)
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):
             self._merge.drop_all()
         session.adopt(planned, event.plan)
@@ -208,11 +209,11 @@ class Conductor(QObject):
         """The inputs that a plan is of; parameters may have been set since it was asked for."""
         if inputs is None:
             return Inputs.from_recipe(plan.recipe)
-        return replace(inputs, parameters=self._session.inputs.parameters)
+        return replace(inputs, parameters=self._session.draft.inputs.parameters)
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed | EngineLost):
-            self._session.reject()
+            self._session.draft.reject()
         if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
             return
         if inputs is not None:
@@ -232,10 +233,11 @@ class Conductor(QObject):
         session = self._session
         match event:
             case LayerAnalysed(statistics=statistics, done=done, total=total):
-                session.record_statistics(statistics)
-                session.set_progress(Progress(state=State.ANALYSING, done=done, total=total))
+                session.layers.record_statistics(statistics)
+                progress = Progress(state=State.ANALYSING, done=done, total=total)
+                session.activity.set_progress(progress)
             case SampleAccuracy():
-                session.record_accuracy(event)
+                session.results.record_accuracy(event)
             case CachedModelsFound():
                 self.cached_models.emit(event)
 

@@ -123,7 +123,7 @@ class EngineClient(QObject):
         number = self._worker.submit(job)
         self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
         if (state := _STATES.get(type(job))) is not None:
-            self._session.begin(state)
+            self._session.activity.begin(state)
         return operation
 
     def running(self, *kinds: type) -> list[Operation]:
@@ -159,7 +159,7 @@ class EngineClient(QObject):
         state = _STATES.get(type(operation.job))
         others = {_STATES.get(type(other.job)) for other in self._operations.values()}
         if state is not None and state not in others:
-            self._session.end(state)
+            self._session.activity.end(state)
         return operation
 
     def _hear(self, number: int, event: Event) -> None:

@@ -55,7 +55,7 @@ class LatestQuestion(QObject):
         self._operation: Operation | None = None
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
-        session.state_changed.connect(self._ask_after_planning)
+        session.activity.changed.connect(self._ask_after_planning)
 
     def ask(self) -> None:
         """The question may be another now."""
@@ -74,7 +74,8 @@ class LatestQuestion(QObject):
 
     def _ask(self) -> None:
         # While a plan is under way the recipe may yet be rejected; its end asks again.
-        unsettled = self._session.plan_is_due or self._session.is_running(State.PLANNING)
+        activity = self._session.activity
+        unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
         question = None if unsettled else self._find()
         if question is not None and question == self._question:
             return
@@ -87,17 +88,17 @@ class LatestQuestion(QObject):
             self.awaited.emit(True)
 
     def _ask_after_planning(self) -> None:
-        before, self._planning = self._planning, self._session.is_running(State.PLANNING)
+        before, self._planning = self._planning, self._session.activity.is_running(State.PLANNING)
         if before and not self._planning:
             self.ask()
 
     def _answer(self, event: Event) -> None:
         if isinstance(event, LayerDifference):
-            self._session.comparison.record(event)
+            self._session.results.comparison.record(event)
         elif isinstance(event, Finding) and self._question is not None:
             key = self._question.keys.get(type(event))
             if key is not None:
-                self._session.findings.record(key, event)
+                self._session.results.findings.record(key, event)
 
     def _end(self, end: End) -> None:
         self._forget()

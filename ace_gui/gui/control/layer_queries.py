@@ -43,9 +43,9 @@ class LayerQueries(QObject):
         self._kinds: set[Kind] = set()
         self._whole: Operation | None = None
         self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
-        for signal in (session.selection_changed, session.inputs_changed, session.plan_changed):
+        for signal in (session.selection_changed, session.draft.changed):
             signal.connect(self._ask)
-        session.comparison.wanted.connect(self._compare)
+        session.results.comparison.wanted.connect(self._compare)
 
     def want(self, kind: Kind, wanted: bool) -> None:
         """A panel in view shows findings of this kind, or none does any more."""
@@ -63,7 +63,7 @@ class LayerQueries(QObject):
 
     def _find(self, kind: Kind) -> Question | None:
         session = self._session
-        row = session.row(session.selection) if session.selection else None
+        row = session.layers.row(session.selection) if session.selection else None
         wanted = kind is LayerSpectrum or kind in self._kinds
         return _QUESTIONS[kind](session, row) if row is not None and wanted else None
 
@@ -78,7 +78,7 @@ class LayerQueries(QObject):
             self._whole.drop()
             self._whole = None
         self._latest[LayerDifference].drop()
-        pair = self._session.comparison.pair
+        pair = self._session.results.comparison.pair
         if pair is not None:
             job = DifferenceJob(first=pair[0].store, second=pair[1].store)
             self._whole = self._engine.run(job, self._learn, self._end)
@@ -87,7 +87,7 @@ class LayerQueries(QObject):
 
     def _learn(self, event: Event) -> None:
         if isinstance(event, LayerDifference):
-            self._session.comparison.record(event)
+            self._session.results.comparison.record(event)
 
     def _end(self, _: End) -> None:
         self._whole = None
@@ -95,35 +95,35 @@ class LayerQueries(QObject):
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:
-    if session.spectrum(row.name) is not None or not session.has_spectrum(row):
+    if session.spectrum(row.name) is not None or not session.layers.has_spectrum(row):
         return None
-    key, recipe = session.recipe_key(), session.inputs.recipe()
-    store = session.runs.store_of(key)
+    key, recipe = session.draft.recipe_key(), session.draft.inputs.recipe()
+    store = session.results.runs.store_of(key)
     job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
-    return Question(row.name, {LayerSpectrum: key, ExpertSpectra: session.models_key()}, job)
+    return Question(row.name, {LayerSpectrum: key, ExpertSpectra: session.draft.models_key()}, job)
 
 
 def _subspaces(session: Session, row: PlanRow) -> Question | None:
-    key = session.recipe_key()
-    known = session.findings.get(LayerSubspaces, row.name, key)
-    if known is not None or not session.has_spectrum(row):
+    key = session.draft.recipe_key()
+    known = session.results.findings.get(LayerSubspaces, row.name, key)
+    if known is not None or not session.layers.has_spectrum(row):
         return None
-    job = SubspacesJob(recipe=session.inputs.recipe(), row=row, device=session.device)
+    job = SubspacesJob(recipe=session.draft.inputs.recipe(), row=row, device=session.device)
     return Question(row.name, {LayerSubspaces: key}, job)
 
 
 def _distribution(session: Session, row: PlanRow) -> Question | None:
-    key = session.models_key()
-    known = session.findings.get(LayerDistribution, row.name, key)
+    key = session.draft.models_key()
+    known = session.results.findings.get(LayerDistribution, row.name, key)
     if known is not None or not row.experts:
         return None
-    job = DistributionJob(recipe=session.inputs.recipe(), row=row)
+    job = DistributionJob(recipe=session.draft.inputs.recipe(), row=row)
     return Question(row.name, {LayerDistribution: key}, job)
 
 
 def _difference(session: Session, row: PlanRow) -> Question | None:
-    pair = session.comparison.pair
-    if pair is None or row.name in session.comparison.spectra or len(row.shape) != 2:
+    pair = session.results.comparison.pair
+    if pair is None or row.name in session.results.comparison.spectra or len(row.shape) != 2:
         return None
     first, second = (run.store for run in pair)
     job = DifferenceJob(first=first, second=second, row=row)

@@ -32,7 +32,7 @@ class MergeOperation:
     @property
     def can_continue(self) -> bool:
         """Whether a merge would go on with one that this window or an earlier one began."""
-        inputs = self._session.inputs
+        inputs = self._session.draft.inputs
         if self._session.can_resume or inputs.base is None:
             return self._session.can_resume
         return self._stores.has(inputs.recipe())
@@ -44,7 +44,7 @@ class MergeOperation:
             return
         for analysis in self._engine.running(AnalyseJob):
             analysis.drop()
-        run = session.merge
+        run = session.results.merge
         if run is None or not session.can_resume:
             run = self._new()
         self._pace = Pace()
@@ -56,31 +56,31 @@ class MergeOperation:
             memory_bytes=session.memory_bytes,
         )
         self._engine.run(job, self._hear, self._end)
-        session.start_merge(run)
+        session.results.start_merge(run)
 
     def drop(self) -> None:
         """Forget the merge; a finished one stays among the runs."""
-        run = self._session.merge
+        run = self._session.results.merge
         if run is not None:
             if run.finished is None:
                 self._stores.discard(run.store)
-            self._session.start_merge(None)
+            self._session.results.start_merge(None)
 
     def drop_all(self) -> None:
         """Forget every merge, finished or not."""
         self.drop()
-        self._session.comparison.compare(None, None)
-        for run in self._session.runs.clear():
+        self._session.results.comparison.compare(None, None)
+        for run in self._session.results.runs.clear():
             self._stores.discard(run.store)
 
     def _new(self) -> MergeRun:
         """A merge of what is chosen now, in the place of the one before."""
         session = self._session
         self.drop()
-        recipe = session.inputs.recipe()
+        recipe = session.draft.inputs.recipe()
         store = self._stores.new(recipe)
-        session.runs.forget(store)  # merged once more
-        key, parameters = session.recipe_key(), session.resolved_parameters()
+        session.results.runs.forget(store)  # merged once more
+        key, parameters = session.draft.recipe_key(), session.draft.resolved_parameters()
         return MergeRun(recipe=recipe, key=key, store=store, parameters=parameters)
 
     def _hear(self, event: Event) -> None:
@@ -95,27 +95,27 @@ class MergeOperation:
             case PassProgress():
                 self._show(event.done, event.total, title=event.title)
             case MergeFinished():
-                self._session.finish_merge(event)
+                self._session.results.finish_merge(event)
                 self._keep()
 
     def _show(
         self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""
     ) -> None:
         state = State.MERGING
-        self._session.set_progress(
+        self._session.activity.set_progress(
             Progress(state=state, done=done, total=total, seconds_left=seconds_left, title=title)
         )
 
     def _keep(self) -> None:
         """Keep the finished merge for comparing, in the place of the oldest."""
-        run = self._session.merge
+        run = self._session.results.merge
         if run is not None:
-            for old in self._session.runs.keep(run):
+            for old in self._session.results.runs.keep(run):
                 self._stores.discard(old.store)
 
     def _end(self, end: End) -> None:
         session = self._session
-        session.layers_changed.emit()
+        session.layers.learnt.emit("")
         if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
             self.drop()
         elif isinstance(end, JobCancelled):

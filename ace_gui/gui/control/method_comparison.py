@@ -53,7 +53,7 @@ class MethodComparison(QObject):
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
         self.progress: CompareProgress | None = None
-        session.plan_changed.connect(self._settle)
+        session.draft.changed.connect(self._settle)
 
     @property
     def is_running(self) -> bool:
@@ -70,15 +70,15 @@ class MethodComparison(QObject):
         """Merge these, one after another. Rows of another base are forgotten."""
         if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
-        if self._of != self._session.inputs.base:
-            self.rows, self._of = (), self._session.inputs.base
+        if self._of != self._session.draft.inputs.base:
+            self.rows, self._of = (), self._session.draft.inputs.base
         variants = []
         for recipe in recipes:
-            merge = self._session.merge
+            merge = self._session.results.merge
             if merge is not None and merge.recipe == recipe:  # merged once more, in its place
-                self._session.start_merge(None)
+                self._session.results.start_merge(None)
             store = self._stores.new(recipe)
-            self._session.runs.forget(store)
+            self._session.results.runs.forget(store)
             variants.append(Variant(recipe=recipe, store=store))
         job = CompareJob(
             variants=tuple(variants),
@@ -96,12 +96,12 @@ class MethodComparison(QObject):
     def run_of(self, row: MethodCompared) -> MergeRun | None:
         """The finished merge of a row, as long as its store is kept."""
         store = row.variant.store
-        return next((run for run in self._session.runs.all if run.store == store), None)
+        return next((run for run in self._session.results.runs.all if run.store == store), None)
 
     def use(self, row: MethodCompared) -> None:
         """Make a row's recipe that of the window, and its merge the window's merge."""
         recipe = row.variant.recipe
-        now, wanted = self._session.inputs, Inputs.from_recipe(recipe)
+        now, wanted = self._session.draft.inputs, Inputs.from_recipe(recipe)
         self._wanted = self.run_of(row)
         self._conductor.change(
             replace(
@@ -111,24 +111,24 @@ class MethodComparison(QObject):
                 overrides=wanted.overrides,
             )
         )
-        if now == self._session.inputs:  # it is that already
+        if now == self._session.draft.inputs:  # it is that already
             self._settle()
 
     def _settle(self) -> None:
         """Once the wanted recipe is planned, its merge is the session's."""
         run, session = self._wanted, self._session
-        if run is None or session.plan is None or session.plan.recipe != run.recipe:
+        if run is None or session.draft.plan is None or session.draft.plan.recipe != run.recipe:
             return
         self._wanted = None
-        run.key = session.recipe_key()
-        run.parameters = session.resolved_parameters()
-        session.start_merge(run)
+        run.key = session.draft.recipe_key()
+        run.parameters = session.draft.resolved_parameters()
+        session.results.start_merge(run)
 
     def _hear(self, event: Event) -> None:
         match event:
             case CompareProgress():
                 self.progress = event
-                self._session.set_progress(
+                self._session.activity.set_progress(
                     Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
                 )
             case MethodCompared():
@@ -154,8 +154,8 @@ class MethodComparison(QObject):
             reports={report.name: report for report in row.reports},
             finished=finished,
         )
-        current = self._session.merge
-        for old in self._session.runs.keep(run):
+        current = self._session.results.merge
+        for old in self._session.results.runs.keep(run):
             if current is None or old.store != current.store:
                 self._stores.discard(old.store)
 

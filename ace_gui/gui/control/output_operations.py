@@ -34,14 +34,14 @@ class OutputOperations(QObject):
 
     def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
         """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
-        run = self._session.merge
+        run = self._session.results.merge
         if run is not None and self._session.can_export:
             job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
             self._engine.run(replace(job, complete_heads=heads), self._hear)
 
     def report(self, file: Path) -> None:
         """Write what the finished merge did as one HTML file."""
-        run = self._session.merge
+        run = self._session.results.merge
         if run is not None and self._session.can_report:
             job = ReportJob(store=run.store, file=file, device=self._session.device)
             self._engine.run(job, self._hear)
@@ -54,13 +54,13 @@ class OutputOperations(QObject):
     def _hear(self, event: Event) -> None:
         session = self._session
         match event:
-            case ExportProgress(done=done, total=total):
-                session.set_progress(Progress(state=State.EXPORTING, done=done, total=total))
-            case ReportProgress(done=done, total=total):
-                session.set_progress(Progress(state=State.REPORTING, done=done, total=total))
+            case ExportProgress(done=done, total=total) | ReportProgress(done=done, total=total):
+                exporting = isinstance(event, ExportProgress)
+                state = State.EXPORTING if exporting else State.REPORTING
+                session.activity.set_progress(Progress(state=state, done=done, total=total))
             case Exported():
-                if session.merge is not None:
-                    session.merge.exported = True
+                if session.results.merge is not None:
+                    session.results.merge.exported = True
                 self.exported.emit(event)
             case Reported(file=file):
                 session.advice.emit(f"The report is in {file}.")

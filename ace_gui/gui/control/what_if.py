@@ -41,15 +41,14 @@ class WhatIf(QObject):
         super().__init__(parent)
         self._session = session
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
-        self._rules: tuple[Override, ...] = session.inputs.overrides
+        self._rules: tuple[Override, ...] = session.draft.inputs.overrides
         self._scope: str | None = None
         self._looked_at = False
         self.error: WorkbenchError | None = None
         self._latest = LatestQuestion(session, engine, self._find, self, self._fail)
         self._latest.awaited.connect(self.awaited)
         session.selection_changed.connect(self._ask_anew)
-        session.plan_changed.connect(self._keep_what_differs)
-        session.inputs_changed.connect(self._keep_what_differs)
+        session.draft.changed.connect(self._keep_what_differs)
 
     # What is tried
 
@@ -61,7 +60,7 @@ class WhatIf(QObject):
     @property
     def scope(self) -> str:
         """The scope in force here."""
-        return self._session.inputs.scope if self._scope is None else self._scope
+        return self._session.draft.inputs.scope if self._scope is None else self._scope
 
     @property
     def override(self) -> int | None:
@@ -69,7 +68,7 @@ class WhatIf(QObject):
         row = self._row
         if row is None or row.override is None:
             return None
-        inputs = self._session.inputs
+        inputs = self._session.draft.inputs
         return governing(inputs.overrides, row.override.rules, inputs.method)
 
     @property
@@ -77,8 +76,8 @@ class WhatIf(QObject):
         """The method whose parameters these are; None until the engine has said which there are."""
         row, session = self._row, self._session
         if self.override is None or row is None or row.override is None:
-            return session.method
-        return next((m for m in session.methods if m.name == row.override.method), None)
+            return session.draft.method
+        return next((m for m in session.draft.methods if m.name == row.override.method), None)
 
     def parameter(self, name: str) -> ParameterValue | None:
         """The value in force here of a parameter."""
@@ -99,7 +98,7 @@ class WhatIf(QObject):
 
     def try_scope(self, scope: str) -> None:
         """Try another scope."""
-        self._scope = None if scope == self._session.inputs.scope else scope
+        self._scope = None if scope == self._session.draft.inputs.scope else scope
         self._ask_anew()
 
     def back(self) -> None:
@@ -132,7 +131,7 @@ class WhatIf(QObject):
         return str(self._own("variant")), other
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
-        inputs, place = replace(self._session.inputs, scope=self.scope), self.override
+        inputs, place = replace(self._session.draft.inputs, scope=self.scope), self.override
         if place is not None:
             rules = list(inputs.overrides)
             rules[place] = replace(
@@ -146,7 +145,7 @@ class WhatIf(QObject):
     @property
     def _row(self) -> PlanRow | None:
         name = self._session.selection
-        return self._session.row(name) if name is not None else None
+        return self._session.layers.row(name) if name is not None else None
 
     @property
     def _parameters(self) -> dict[str, ParameterValue]:
@@ -157,9 +156,9 @@ class WhatIf(QObject):
         """The value that the selected layer has of a parameter while nothing is tried."""
         place, row = self.override, self._row
         if place is None or row is None or row.override is None:
-            return self._session.parameter(name)
+            return self._session.draft.parameter(name)
         planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
-        return self._session.inputs.overrides[place].parameters.get(name, planned)
+        return self._session.draft.inputs.overrides[place].parameters.get(name, planned)
 
     # What comes of it
 
@@ -173,9 +172,9 @@ class WhatIf(QObject):
     def new(self) -> LayerSpectrum | None:
         """The selected layer under what is tried, or else by the other variant, once known."""
         session, row = self._session, self._row
-        if row is None or not session.has_spectrum(row) or not self._differs:
+        if row is None or not session.layers.has_spectrum(row) or not self._differs:
             return None
-        return session.findings.get(LayerSpectrum, row.name, self._key())
+        return session.results.findings.get(LayerSpectrum, row.name, self._key())
 
     @property
     def _compared(self) -> Mapping[str, ParameterValue]:
@@ -190,12 +189,12 @@ class WhatIf(QObject):
 
     def _key(self) -> RecipeKey:
         tried = tuple(sorted(self._compared.items()))
-        return (*self._session.recipe_key(), tried, self.scope)
+        return (*self._session.draft.recipe_key(), tried, self.scope)
 
     def _find(self) -> Question | None:
         session, row = self._session, self._row
         wanted = self._differs and self.new is None
-        if row is None or not wanted or not session.has_spectrum(row):
+        if row is None or not wanted or not session.layers.has_spectrum(row):
             return None
         recipe = self._inputs_with(self._compared).recipe()
         job = SpectrumJob(recipe=recipe, row=row, device=session.device)
@@ -208,19 +207,20 @@ class WhatIf(QObject):
     def _keep_what_differs(self) -> None:
         """The recipe changed: what it says now itself is no longer tried."""
         session, known = self._session, self._tried.get(None, {})
-        if session.inputs.overrides != self._rules:
-            self._rules = session.inputs.overrides
+        if session.draft.inputs.overrides != self._rules:
+            self._rules = session.draft.inputs.overrides
             self._tried.clear()
-        if session.method is None or not session.inputs.experts:
+        if session.draft.method is None or not session.draft.inputs.experts:
             self._tried.clear()
             known, self._scope = {}, None
-        fields = {field.name for field in session.method.fields} if session.method else set()
+        method = session.draft.method
+        fields = {field.name for field in method.fields} if method else set()
         self._tried[None] = {
             name: value
             for name, value in known.items()
-            if name in fields and value != session.parameter(name)
+            if name in fields and value != session.draft.parameter(name)
         }
-        if self._scope == session.inputs.scope:
+        if self._scope == session.draft.inputs.scope:
             self._scope = None
         self._ask_anew()
 

@@ -80,7 +80,7 @@ class CompareMethodsDialog(QDialog):
 
     def recipes(self) -> list[Recipe]:
         """What is to be merged: by each method ticked, or with each value written."""
-        inputs = self._session.inputs
+        inputs = self._session.draft.inputs
         if self.parameter.currentIndex() > 0:
             name = self.parameter.currentData().name
             return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
@@ -116,7 +116,7 @@ class CompareMethodsDialog(QDialog):
         column = QWidget()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
-        for family, members in by_family(self._session.methods):
+        for family, members in by_family(self._session.draft.methods):
             layout.addWidget(muted_label(family, column))
             for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
                 title = method.title if variant is None else f"{method.title}, {variant}"
@@ -136,8 +136,8 @@ class CompareMethodsDialog(QDialog):
         return made
 
     def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
-        in_force = variant in (None, self._session.parameter("variant"))
-        return method.name == self._session.inputs.method and in_force
+        in_force = variant in (None, self._session.draft.parameter("variant"))
+        return method.name == self._session.draft.inputs.method and in_force
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
@@ -208,8 +208,8 @@ class CompareMethodsDialog(QDialog):
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
         for told in (self._comparison.changed, self._session.checks.changed):
             told.connect(self.refresh)
-        self._session.plan_changed.connect(self._fill_parameters)
-        for changed in (self._session.state_changed, self._session.runs.changed):
+        self._session.draft.changed.connect(self._fill_parameters)
+        for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
 
     def _fill_parameters(self) -> None:
@@ -218,7 +218,7 @@ class CompareMethodsDialog(QDialog):
         self.parameter.setAccessibleName("Parameter to vary")
         self.parameter.clear()
         self.parameter.addItem("no parameter", None)
-        method = self._session.method
+        method = self._session.draft.method
         for item in method.fields if method is not None else ():
             if item.kind in ("float", "int"):
                 self.parameter.addItem(item.label, item)

@@ -83,16 +83,16 @@ class ExportDialog(QDialog):
         self.dtype.currentIndexChanged.connect(self.refresh)
         self.shard.valueChanged.connect(self.refresh)
         self.complete_heads.toggled.connect(self.refresh)
-        session.state_changed.connect(self.refresh)
-        session.progress_changed.connect(self._show_progress)
+        session.activity.changed.connect(self.refresh)
+        session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
         self.refresh()
 
     def refresh(self) -> None:
         """Check what is filled in, and say what will be written."""
-        verdict = check_folder(self.folder.text(), self._bytes(), self._session.inputs.models)
-        exporting = self._session.is_running(State.EXPORTING)
+        verdict = check_folder(self.folder.text(), self._bytes(), self._session.draft.inputs.models)
+        exporting = self._session.activity.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
         self.export_button.setEnabled(verdict.good and self._session.can_export)
         self._form.setEnabled(not exporting)
@@ -101,7 +101,7 @@ class ExportDialog(QDialog):
 
     def reject(self) -> None:
         """Close; an export that is running is cancelled first."""
-        if self._session.is_running(State.EXPORTING):
+        if self._session.activity.is_running(State.EXPORTING):
             self._output.cancel_export()
             return
         super().reject()
@@ -131,7 +131,7 @@ class ExportDialog(QDialog):
         return box
 
     def _has_heads(self) -> bool:
-        return any(row.disposition is Disposition.PER_EXPERT for row in self._session.rows)
+        return any(row.disposition is Disposition.PER_EXPERT for row in self._session.layers.rows)
 
     def _make_form(self) -> QWidget:
         page = QWidget(self)
@@ -200,7 +200,7 @@ class ExportDialog(QDialog):
         return buttons
 
     def _recipe_text(self) -> str:
-        run = self._session.merge
+        run = self._session.results.merge
         if run is None:
             return ""
         values = dict(run.parameters)
@@ -210,7 +210,7 @@ class ExportDialog(QDialog):
 
     def _size(self) -> OutputSize | None:
         """Of the merged model alone."""
-        plan, run = self._session.plan, self._session.merge
+        plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
         dtype = self.dtype.currentData() or run.recipe.out_dtype
@@ -218,10 +218,10 @@ class ExportDialog(QDialog):
 
     def _bytes(self) -> int:
         """Of everything that will be written, side files aside."""
-        plan, size = self._session.plan, self._size()
+        plan, size = self._session.draft.plan, self._size()
         if plan is None or size is None:
             return 0
-        rows = self._session.rows if self.complete_heads.isChecked() else ()
+        rows = self._session.layers.rows if self.complete_heads.isChecked() else ()
         own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
         models = 1 + len(set().union(*own))
         return models * size.bytes + plan.bytes_beside
@@ -260,7 +260,7 @@ class ExportDialog(QDialog):
         )
 
     def _show_progress(self) -> None:
-        progress = self._session.progress
+        progress = self._session.activity.progress
         if progress is None or progress.state is not State.EXPORTING or progress.total <= 0:
             self.progress.setRange(0, 0)
             return

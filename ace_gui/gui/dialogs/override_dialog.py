@@ -103,7 +103,7 @@ class OverrideDialog(QDialog):
         super().accept()
 
     def _fill(self) -> None:
-        rows = self._session.rows
+        rows = self._session.layers.rows
         self.role.addItems([ANY_ROLE, *dict.fromkeys(row.role for row in rows)])
         self.role.setCurrentIndex(max(0, self.role.findText(self._rule.role or ANY_ROLE)))
         self.role.setAccessibleName("Role")
@@ -112,7 +112,7 @@ class OverrideDialog(QDialog):
         self.pattern.setText(self._rule.pattern or "")
         self.outcome.setAccessibleName("What becomes of them")
         self.outcome.addItem("merge as the recipe does, with other values", _RECIPE)
-        for method in self._session.methods:
+        for method in self._session.draft.methods:
             self.outcome.addItem(f"merge by {method.title}", method.name)
         for fate, text in _OTHER_FATES:
             self.outcome.addItem(text, fate)
@@ -142,8 +142,8 @@ class OverrideDialog(QDialog):
         layout.addWidget(self._buttons)
 
     def _method(self) -> MethodInfo | None:
-        name = self.outcome.currentData() or self._session.inputs.method
-        return next((method for method in self._session.methods if method.name == name), None)
+        name = self.outcome.currentData() or self._session.draft.inputs.method
+        return next((method for method in self._session.draft.methods if method.name == name), None)
 
     def _change_outcome(self) -> None:
         self._values = {}
@@ -202,8 +202,8 @@ class OverrideDialog(QDialog):
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value, where the rule stays with its method; else the method's default."""
-        if self.outcome.currentData() in (_RECIPE, self._session.inputs.method):
-            known = self._session.parameter(name)
+        if self.outcome.currentData() in (_RECIPE, self._session.draft.inputs.method):
+            known = self._session.draft.parameter(name)
             return field.field.default if known is None else known
         return field.field.default
 
@@ -217,8 +217,9 @@ class OverrideDialog(QDialog):
             self.verdict.setText(f"Blocks {error}.")
             ok.setEnabled(False)
             return
-        held = [row for row in self._session.rows if holds_for(rule, row)] if rule.selects else []
-        said = f"{len(held)} of {len(self._session.rows)} tensors"
+        rows = self._session.layers.rows
+        held = [row for row in rows if rule.selects and holds_for(rule, row)]
+        said = f"{len(held)} of {len(rows)} tensors"
         self.verdict.setText(said if rule.selects else "Choose a role, blocks or names.")
         ok.setEnabled(bool(held) and rule.changes)
 

@@ -43,13 +43,12 @@ class ExpertsModel(QAbstractTableModel):
         self._session = session
         self._experts: tuple[Expert, ...] = ()
         self._names: tuple[str, ...] = ()
-        session.inputs_changed.connect(self.refresh)
-        session.plan_changed.connect(self.refresh)
+        session.draft.changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Take over the session's experts."""
-        inputs = self._session.inputs
+        inputs = self._session.draft.inputs
         if len(inputs.experts) == len(self._experts) and self._experts:
             self._experts, self._names = inputs.experts, inputs.names
             last = self.index(len(self._experts) - 1, len(HEADERS) - 1)
@@ -130,7 +129,7 @@ class ExpertsModel(QAbstractTableModel):
 
     def _summary(self, row: int) -> ExpertSummary | None:
         """What the plan says of the expert, while it is the plan of what is shown."""
-        plan = self._session.plan
+        plan = self._session.draft.plan
         if plan is None:
             return None
         for entry, summary in zip(plan.recipe.models, plan.experts, strict=True):

@@ -42,16 +42,14 @@ class Healths(QObject):
         self._quiet.timeout.connect(self._begin_ahead)
         self._idle = QTimer(self, interval=0)
         self._idle.timeout.connect(self._find_ahead)
-        for signal in (session.plan_changed, session.merge_changed, session.inputs_changed):
+        for signal in (session.draft.changed, session.results.changed, session.draft.tau_changed):
             signal.connect(self._start_anew)
-        session.tau_changed.connect(self._start_anew)
-        session.layer_changed.connect(self._announce)
-        session.layers_changed.connect(self._announce)
+        session.layers.learnt.connect(self._announce)
         self._start_anew()
 
     def of(self, name: str) -> LayerHealth | None:
         """The health of a tensor; None where nothing is known of it."""
-        known = (self._session.statistics.get(name), self._reports.get(name))
+        known = (self._session.layers.statistics.get(name), self._reports.get(name))
         if known == (None, None):
             return None
         before = self._found.get(name)
@@ -62,19 +60,19 @@ class Healths(QObject):
 
     def summary(self) -> ModelHealth:
         """The health of all tensors together."""
-        found = (self.of(row.name) for row in self._session.rows)
+        found = (self.of(row.name) for row in self._session.layers.rows)
         return model_health(health for health in found if health is not None)
 
     def _parameters_of(self, name: str) -> Mapping[str, ParameterValue]:
-        row = self._session.row(name)
+        row = self._session.layers.row(name)
         own = None if row is None else row.override
         return self._parameters if own is None else own.parameters
 
     def _start_anew(self) -> None:
         session = self._session
-        self._parameters = {**session.resolved_parameters(), "tau": session.tau}
-        current = session.merge is not None and session.merge_is_current
-        self._reports = session.merge.reports if session.merge is not None and current else {}
+        self._parameters = {**session.draft.resolved_parameters(), "tau": session.draft.tau}
+        merge = session.results.merge if session.merge_is_current else None
+        self._reports = merge.reports if merge is not None else {}
         self._found.clear()
         self._announce()
 
@@ -86,7 +84,7 @@ class Healths(QObject):
 
     def _begin_ahead(self) -> None:
         """Sorting twenty thousand layers by their health should not have to find it first."""
-        self._left = iter(self._session.rows)
+        self._left = iter(self._session.layers.rows)
         self._idle.start()
 
     def _find_ahead(self) -> None:

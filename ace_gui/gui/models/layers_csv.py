@@ -17,8 +17,8 @@ from ace_gui.gui.text import shape_text
 
 def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, ...]:
     """One row for each of ``names``: what it is, what becomes of it, γ, Var ln E and energies."""
-    rows = [row for row in map(session.row, names) if row is not None]
-    known = partial(_figures, [session.statistics.get(row.name) for row in rows])
+    rows = [row for row in map(session.layers.row, names) if row is not None]
+    known = partial(_figures, [session.layers.statistics.get(row.name) for row in rows])
     texts = {
         "tensor": [row.name for row in rows],
         "role": [row.role for row in rows],
@@ -33,7 +33,7 @@ def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, 
         FigureColumn(title="Var ln E", values=known(lambda each: each.log_variance)),
         *(
             FigureColumn(title=f"‖ΔW‖² {expert}", values=known(partial(_energy, expert)))
-            for expert in session.inputs.names
+            for expert in session.draft.inputs.names
         ),
     )
 

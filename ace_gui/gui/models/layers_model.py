@@ -39,7 +39,7 @@ from ace_gui.gui.models.layer_columns import (
 )
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.model_order import natural_key
+from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shape_text, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
@@ -84,11 +84,10 @@ class LayersModel(QAbstractTableModel):
         self._timer.setSingleShot(True)
         self._timer.setInterval(REFRESH)
         self._timer.timeout.connect(self.flush)
-        session.plan_changed.connect(self.reload)
-        session.layer_changed.connect(self._refresh_layer)
-        session.layers_changed.connect(self._refresh_all)
-        session.merge_changed.connect(self._refresh_states)
-        session.tau_changed.connect(self._refresh_regimes)
+        session.draft.changed.connect(self.reload)
+        session.layers.learnt.connect(self._learn)
+        session.results.changed.connect(self._refresh_states)
+        session.draft.tau_changed.connect(self._refresh_regimes)
         healths.changed.connect(self._refresh_regimes)
         self.reload()
 
@@ -96,11 +95,11 @@ class LayersModel(QAbstractTableModel):
 
     def reload(self) -> None:
         """Take over the session's plan; where it says the same of every row, only their figures."""
-        if self._session.rows is self._rows:
+        if self._session.layers.rows is self._rows:
             self._refresh_all()
             return
         self.beginResetModel()
-        self._rows = self._session.rows
+        self._rows = self._session.layers.rows
         self._places = {row.name: place for place, row in enumerate(self._rows)}
         self._prefix = shared_prefix([row.name for row in self._rows if row.block is not None])
         self._name_ranks = None
@@ -199,11 +198,14 @@ class LayersModel(QAbstractTableModel):
         if shown.size:
             self._emit_changed(int(shown.min()), int(shown.max()))
 
-    def _refresh_layer(self, name: str) -> None:
+    def _learn(self, name: str) -> None:
+        if not name:
+            self._refresh_all()
+            return
         place = self._places.get(name)
         if place is None:
             return
-        gamma = self._session.gamma(name)
+        gamma = self._session.layers.gamma(name)
         self._gamma[place] = np.nan if gamma is None else gamma
         self._states[place] = self._state(name)
         self._dirty.add(place)
@@ -233,26 +235,26 @@ class LayersModel(QAbstractTableModel):
 
     def _pull(self) -> None:
         self._gamma = np.full(len(self._rows), np.nan)
-        for name, known in self._session.statistics.items():
+        for name, known in self._session.layers.statistics.items():
             place = self._places.get(name)
             if place is not None and known.gamma is not None:
                 self._gamma[place] = known.gamma
         self._pull_states()
 
     def _pull_states(self) -> None:
-        merge, session = self._session.merge, self._session
+        merge, session = self._session.results.merge, self._session
         reports = merge.reports if merge is not None else {}
         done = LayerState.DONE if session.merge_is_current else LayerState.EARLIER
-        rest = LayerState.WAITING if session.is_running(State.MERGING) else LayerState.NONE
+        rest = LayerState.WAITING if session.activity.is_running(State.MERGING) else LayerState.NONE
         self._states = np.full(len(self._rows), rest, dtype=np.int8)
         places = self._places
         self._states[[places[name] for name in reports if name in places]] = done
 
     def _state(self, name: str) -> LayerState:
-        merge = self._session.merge
+        merge = self._session.results.merge
         if merge is not None and name in merge.reports:
             return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
-        merging = self._session.is_running(State.MERGING)
+        merging = self._session.activity.is_running(State.MERGING)
         return LayerState.WAITING if merging else LayerState.NONE
 
     # Order
@@ -283,7 +285,7 @@ class LayersModel(QAbstractTableModel):
             found = (self._log_variance(place) for place in range(len(self._rows)))
             return np.array([np.nan if value is None else value for value in found])
         if column is Column.REGIME:
-            regimes = (self._gamma > self._session.tau).astype(np.float64)
+            regimes = (self._gamma > self._session.draft.tau).astype(np.float64)
             return np.where(np.isnan(self._gamma), np.nan, regimes)
         if column is Column.HEALTH:
             return np.array([self._health_rank(row.name) for row in self._rows])
@@ -333,7 +335,7 @@ class LayersModel(QAbstractTableModel):
         """The disposition; with a mark, and the method in its place, where it is overridden."""
         if row.override is None:
             return row.disposition.value
-        titles = {method.name: method.title for method in self._session.methods}
+        titles = {method.name: method.title for method in self._session.draft.methods}
         merged = row.disposition is Disposition.MERGED
         title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
         what = title if merged else row.disposition.value.removeprefix("kept ")
@@ -349,14 +351,14 @@ class LayersModel(QAbstractTableModel):
     def _is_unsure(self, place: int) -> bool:
         """Whether γ is unreliable here."""
         row = self._rows[place]
-        known, plan = self._session.statistics.get(row.name), self._session.plan
+        known, plan = self._session.layers.statistics.get(row.name), self._session.draft.plan
         if known is None or plan is None:
             return False
         has_tau = plan.tau_of(row) is not None
-        return gamma_unreliable(known, self._session.tau_of(row) if has_tau else None)
+        return gamma_unreliable(known, self._session.draft.tau_of(row) if has_tau else None)
 
     def _log_variance(self, place: int) -> float | None:
-        known = self._session.statistics.get(self._rows[place].name)
+        known = self._session.layers.statistics.get(self._rows[place].name)
         return None if known is None else known.log_variance
 
     def _spoken(self, place: int, column: int) -> str:
@@ -397,13 +399,13 @@ class LayersModel(QAbstractTableModel):
         return name
 
     def _regime(self, place: int) -> str:
-        gamma, plan = self._gamma[place], self._session.plan
+        gamma, plan = self._gamma[place], self._session.draft.plan
         if np.isnan(gamma) or plan is None or plan.tau_of(self._rows[place]) is None:
             return "–"
-        if not gamma > self._session.tau_of(self._rows[place]):
+        if not gamma > self._session.draft.tau_of(self._rows[place]):
             return "homogeneous"
-        statistics = self._session.statistics.get(self._rows[place].name)
-        pole = statistics is not None and near_pole(statistics, self._session.tau)
+        statistics = self._session.layers.statistics.get(self._rows[place].name)
+        pole = statistics is not None and near_pole(statistics, self._session.draft.tau)
         return "heterogeneous, γ near its pole" if pole else "heterogeneous"
 
     def _tip(self, place: int, column: int) -> str:

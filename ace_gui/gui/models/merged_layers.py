@@ -33,23 +33,22 @@ class MergedLayers(QObject):
         self._timer.timeout.connect(self._flush)
         self.figures = LayerFigures()
         self._seen: tuple[object, object] = (None, None)
-        session.plan_changed.connect(self.take_plan)
-        session.layers_changed.connect(self._learn_all)
-        session.layer_changed.connect(self._mark)
+        session.draft.changed.connect(self.take_plan)
+        session.layers.learnt.connect(self._learn)
         self.take_plan()
 
     def take_plan(self) -> None:
         """Take over the session's plan and experts, where they are others than before."""
         session, (rows, statistics) = self._session, self._seen
-        same = rows is session.rows and statistics is session.statistics
-        if not same or self.figures.experts != session.inputs.names:
-            self._seen = (session.rows, session.statistics)
+        same = rows is session.layers.rows and statistics is session.layers.statistics
+        if not same or self.figures.experts != session.draft.inputs.names:
+            self._seen = (session.layers.rows, session.layers.statistics)
             self._rebuild()
             self.replaced.emit()
 
     def _rebuild(self) -> None:
         self._timer.stop()
-        rows, experts = self._session.merged_rows, self._session.inputs.names
+        rows, experts = self._session.layers.merged, self._session.draft.inputs.names
         self._index = {row.name: place for place, row in enumerate(rows)}
         self.figures = LayerFigures(
             names=tuple(self._index),
@@ -63,12 +62,11 @@ class MergedLayers(QObject):
         self._dirty = set(self._index)
         self._fill()
 
-    def _learn_all(self) -> None:
-        self._dirty = set(self._index)
-        self._flush()
-
-    def _mark(self, name: str) -> None:
-        if name in self._index:
+    def _learn(self, name: str) -> None:
+        if not name:
+            self._dirty = set(self._index)
+            self._flush()
+        elif name in self._index:
             self._dirty.add(name)
             if not self._timer.isActive():
                 self._timer.start()
@@ -79,7 +77,7 @@ class MergedLayers(QObject):
         self.figures_changed.emit()
 
     def _fill(self) -> None:
-        known = self._session.statistics
+        known = self._session.layers.statistics
         for name in self._dirty & known.keys():
             self._fill_layer(self._index[name], known[name])
         self._dirty.clear()

@@ -64,10 +64,9 @@ class ExpertsPanel(QWidget):
         self.checks = self._checks_button()
         self._stack = QStackedLayout()
         self._lay_out()
-        session.inputs_changed.connect(self.refresh)
-        session.plan_changed.connect(self.refresh)
+        session.draft.changed.connect(self.refresh)
         session.checks.changed.connect(self._show_checks)
-        session.state_changed.connect(self._allow)
+        session.activity.changed.connect(self._allow)
         self.table.selectionModel().selectionChanged.connect(self._allow)
         self.model.modelReset.connect(self._allow)
         self.refresh()
@@ -80,16 +79,17 @@ class ExpertsPanel(QWidget):
 
     def refresh(self) -> None:
         """Show the session's base."""
-        base = self._session.inputs.base
+        base = self._session.draft.inputs.base
         self._base.set_full_text(model_name(base) if base else "no base model")
-        plan = self._session.plan
+        plan = self._session.draft.plan
         known = plan is not None and plan.recipe.base_model == base
         if plan is not None and known:
             facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
             self._facts.setText(" · ".join(fact for fact in facts if fact))
         else:
             self._facts.setText("reading headers …" if base else "")
-        self._stack.setCurrentWidget(self.table if self._session.inputs.experts else self._hint)
+        experts = self._session.draft.inputs.experts
+        self._stack.setCurrentWidget(self.table if experts else self._hint)
         self._allow()
         self._show_checks()
 
@@ -156,11 +156,11 @@ class ExpertsPanel(QWidget):
     def _allow(self) -> None:
         """Models cannot change under a merge."""
         session = self._session
-        locked = session.is_running(State.MERGING) or session.is_running(State.EXPORTING)
+        locked = session.activity.is_running(State.MERGING, State.EXPORTING)
         triggers = QAbstractItemView.EditTrigger
         editable = triggers.DoubleClicked | triggers.EditKeyPressed
         self.table.setEditTriggers(triggers.NoEditTriggers if locked else editable)
-        self._add.setEnabled(not locked and session.inputs.base is not None)
+        self._add.setEnabled(not locked and session.draft.inputs.base is not None)
         self._change_base.setEnabled(not locked)
         self._remove.setEnabled(not locked and bool(self._selected()))
 

@@ -95,8 +95,8 @@ class HealthPanel(QWidget):
         self._titles.setText(" · ".join(titles))
         self._titles.setVisible(bool(found.titles))
         self._misbehaving = found.misbehaving
-        self.offer.fill(len(found.misbehaving), all_too=self._session.inputs.method == ACE)
-        inside = [row.name for row in self._session.rows if row.block is not None]
+        self.offer.fill(len(found.misbehaving), all_too=self._session.draft.inputs.method == ACE)
+        inside = [row.name for row in self._session.layers.rows if row.block is not None]
         prefix = shared_prefix(inside)  # so that the blocks' numbers are seen
         self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
         self.worst.setVisible(bool(found.worst))

@@ -40,8 +40,7 @@ class HeterogeneityPanel(QWidget):
         self.tabs.currentChanged.connect(self.reload)
         self._layers.replaced.connect(self.reload)
         self._layers.figures_changed.connect(lambda: self._tell(lambda view: view.update_figures()))
-        session.inputs_changed.connect(self._layers.take_plan)
-        session.tau_changed.connect(lambda tau: self._tell(lambda view: view.set_tau(tau)))
+        session.draft.tau_changed.connect(lambda tau: self._tell(lambda view: view.set_tau(tau)))
         session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
         self.reload()
 

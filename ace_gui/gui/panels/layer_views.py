@@ -73,7 +73,7 @@ class LayersView(PlotWithTable):
 
     def why_no_gamma(self) -> str:
         """What stands in the place of γ; empty where there is γ."""
-        plan = self.session.plan
+        plan = self.session.draft.plan
         if plan is None or not plan.experts:
             return "Add experts to see where they disagree."
         if not plan.heterogeneity:
@@ -101,7 +101,7 @@ class HeterogeneityView(LayersView):
         if figures is not self._loaded:
             self._loaded = figures
             self._heterogeneity.set_layers(figures.names, figures.roles, figures.blocks)
-        self._heterogeneity.set_tau(self.session.tau)
+        self._heterogeneity.set_tau(self.session.draft.tau)
         self.update_figures()
         self.follow()
 
@@ -123,7 +123,7 @@ class GammaView(HeterogeneityView):
     def __init__(self, plot: GammaPlot, session: Session, layers: MergedLayers) -> None:
         super().__init__(plot, session, layers)
         self._plot = plot
-        plot.tau_changed.connect(session.preview_tau)
+        plot.tau_changed.connect(session.draft.preview_tau)
         plot.tau_committed.connect(self.tau_committed)
 
     def set_figures(self) -> None:

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
@@ -94,6 +95,7 @@ class LayersPanel(QWidget):
         self.role.setAccessibleName("Filter layers by role")
         self._count = muted_label("", self)
         self._count.setWordWrap(False)
+        self._rows: tuple[PlanRow, ...] = ()
         self.table = self._make_table()
         self._add_table_actions()
         self._empty = muted_label("", self)
@@ -101,12 +103,10 @@ class LayersPanel(QWidget):
         self._lay_out()
         self.text.textChanged.connect(self._filter)
         self.role.currentTextChanged.connect(self._filter)
-        self.model.modelReset.connect(self._after_reset)
-        session.plan_changed.connect(self._fill_roles)
-        session.inputs_changed.connect(self._show_empty)
+        self.model.modelReset.connect(self._take_rows)
+        session.draft.changed.connect(self._show_empty)
         session.selection_changed.connect(self._follow)
         self._fill_roles()
-        self._after_reset()
 
     def focus_filter(self) -> None:
         """Put the cursor into the filter."""
@@ -127,7 +127,7 @@ class LayersPanel(QWidget):
 
     def menu(self) -> QMenu:
         """What can be done with the selected tensors."""
-        locked = self._session.is_running(State.MERGING)
+        locked = self._session.activity.is_running(State.MERGING)
         names = [] if locked else self.selected
         take, ask = self.overrides_edited.emit, self.rule_wanted.emit
         return layer_menu(self._session, names, take, ask, self)
@@ -194,7 +194,15 @@ class LayersPanel(QWidget):
         layout.addLayout(line)
         layout.addWidget(place, 1)
 
+    def _take_rows(self) -> None:
+        """The model shows other rows, of another plan or by another filter."""
+        if self._rows is self._session.layers.rows:
+            self._after_reset()
+        else:
+            self._fill_roles()
+
     def _fill_roles(self) -> None:
+        self._rows = self._session.layers.rows
         chosen = self.role.currentText()
         self.role.blockSignals(True)
         self.role.clear()
@@ -218,7 +226,7 @@ class LayersPanel(QWidget):
         if self.model.rowCount():
             self._stack.setCurrentWidget(self.table)
             return
-        base = self._session.inputs.base is not None
+        base = self._session.draft.inputs.base is not None
         reading = "Reading headers …" if base else "Open a base model to see its layers."
         self._empty.setText("No tensor fits this filter." if self.model.total else reading)
         self._stack.setCurrentWidget(self._empty)

@@ -128,9 +128,8 @@ class MethodPanel(QWidget):
         layout.addWidget(self._waiting)
         layout.addWidget(self._scroll, 1)
         self._rebuild()
-        for changed in (session.engine_changed, session.inputs_changed, session.plan_changed):
-            changed.connect(self.refresh)
-        session.tau_changed.connect(self._show_tau)
+        session.draft.changed.connect(self.refresh)
+        session.draft.tau_changed.connect(self._show_tau)
         self.refresh()
 
     def show_overrides(self) -> None:
@@ -139,25 +138,25 @@ class MethodPanel(QWidget):
 
     def refresh(self) -> None:
         """Show the chosen method and the values in force."""
-        method = self._session.method
+        method = self._session.draft.method
         self._waiting.setVisible(self._session.engine is None)
         self._scroll.setVisible(self._session.engine is not None)
         if method != self._shown:
             self._shown = method
             self._rebuild()
         self._fill_scopes()
-        inputs, plan = self._session.inputs, self._session.plan
+        inputs, plan = self._session.draft.inputs, self._session.draft.plan
         notes = plan.parameter_notes if plan is not None else {}
         for name, field in self.fields.items():
-            value = self._session.parameter(name)
+            value = self._session.draft.parameter(name)
             if value is not None:
                 field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
-            self._form.setRowVisible(field, field.field.applies(self._session.parameter))
+            self._form.setRowVisible(field, field.field.applies(self._session.draft.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
         self.cap.show_cap(inputs.cap)
         # The automatic variant has a cap of its own, which stands right above.
-        own = self._session.parameter("variant") == AUTOMATIC
+        own = self._session.draft.parameter("variant") == AUTOMATIC
         self._form.setRowVisible(self.cap, inputs.cap is not None or not own)
         self.seed.setText(str(inputs.seed))
         self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
@@ -230,11 +229,11 @@ class MethodPanel(QWidget):
                 self.scope.addItem(name, description)
                 tip = tooltip(description)
                 self.scope.setItemData(self.scope.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
-        self.scope.setCurrentText(self._session.inputs.scope)
+        self.scope.setCurrentText(self._session.draft.inputs.scope)
         self._scope_note.setText(self.scope.currentData() or "")
 
     def _choose(self) -> None:
-        inputs: Inputs = self._session.inputs
+        inputs: Inputs = self._session.draft.inputs
         self.inputs_edited.emit(
             replace(
                 inputs,
@@ -254,17 +253,17 @@ class MethodPanel(QWidget):
         return Heads.KEEP
 
     def _choose_cap(self, cap: Cap | None) -> None:
-        self.inputs_edited.emit(replace(self._session.inputs, cap=cap))
+        self.inputs_edited.emit(replace(self._session.draft.inputs, cap=cap))
 
     def _choose_seed(self) -> None:
-        inputs, seed = self._session.inputs, int(self.seed.text())
+        inputs, seed = self._session.draft.inputs, int(self.seed.text())
         if seed != inputs.seed:
             self.inputs_edited.emit(replace(inputs, seed=seed))
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")
         if field is not None:
-            field.show_value(tau, "", touched=self._session.tau_is_set)
+            field.show_value(tau, "", touched=self._session.draft.tau_is_set)
 
     def _make_seed(self) -> QLineEdit:
         seed = QLineEdit(self)

@@ -53,14 +53,13 @@ class OverridesPanel(QWidget):
         layout.addWidget(self._none)
         layout.addWidget(self.list)
         layout.addLayout(buttons)
-        session.inputs_changed.connect(self.refresh)
-        session.plan_changed.connect(self.refresh)
-        session.state_changed.connect(self._allow)
+        session.draft.changed.connect(self.refresh)
+        session.activity.changed.connect(self._allow)
         self.refresh()
 
     def refresh(self) -> None:
         """Show the session's rules, each with how many tensors it holds for."""
-        rules = self._session.inputs.overrides
+        rules = self._session.draft.inputs.overrides
         chosen = self.list.currentRow()
         self.list.clear()
         for place, rule in enumerate(rules):
@@ -73,7 +72,7 @@ class OverridesPanel(QWidget):
         self._allow()
 
     def _item(self, place: int, rule: Override) -> QListWidgetItem:
-        titles = {method.name: method.title for method in self._session.methods}
+        titles = {method.name: method.title for method in self._session.draft.methods}
         count = self._count(place)
         held = "" if count is None else f" ({count})"
         text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
@@ -84,8 +83,8 @@ class OverridesPanel(QWidget):
 
     def _count(self, place: int) -> int | None:
         """How many tensors follow a rule, None while the plan is of other rules."""
-        plan = self._session.plan
-        if plan is None or plan.recipe.overrides != self._session.inputs.overrides:
+        plan = self._session.draft.plan
+        if plan is None or plan.recipe.overrides != self._session.draft.inputs.overrides:
             return None
         return sum(row.override is not None and place in row.override.rules for row in plan.rows)
 
@@ -112,14 +111,14 @@ class OverridesPanel(QWidget):
 
     def _remove(self) -> None:
         if self.remove.isEnabled():
-            rules, place = self._session.inputs.overrides, self.list.currentRow()
+            rules, place = self._session.draft.inputs.overrides, self.list.currentRow()
             self.overrides_edited.emit((*rules[:place], *rules[place + 1 :]))
 
     def _allow(self) -> None:
         """Nothing changes under a merge."""
         session = self._session
-        locked = session.is_running(State.MERGING) or session.is_running(State.EXPORTING)
-        free = session.plan is not None and not locked
+        locked = session.activity.is_running(State.MERGING, State.EXPORTING)
+        free = session.draft.plan is not None and not locked
         self.add.setEnabled(free)
         for button in (self.edit, self.remove):
             button.setEnabled(free and self.list.currentRow() >= 0)

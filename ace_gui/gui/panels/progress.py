@@ -39,14 +39,14 @@ class ProgressBar(QStatusBar):
         self.addPermanentWidget(self.bar)
         for signal in (
             session.engine_changed,
-            session.state_changed,
-            session.merge_changed,
-            session.plan_changed,
+            session.activity.changed,
+            session.results.changed,
+            session.draft.changed,
         ):
             signal.connect(self.refresh)
         self._timer = QTimer(self, singleShot=True, interval=_REFRESH)
         self._timer.timeout.connect(self.refresh)
-        session.progress_changed.connect(self._plan_refresh)
+        session.activity.progressed.connect(self._plan_refresh)
         self.refresh()
 
     def refresh(self) -> None:
@@ -67,12 +67,12 @@ class ProgressBar(QStatusBar):
             count = session.engine.threads
             parts = [f"{count} thread{'s' if count != 1 else ''}"]
         parts += self._activity()
-        if session.plan is not None and session.plan.experts:
-            parts.append(f"needs about {human_bytes(session.plan.peak_bytes)} of memory")
+        if session.draft.plan is not None and session.draft.plan.experts:
+            parts.append(f"needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
         return parts
 
     def _activity(self) -> list[str]:
-        session, progress = self._session, self._session.progress
+        session, progress = self._session, self._session.activity.progress
         state = session.state
         if state not in _WORDS:
             return self._result()
@@ -88,17 +88,17 @@ class ProgressBar(QStatusBar):
 
     def _result(self) -> list[str]:
         session = self._session
-        if session.merge is None:
+        if session.results.merge is None:
             return ["ready"] if session.can_merge else []
-        if session.merge.finished is None:
+        if session.results.merge.finished is None:
             return ["merge interrupted" if session.merge_is_current else "ready"]
         if not session.merge_is_current:
             return ["the merge is of earlier parameters"]
-        return [f"merged in {duration(session.merge.finished.seconds)}"]
+        return [f"merged in {duration(session.results.merge.finished.seconds)}"]
 
     def _show_bar(self) -> None:
         """Without updates: a bar repaints itself at once, and whatever waits for it as well."""
-        progress, state = self._session.progress, self._session.state
+        progress, state = self._session.activity.progress, self._session.state
         self.bar.setUpdatesEnabled(False)
         self.bar.setVisible(state in _WORDS)
         if progress is None or progress.state is not state or progress.total <= 0:

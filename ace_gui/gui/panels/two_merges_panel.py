@@ -46,8 +46,9 @@ class ComparePanel(LayerPanel):
         self._timer.timeout.connect(self._show_differences)
         self.differences.layer_selected.connect(session.select)
         self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
-        session.comparison.changed.connect(self._hear)
-        for changed in (session.runs.changed, session.engine_changed, session.accuracy_changed):
+        results = session.results
+        results.comparison.changed.connect(self._hear)
+        for changed in (results.runs.changed, results.changed, session.engine_changed):
             changed.connect(self._follow)
 
     def refresh(self) -> None:
@@ -57,7 +58,8 @@ class ComparePanel(LayerPanel):
         self._show_spectra()
 
     def set_busy(self, busy: bool) -> None:
-        waits = self.row is not None and self.row.name not in self.session.comparison.spectra
+        known = self.session.results.comparison.spectra
+        waits = self.row is not None and self.row.name not in known
         self.spectra.set_busy(busy and waits)
         self.differences.set_busy(busy and not waits)
 
@@ -65,8 +67,8 @@ class ComparePanel(LayerPanel):
 
     def _offer_runs(self) -> None:
         """The newest two are compared, unless the person's choice is still there."""
-        runs, comparison = self.session.runs.all, self.session.comparison
-        titles = run_titles(runs, self.session.methods)
+        runs, comparison = self.session.results.runs.all, self.session.results.comparison
+        titles = run_titles(runs, self.session.draft.methods)
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
         if len(chosen) < 2:
             chosen = list(runs[-2:])
@@ -82,11 +84,11 @@ class ComparePanel(LayerPanel):
         comparison.compare(self._run(self.first), self._run(self.second))
 
     def _choose(self) -> None:
-        self.session.comparison.compare(self._run(self.first), self._run(self.second))
+        self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
         self.refresh()
 
     def _run(self, box: QComboBox) -> MergeRun | None:
-        runs, index = self.session.runs.all, box.currentIndex()
+        runs, index = self.session.results.runs.all, box.currentIndex()
         return runs[index] if 0 <= index < len(runs) and len(runs) > 1 else None
 
     # Showing
@@ -98,24 +100,24 @@ class ComparePanel(LayerPanel):
             self._show_spectra()
 
     def _show_differences(self) -> None:
-        comparison = self.session.comparison
+        comparison = self.session.results.comparison
         if comparison.pair is None:
-            few = len(self.session.runs.all) < 2
+            few = len(self.session.results.runs.all) < 2
             self.differences.clear(NEEDS_TWO if few else "Choose two different merges.")
         elif not comparison.differences:
             self.differences.clear("Comparing …")
         else:
-            names = [row.name for row in self.session.rows]
+            names = [row.name for row in self.session.layers.rows]
             self.differences.show_differences(names, comparison.differences)
             self.differences.select(self.session.selection)
             self.view.select(self.differences.row_of(self.session.selection))
 
     def _show_spectra(self) -> None:
-        pair, row = self.session.comparison.pair, self.row
+        pair, row = self.session.results.comparison.pair, self.row
         if pair is None or row is None:
             self.spectra.clear("Choose a layer to see both spectra.")
             return
-        found = self.session.comparison.spectra.get(row.name)
+        found = self.session.results.comparison.spectra.get(row.name)
         if found is not None and found.first is not None and found.second is not None:
             first, second = (
                 f"{n}: {b.currentText()}" for n, b in ((1, self.first), (2, self.second))
@@ -143,9 +145,9 @@ class ComparePanel(LayerPanel):
         """Mean over the tasks: as measured of this merge, else of its method's defaults."""
         if run.accuracies:
             return fmean(run.accuracies.values())
-        known_titles = {method.name: method.title for method in self.session.methods}
+        known_titles = {method.name: method.title for method in self.session.draft.methods}
         title = known_titles.get(run.recipe.merge_method, "")
-        known = self.session.accuracies.get(title)
+        known = self.session.results.accuracies.get(title)
         changed = run.recipe.parameters or run.recipe.overrides
         return known.mean if known is not None and not changed else None
 

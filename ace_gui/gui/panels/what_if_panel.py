@@ -85,7 +85,7 @@ class WhatIfPanel(QWidget):
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
-        session.findings.changed.connect(lambda _name: self._show_answer())
+        session.results.findings.changed.connect(lambda _name: self._show_answer())
         self.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -121,8 +121,8 @@ class WhatIfPanel(QWidget):
         if place is None:
             self.apply.setToolTip("Make what is tried the recipe of the whole merge")
             return
-        rule = describe(session.inputs.overrides[place])
-        ruled = [row for row in session.rows if row.override and place in row.override.rules]
+        rule = describe(session.draft.inputs.overrides[place])
+        ruled = [row for row in session.layers.rows if row.override and place in row.override.rules]
         alike = f", for all of its {len(ruled)} tensors" if len(ruled) > 1 else ""
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
         self.apply.setToolTip(tooltip(f"Make what is tried the override of {rule}{alike}"))
@@ -159,9 +159,9 @@ class WhatIfPanel(QWidget):
         old, new = what_if.old, what_if.new
         self._fill_table(old, new)
         name = session.selection
-        row = session.row(name) if name is not None else None
+        row = session.layers.row(name) if name is not None else None
         sentence = ""
-        if row is None or not session.has_spectrum(row):
+        if row is None or not session.layers.has_spectrum(row):
             sentence = _NO_LAYER
         elif what_if.error is not None:
             sentence = what_if.error.sentence

@@ -44,7 +44,8 @@ class Studio:
         """Load a recipe, and wait until its experts are compared."""
         session = self.window.session
         self.window.opener.open_paths([recipe])
-        self.wait(lambda: session.plan is not None and session.is_analysed, session.layers_changed)
+        draft, layers = session.draft, session.layers
+        self.wait(lambda: draft.plan is not None and layers.is_analysed, layers.learnt)
 
     def merge(self, halfway: Callable[[], None] | None = None) -> None:
         """Merge; calls ``halfway`` once when half of the tensors are done."""
@@ -52,23 +53,23 @@ class Studio:
         waiting = [halfway] if halfway is not None else []
 
         def watch() -> None:
-            progress = session.progress
+            progress = session.activity.progress
             merging = progress is not None and progress.state is State.MERGING
             if waiting and merging and progress is not None and 2 * progress.done >= progress.total:
                 waiting.pop()()
 
-        session.progress_changed.connect(watch)
+        session.activity.progressed.connect(watch)
         self.window.merge.start()
-        self.wait(lambda: session.state is State.MERGED, session.state_changed)
-        session.progress_changed.disconnect(watch)
+        self.wait(lambda: session.state is State.MERGED, session.activity.changed)
+        session.activity.progressed.disconnect(watch)
 
     def select_most_heterogeneous(self) -> None:
         """Select the layer with the largest γ and wait for its spectrum."""
         session = self.window.session
-        name = session.most_heterogeneous
+        name = session.layers.most_heterogeneous
         session.select(name)
         if name is not None:
-            self.wait(lambda: session.spectrum(name) is not None, session.findings.changed)
+            self.wait(lambda: session.spectrum(name) is not None, session.results.findings.changed)
 
     def provoke(self, folder: Path) -> None:
         """Add an expert that is no model, and wait for the message."""
@@ -176,16 +177,17 @@ def take_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
 def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]) -> None:
     """Warnings about an expert that does not fit, then an error as well."""
     window, session = studio.window, studio.window.session
-    last = len(session.inputs.experts)
+    last = len(session.draft.inputs.experts)
     with tempfile.TemporaryDirectory() as name:
         odd = Path(name) / "digits-again"
-        shutil.copytree(session.inputs.experts[0].path, odd)
+        shutil.copytree(session.draft.inputs.experts[0].path, odd)
         config = json.loads((odd / "config.json").read_text(encoding="utf-8"))
         config["layer_norm_eps"] = 0.5
         (odd / "config.json").write_text(json.dumps(config), encoding="utf-8")
         window.conductor.add_experts([odd])
         studio.wait(
-            lambda: bool(session.checks.worries) and session.is_analysed, session.layers_changed
+            lambda: bool(session.checks.worries) and session.layers.is_analysed,
+            session.layers.learnt,
         )
         window.actions_.merge.trigger()
         studio.settle()
@@ -197,7 +199,7 @@ def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]
         session.limit_memory(None)
         window.conductor.remove_experts([last])
         studio.wait(
-            lambda: not session.checks.worries and session.is_analysed, session.layers_changed
+            lambda: not session.checks.worries and session.layers.is_analysed, session.layers.learnt
         )
     window.notice.hide()
     window.workspace.inspector.tabs.setCurrentIndex(0)

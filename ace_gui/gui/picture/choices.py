@@ -36,15 +36,15 @@ def _method_picture(studio: Studio, take: Take) -> None:
 
 def _override_pictures(studio: Studio, take: Take) -> None:
     window, session = studio.window, studio.window.session
-    values = {row.name for row in session.merged_rows if row.role == "value"}
+    values = {row.name for row in session.layers.merged if row.role == "value"}
     rules = overridden(session, values, Override(merge_method="ties", disposition="merge"))
     rules = (*rules, Override(role="norm", blocks="0-1", disposition="base"))
     window.conductor.override(rules)
     studio.wait(
         lambda: (
-            session.plan is not None
-            and session.plan.recipe.overrides == rules
-            and session.is_analysed
+            session.draft.plan is not None
+            and session.draft.plan.recipe.overrides == rules
+            and session.layers.is_analysed
             and not window.engine.is_busy
         ),
         window.engine.idle,

@@ -59,8 +59,8 @@ def _subspaces(studio: Studio, take: _Take) -> None:
     session, inspector = studio.window.session, studio.window.workspace.inspector
     panel = turn_to(inspector.tabs, SubspacesPanel)
     assert isinstance(panel, SubspacesPanel)
-    name, key = session.selection or "", session.recipe_key()
-    known = session.findings
+    name, key = session.selection or "", session.draft.recipe_key()
+    known = session.results.findings
     studio.wait(lambda: known.get(LayerSubspaces, name, key) is not None, known.changed)
     for look in Look:
         panel.look.choose(look)
@@ -70,8 +70,8 @@ def _subspaces(studio: Studio, take: _Take) -> None:
 def _distribution(studio: Studio, take: _Take) -> None:
     session, inspector = studio.window.session, studio.window.workspace.inspector
     turn_to(inspector.tabs, DistributionPanel)
-    name, key = session.selection or "", session.models_key()
-    known = session.findings
+    name, key = session.selection or "", session.draft.models_key()
+    known = session.results.findings
     studio.wait(lambda: known.get(LayerDistribution, name, key) is not None, known.changed)
     take("distribution", inspector)
 

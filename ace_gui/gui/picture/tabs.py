@@ -35,7 +35,7 @@ def tab_pictures(studio: Studio, take: Take) -> None:
     studio.settle()
     take("all-layers-as-a-table", lower)
     view.show_table(False)  # type: ignore[attr-defined]
-    own = studio.window.session.inputs.method
+    own = studio.window.session.draft.inputs.method
     compare_merges(studio)
     take("all-layers-compare", lower)
     _choose_method(studio, own)
@@ -57,11 +57,11 @@ def compare_merges(studio: Studio) -> None:
     window, session = studio.window, studio.window.session
     _choose_method(studio, OTHER_METHOD)
     studio.merge()
-    if session.inputs.base == resource_path("sample/base"):
+    if session.draft.inputs.base == resource_path("sample/base"):
         window.conductor.evaluate_sample()
         studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
     turn_to(window.workspace.heterogeneity.tabs, ComparePanel)
-    name, comparison = session.selection, session.comparison
+    name, comparison = session.selection, session.results.comparison
     studio.wait(lambda: name in comparison.spectra, comparison.changed)
     studio.settle()
 
@@ -70,7 +70,9 @@ def _choose_method(studio: Studio, name: str) -> None:
     window, session = studio.window, studio.window.session
     window.conductor.choose_method(name)
     studio.wait(
-        lambda: session.inputs.method == name and session.can_merge and session.is_analysed,
+        lambda: (
+            session.draft.inputs.method == name and session.can_merge and session.layers.is_analysed
+        ),
         window.engine.idle,
     )
 
@@ -92,4 +94,4 @@ def _try_values(studio: Studio) -> None:
     what_if = studio.window.what_if
     what_if.try_parameter("epsilon", 1e-3)
     what_if.try_parameter("k_frac", 0.1)
-    studio.wait(lambda: what_if.new is not None, studio.window.session.findings.changed)
+    studio.wait(lambda: what_if.new is not None, studio.window.session.results.findings.changed)

@@ -28,11 +28,11 @@ class Closing(QObject):
     def worry(self) -> str:
         """Why the person should be asked before the window closes; empty if nothing is lost."""
         session = self._session
-        if session.is_running(State.EXPORTING):
+        if session.activity.is_running(State.EXPORTING):
             return "An export is running. Cancel it and close the window?"
-        if session.is_running(State.MERGING):
+        if session.activity.is_running(State.MERGING):
             return "A merge is running. Cancel it and close the window?"
-        run = session.merge
+        run = session.results.merge
         if run is None or run.finished is None or run.exported:
             return ""
         if run.finished.seconds < WORTH_KEEPING:

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine_client import EngineClient, Worker
@@ -90,12 +91,13 @@ class MainWindow(QMainWindow):
         self.closing = Closing(self.session, self)
         self.closing.agreed.connect(self.close_unasked)
         self._closing = False
+        self._plan: Plan | None = None  # the latest whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
         self._connect_session()
         self._connect_actions()
         self._restore()
-        protect(lambda: self.session.inputs.models)
+        protect(lambda: self.session.draft.inputs.models)
 
     @property
     def workspace(self) -> Workspace:
@@ -203,10 +205,10 @@ class MainWindow(QMainWindow):
 
     def _connect_session(self) -> None:
         session = self.session
-        for signal in (session.state_changed, session.inputs_changed, session.merge_changed):
+        for signal in (session.activity.changed, session.draft.changed, session.results.changed):
             signal.connect(self._refresh)
         session.engine_changed.connect(self._show_engine)
-        session.plan_changed.connect(self._show_plan)
+        session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.opener.base_unclear.connect(self._ask_for_base)
@@ -241,7 +243,7 @@ class MainWindow(QMainWindow):
             a.find: lambda: self.workspace.layers.focus_filter(),
             a.next_layer: lambda: self.workspace.layers.step(1),
             a.previous_layer: lambda: self.workspace.layers.step(-1),
-            a.top_layer: lambda: self.session.select(self.session.most_heterogeneous),
+            a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
             a.help: self._show_help,
             a.about: self._show_about,
@@ -254,8 +256,8 @@ class MainWindow(QMainWindow):
 
     def _refresh(self) -> None:
         session, a = self.session, self.actions_
-        busy = any(session.is_running(state) for state in _BUSY)
-        loaded = session.inputs.base is not None
+        busy = session.activity.is_running(*_BUSY)
+        loaded = session.draft.inputs.base is not None
         opening = (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.sample)
         for action in opening:
             action.setEnabled(not busy)
@@ -263,28 +265,29 @@ class MainWindow(QMainWindow):
             action.setEnabled(loaded and not busy)
         for action in (a.find, a.next_layer, a.previous_layer, a.top_layer, a.reset_layout):
             action.setEnabled(loaded)
-        a.stop_opening.setEnabled(session.is_running(State.PLANNING))
+        a.stop_opening.setEnabled(session.activity.is_running(State.PLANNING))
         a.close_models.setEnabled(loaded and not busy)
-        a.save_recipe.setEnabled(loaded and bool(session.inputs.experts))
+        a.save_recipe.setEnabled(loaded and bool(session.draft.inputs.experts))
         a.merge.setEnabled(session.can_merge)
         a.merge.setText("Continue &merge" if session.can_resume and not busy else "&Merge")
-        a.compare.setEnabled(session.plan is not None and bool(session.plan.experts))
-        a.cancel.setEnabled(busy or any(session.is_running(state) for state in _CANCELLABLE))
+        a.compare.setEnabled(session.draft.plan is not None and bool(session.draft.plan.experts))
+        a.cancel.setEnabled(busy or session.activity.is_running(*_CANCELLABLE))
         a.export.setEnabled(session.can_export)
         a.report.setEnabled(session.can_report)
         a.choose_method.setEnabled(session.engine is not None)
-        self.menus.show_method(session.method.title if session.method else session.inputs.method)
+        method = session.draft.method
+        self.menus.show_method(method.title if method else session.draft.inputs.method)
         self.setWindowTitle(self._title())
         self._show_page()
         if self._closing and not busy:
             self.close()
 
     def _title(self) -> str:
-        base = self.session.inputs.base
+        base = self.session.draft.inputs.base
         return f"{model_name(base)} – ACE Workbench" if base is not None else "ACE Workbench"
 
     def _show_page(self) -> None:
-        loaded = self.session.inputs.base is not None
+        loaded = self.session.draft.inputs.base is not None
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)
 
     def _show_engine(self) -> None:
@@ -298,9 +301,10 @@ class MainWindow(QMainWindow):
                 )
 
     def _show_plan(self) -> None:
-        plan = self.session.plan
-        if plan is None:
+        plan = self.session.draft.plan
+        if plan is None or plan is self._plan:
             return
+        self._plan = plan
         if self.notice.severity is Severity.ERROR:
             self.notice.hide()
         if plan.experts and plan.warnings != self._warnings:
@@ -323,8 +327,9 @@ class MainWindow(QMainWindow):
         session = self.session
         if session.engine is None:
             return None
-        experts = len(session.inputs.experts)
-        dialog = ChooseMethodDialog(session.methods, session.inputs.method, experts, self)
+        draft = session.draft
+        experts = len(draft.inputs.experts)
+        dialog = ChooseMethodDialog(draft.methods, draft.inputs.method, experts, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self.conductor.choose_method)
         dialog.open()
@@ -341,7 +346,7 @@ class MainWindow(QMainWindow):
         self.compare_dialog.raise_()
 
     def _compare_layers(self, first: MergeRun, second: MergeRun) -> None:
-        self.session.comparison.compare(first, second)
+        self.session.results.comparison.compare(first, second)
         self.workspace.show_comparison()
 
     def _cancel(self) -> None:
@@ -426,7 +431,7 @@ class MainWindow(QMainWindow):
             event.ignore()
             self.closing.ask(worry)
             return
-        if any(self.session.is_running(state) for state in _BUSY):
+        if self.session.activity.is_running(*_BUSY):
             event.ignore()  # cancelled; the end of the job closes
             return
         self._restyling.stop()

@@ -76,7 +76,7 @@ class Opener(QObject):
         """Offer the models in the local Hugging Face cache."""
         from ace_gui.gui.dialogs.hub_cache_dialog import HubCacheDialog
 
-        has_base = self._session.inputs.base is not None
+        has_base = self._session.draft.inputs.base is not None
         dialog = HubCacheDialog(self._conductor, self._window, can_add=has_base)
         dialog.base_chosen.connect(lambda path: self.open_paths([path]))
         dialog.experts_chosen.connect(self._conductor.add_experts)
@@ -102,7 +102,7 @@ class Opener(QObject):
 
     def save_report(self) -> None:
         """Ask where to write the report of the finished merge."""
-        base = self._session.inputs.base
+        base = self._session.draft.inputs.base
         name = f"{model_name(base)}-merge.html" if base is not None else "merge.html"
         dialog = QFileDialog(self._window, "Write report", name, REPORT)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
@@ -112,13 +112,13 @@ class Opener(QObject):
     def drop(self, paths: Sequence[Path]) -> None:
         """Open what was dropped: a recipe, a base, experts, or several models to sort out."""
         session = self._session
-        if session.is_running(State.MERGING) or session.is_running(State.EXPORTING):
+        if session.activity.is_running(State.MERGING, State.EXPORTING):
             session.advice.emit("Wait for the merge to end, or cancel it, before opening models.")
             return
         dropped = classify(paths)
         if dropped.recipe is not None:
             self.open_paths([dropped.recipe])
-        elif session.inputs.base is not None:
+        elif session.draft.inputs.base is not None:
             self._conductor.add_experts(dropped.models)
         elif len(dropped.models) == 1:
             self.open_paths(dropped.models)
@@ -142,9 +142,9 @@ class Opener(QObject):
         from ace_gui.recipe.mergekit.writing import dump_mergekit
         from ace_gui.recipe.recipe_file import dump_recipe
 
-        recipe = self._session.inputs.recipe()
+        recipe = self._session.draft.inputs.recipe()
         if mergekit:
-            return dump_mergekit(recipe, self._session.resolved_parameters(), folder)
+            return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
         return dump_recipe(recipe, folder)
 
     def _ask_folder(self, title: str, use: Callable[[Path], object]) -> None:

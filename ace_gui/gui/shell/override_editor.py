@@ -39,12 +39,12 @@ class OverrideEditor(QObject):
         if place < 0:
             self.complete(None)
             return
-        rules = self._session.inputs.overrides
+        rules = self._session.draft.inputs.overrides
         self._ask(rules[place], lambda made: (*rules[:place], made, *rules[place + 1 :]))
 
     def complete(self, rule: Override | None) -> None:
         """Ask for a new rule; ``rule``: what is known of it."""
-        self._ask(rule, lambda made: (*self._session.inputs.overrides, made))
+        self._ask(rule, lambda made: (*self._session.draft.inputs.overrides, made))
 
     def _ask(
         self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]

@@ -59,7 +59,7 @@ class Questions:
 
     def _ask_about_non_finite(self, error: NonFiniteError) -> None:
         def choose(choice: NonFinite) -> None:
-            self._conductor.change(replace(self._session.inputs, non_finite=choice))
+            self._conductor.change(replace(self._session.draft.inputs, non_finite=choice))
 
         answers = {
             "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),

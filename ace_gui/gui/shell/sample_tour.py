@@ -16,17 +16,17 @@ class Demo(QObject):
         self._window = window
         self._merging = False
         self._shown = False
-        window.session.state_changed.connect(self._go_on)
-        window.session.layers_changed.connect(self._go_on)
+        window.session.activity.changed.connect(self._go_on)
+        window.session.layers.learnt.connect(self._go_on)
         window.opener.open_sample()
 
     def _go_on(self) -> None:
         session = self._window.session
-        if session.state is State.READY and session.is_analysed and not self._merging:
+        if session.state is State.READY and session.layers.is_analysed and not self._merging:
             self._merging = True
             self._window.merge.start()
         elif session.state is State.MERGED and self._merging and not self._shown:
             self._shown = True
-            session.select(session.most_heterogeneous)
+            session.select(session.layers.most_heterogeneous)
             self._window.workspace.inspector.show_accuracies()
             self._window.conductor.evaluate_sample()

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.contract.findings import LayerReport
@@ -58,3 +61,54 @@ class MergeRun:
     finished: MergeFinished | None = None
     accuracies: Mapping[str, float] = field(default_factory=dict)
     exported: bool = False
+
+
+_BY_PRIORITY: Final = (
+    State.EXPORTING,
+    State.MERGING,
+    State.REPORTING,
+    State.PLANNING,
+    State.ANALYSING,
+)
+
+
+class Activity(QObject):
+    """The kinds of jobs that run. ``changed``: others run; ``progressed``: one is further.
+
+    ``plan_is_due``: a plan will be asked for in a moment.
+    """
+
+    changed = Signal()
+    progressed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.plan_is_due = False
+        self.progress: Progress | None = None
+        self._running: set[State] = set()
+
+    @property
+    def foremost(self) -> State | None:
+        """The most important kind that runs; None: nothing does."""
+        return next((state for state in _BY_PRIORITY if state in self._running), None)
+
+    def is_running(self, *states: State) -> bool:
+        """Whether a job of one of these kinds is running, also beside a more important one."""
+        return not self._running.isdisjoint(states)
+
+    def begin(self, state: State) -> None:
+        """A job of this kind is running."""
+        self._running.add(state)
+        self.changed.emit()
+
+    def end(self, state: State) -> None:
+        """The job of this kind has ended, well or not."""
+        self._running.discard(state)
+        if self.progress is not None and self.progress.state is state:
+            self.set_progress(None)
+        self.changed.emit()
+
+    def set_progress(self, progress: Progress | None) -> None:
+        """How far the running job is."""
+        self.progress = progress
+        self.progressed.emit()

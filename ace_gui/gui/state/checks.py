@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.contract.checks import Check, Verdict, memory_check, replaced, worst_first
+from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.plan import Plan
 
 
 class Checks(QObject):
@@ -41,3 +46,25 @@ class Checks(QObject):
         if found != self.all:
             self.all = found
             self.changed.emit()
+
+
+def checks_of(
+    plan: Plan | None, memory_bytes: int | None, statistics: Mapping[str, LayerStatistics] | None
+) -> tuple[Check, ...]:
+    """What there is to say of a plan, worst first.
+
+    ``memory_bytes``: what a merge may use, None: what is free. ``statistics``: None until the
+    experts are compared.
+    """
+    if plan is None:
+        return ()
+    found = plan.checks
+    if memory_bytes is not None:
+        memory = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
+        found = replaced(found, memory)
+    if statistics is not None:
+        recipe = plan.recipe
+        weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+        alike = equally_weighted(statistics, plan.rows, recipe.weights)
+        found = worst_first((*found, *fit_checks(alike, weights)))
+    return found

@@ -64,6 +64,12 @@ class Inputs(Choices):
         base = () if self.base is None else (self.base,)
         return (*base, *(expert.path for expert in self.experts))
 
+    @property
+    def task_vectors(self) -> tuple[object, ...]:
+        """Equal for inputs with the same task vectors; energies are weighted, so weights count."""
+        experts = tuple((expert.path, expert.weight) for expert in self.experts)
+        return (self.base, experts, *self.of_task_vectors())
+
     def recipe(self) -> Recipe:
         """The recipe. Only with a base."""
         if self.base is None:

@@ -26,8 +26,8 @@ _OPEN = frozenset({Disposition.MERGED, Disposition.AVERAGED, Disposition.BASE})
 
 def open_to_override(session: Session, names: Collection[str]) -> frozenset[str]:
     """Those of the tensors that take part in the merge; a tied one by what it is tied to."""
-    rows = [row for name in names if (row := session.row(name)) is not None]
-    sources = (session.row(row.tied_to) if row.tied_to else row for row in rows)
+    rows = [row for name in names if (row := session.layers.row(name)) is not None]
+    sources = (session.layers.row(row.tied_to) if row.tied_to else row for row in rows)
     return frozenset(row.name for row in sources if row is not None and _takes_part(row))
 
 
@@ -35,7 +35,7 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
     """The session's rules, with another for these tensors in the place of what was said of them."""
     tensors = _tensors(session)
     kept: list[Override] = []
-    for rule in session.inputs.overrides:
+    for rule in session.draft.inputs.overrides:
         ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
         others = rule.weights or rule.experts or rule.cap is not None
         if others or not ruled & set(names):
@@ -47,7 +47,7 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
 
 def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
     """The inputs with the automatic variant of ACE for these layers, or for all (None)."""
-    inputs = session.inputs
+    inputs = session.draft.inputs
     if names is None:
         return inputs.with_parameter("variant", AUTOMATIC)
     change = Override(parameters={"variant": AUTOMATIC})
@@ -73,7 +73,7 @@ def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> 
 
 def reset(session: Session, names: Collection[str]) -> Rules:
     """The session's rules, none of them for these tensors."""
-    return without(session.inputs.overrides, names, _tensors(session))
+    return without(session.draft.inputs.overrides, names, _tensors(session))
 
 
 def layer_menu(
@@ -97,11 +97,11 @@ def layer_menu(
 
     methods = menu.addMenu("&Merge by")
     methods.setToolTipsVisible(True)
-    for family, members in by_family(session.methods):
+    for family, members in by_family(session.draft.methods):
         methods.addSection(family)
         for method in members:
-            own = dict(session.inputs.parameters.get(method.name, {}))
-            if method.name == session.inputs.method:
+            own = dict(session.draft.inputs.parameters.get(method.name, {}))
+            if method.name == session.draft.inputs.method:
                 own = {}
             change = Override(merge_method=method.name, disposition="merge", parameters=own)
             action = methods.addAction(method.title)
@@ -117,7 +117,7 @@ def layer_menu(
     reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
     for action in menu.actions():
         action.setEnabled(bool(chosen))
-    reset_action.setEnabled(any((row := session.row(n)) and row.override for n in chosen))
+    reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
     return menu
 
 
@@ -134,6 +134,6 @@ def _takes_part(row: PlanRow) -> bool:
 def _tensors(session: Session) -> list[Tensor]:
     return [
         Tensor(name=row.name, role=row.role, block=row.block)
-        for row in session.rows
+        for row in session.layers.rows
         if _takes_part(row) and row.tied_to is None
     ]

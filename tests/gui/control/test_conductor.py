@@ -89,7 +89,7 @@ def ready(control: Control, worker: FakeWorker, qtbot: QtBot) -> Control:
 def merging(ready: Control, session: Session, worker: FakeWorker) -> Control:
     """The same, with one tensor of two merged."""
     ready.merge.start()
-    session.merge.store.mkdir(parents=True)
+    session.results.merge.store.mkdir(parents=True)
     worker.say(started(), finished_tensor("layer.0.q"))
     return ready
 
@@ -101,14 +101,14 @@ def test_opening_plans_and_then_compares(ready: Control, worker: FakeWorker) -> 
 def test_an_expert_that_does_not_fit_changes_nothing(
     ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    before = session.inputs
+    before = session.draft.inputs
     ready.conductor.add_experts([BROKEN])
     assert session.state is State.PLANNING
     error = MismatchError("broken is another architecture.", path=BROKEN)
     with qtbot.waitSignals([session.problem, ready.engine.idle]):
         worker.say(JobFailed(error=error))
-    assert session.inputs == before
-    assert session.is_analysed
+    assert session.draft.inputs == before
+    assert session.layers.is_analysed
     assert session.state is State.READY
 
 
@@ -120,7 +120,7 @@ def test_adding_a_good_expert_compares_again(
     assert isinstance(worker.jobs[len(worker.jobs)], AnalyseJob)
     with qtbot.waitSignal(ready.engine.idle):
         worker.say(*analysed(GAMMAS))
-    assert session.is_analysed
+    assert session.layers.is_analysed
 
 
 def test_only_the_latest_of_several_plans_counts(
@@ -128,29 +128,29 @@ def test_only_the_latest_of_several_plans_counts(
 ) -> None:
     ready.conductor.choose_method("linear")
     first = worker.newest(PlanJob)
-    ready.conductor.change(replace(session.inputs, scope="authors-vit"))
+    ready.conductor.change(replace(session.draft.inputs, scope="authors-vit"))
     assert worker.cancelled == [first]
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=first)
-    assert session.inputs.scope == "authors-vit"
+    assert session.draft.inputs.scope == "authors-vit"
     with qtbot.waitSignal(ready.engine.idle):
         load(worker, COLA, SST2)
         worker.say(*analysed(GAMMAS))  # the scope says which tensors have γ
-    assert session.inputs.method == "linear"
-    assert session.inputs.scope == "authors-vit"
+    assert session.draft.inputs.method == "linear"
+    assert session.draft.inputs.scope == "authors-vit"
 
 
 def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
     ready: Control, session: Session, worker: FakeWorker
 ) -> None:
-    loaded = session.inputs
+    loaded = session.draft.inputs
     ready.conductor.set_base(BROKEN)
     proposed = worker.newest(PlanJob)
     ready.conductor.cancel()
     assert proposed in worker.cancelled
-    assert session.inputs == loaded
+    assert session.draft.inputs == loaded
     assert session.state is State.READY
     worker.say(PlanReady(plan=plan(recipe(COLA))), JobDone(), job=proposed)  # too late
-    assert session.inputs == loaded
+    assert session.draft.inputs == loaded
     ready.conductor.open([BROKEN])
     ready.conductor.stop_opening()
     assert worker.newest(LoadRecipeJob) in worker.cancelled
@@ -160,14 +160,14 @@ def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
 def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
     ready: Control, session: Session, worker: FakeWorker
 ) -> None:
-    loaded = session.inputs
+    loaded = session.draft.inputs
     ready.conductor.set_base(BROKEN)
     ready.conductor.open([COLA])
     assert worker.newest(PlanJob) in worker.cancelled
-    assert session.inputs == loaded, "what was proposed is not wanted any more"
-    assert session.is_running(State.PLANNING)
+    assert session.draft.inputs == loaded, "what was proposed is not wanted any more"
+    assert session.activity.is_running(State.PLANNING)
     load(worker, SST2)
-    assert [expert.path for expert in session.inputs.experts] == [SST2]
+    assert [expert.path for expert in session.draft.inputs.experts] == [SST2]
 
 
 def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
@@ -186,7 +186,7 @@ def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(
 ) -> None:
     with qtbot.waitSignal(ready.engine.idle):
         ready.conductor.set_parameter("tau", 0.6)
-    assert session.inputs.touched == {"tau": 0.6}
+    assert session.draft.inputs.touched == {"tau": 0.6}
     assert not any(isinstance(job, PlanJob) for job in worker.jobs.values())
     for value in (1e-4, 1e-3, 1e-2):
         ready.conductor.set_parameter("epsilon", value)
@@ -203,19 +203,19 @@ def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(
     ready.conductor.add_experts([BROKEN])
     ready.conductor.set_parameter("tau", 0.8)
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2, BROKEN))), JobDone())
-    assert session.inputs.touched == {"tau": 0.8}
+    assert session.draft.inputs.touched == {"tau": 0.8}
     with qtbot.waitSignal(ready.engine.idle):
         worker.say(*analysed(GAMMAS))
 
 
 def test_a_merge_from_start_to_end(merging: Control, session: Session, worker: FakeWorker) -> None:
     assert session.state is State.MERGING
-    assert (session.progress.done, session.progress.total) == (1, 2)
+    assert (session.activity.progress.done, session.activity.progress.total) == (1, 2)
     worker.say(finished_tensor("layer.2.q", done=2), finished_merge(), JobDone())
     assert session.state is State.MERGED
     assert session.merge_is_current
-    assert set(session.merge.reports) == {"layer.0.q", "layer.2.q"}
-    assert session.progress is None
+    assert set(session.results.merge.reports) == {"layer.0.q", "layer.2.q"}
+    assert session.activity.progress is None
 
 
 def test_merging_takes_the_place_of_comparing(
@@ -247,7 +247,7 @@ def test_a_cancelled_merge_is_continued_in_its_store(
     merging.merge.start()
     again = worker.jobs[worker.newest(MergeJob)]
     assert again == replace(worker.jobs[first], resume=True)
-    assert set(session.merge.reports) == {"layer.0.q"}
+    assert set(session.results.merge.reports) == {"layer.0.q"}
 
 
 def test_other_parameters_begin_a_new_merge(
@@ -269,7 +269,7 @@ def test_a_store_of_changed_files_is_given_up(
     worker.say(JobCancelled())
     merging.merge.start()
     worker.say(JobFailed(error=ResumeError("The files have changed; merge again.")))
-    assert session.merge is None
+    assert session.results.merge is None
     merging.merge.start()
     assert not worker.jobs[worker.newest(MergeJob)].resume
 
@@ -280,7 +280,7 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(
     with qtbot.waitSignal(session.problem) as told:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
     assert "stopped" in told.args[0].sentence
-    assert len(session.inputs.experts) == 2
+    assert len(session.draft.inputs.experts) == 2
     assert session.state is State.READY
     assert session.can_resume
     assert not merging.engine.is_busy
@@ -317,11 +317,11 @@ def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
 
     assert store_asked("layer.0.q") is None, "the merge is under way"
     worker.say(finished_merge(), JobDone(), job=worker.newest(MergeJob))
-    assert store_asked("layer.2.q") == session.merge.store
-    session.set_parameter("tau", 0.9)
+    assert store_asked("layer.2.q") == session.results.merge.store
+    session.draft.set_parameter("tau", 0.9)
     assert store_asked("layer.10.q") is None
-    session.set_parameter("tau", None)
-    assert store_asked("layer.0.q") == session.merge.store
+    session.draft.set_parameter("tau", None)
+    assert store_asked("layer.0.q") == session.results.merge.store
 
 
 def test_an_export_tells_its_progress_and_its_end(
@@ -330,12 +330,12 @@ def test_an_export_tells_its_progress_and_its_end(
     worker.say(finished_merge(), JobDone())
     merging.output.export(tmp_path / "out", "bfloat16", 10)
     job = worker.jobs[worker.newest(ExportJob)]
-    assert (job.store, job.dtype) == (session.merge.store, "bfloat16")
+    assert (job.store, job.dtype) == (session.results.merge.store, "bfloat16")
     worker.say(ExportProgress(done=1, total=4))
-    assert session.progress.state is State.EXPORTING
+    assert session.activity.progress.state is State.EXPORTING
     with qtbot.waitSignal(merging.output.exported):
         worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
-    assert session.merge.exported
+    assert session.results.merge.exported
     assert session.state is State.MERGED
 
 
@@ -348,7 +348,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     merging.output.report(tmp_path / "report.html")
     number = worker.newest(ReportJob)
     job = worker.jobs[number]
-    assert (job.store, job.file) == (session.merge.store, tmp_path / "report.html")
+    assert (job.store, job.file) == (session.results.merge.store, tmp_path / "report.html")
     assert not session.can_report
     worker.say(ReportProgress(done=1, total=4), job=number)
     assert session.state is State.REPORTING
@@ -362,9 +362,9 @@ def test_closing_the_models_gives_up_their_merge(
     merging: Control, session: Session, worker: FakeWorker
 ) -> None:
     worker.say(finished_merge(), JobDone())
-    store = session.merge.store
+    store = session.results.merge.store
     merging.conductor.close()
-    assert session.merge is None
+    assert session.results.merge is None
     assert session.state is State.EMPTY
     from PySide6.QtCore import QThreadPool
 

@@ -85,7 +85,7 @@ def test_trying_asks_once_for_the_last_of_many_values(
     (job,) = asked(worker, qtbot, 1)
     assert job.recipe.parameters == {"k_frac": 0.05}
     assert job.row.name == LAYER
-    assert session.inputs.touched == {}
+    assert session.draft.inputs.touched == {}
 
 
 def test_a_newer_question_takes_the_place_of_the_one_before(
@@ -133,8 +133,8 @@ def test_somebody_who_looks_sees_both_variants(
     assert not of_two_variants.is_on  # there is nothing to apply
     assert not panel.apply.isEnabled()
     worker.say(answer(5.0), JobDone())
-    key = session.recipe_key()
-    session.findings.record(key, replace(answer(40.0), experts={}))
+    key = session.draft.recipe_key()
+    session.results.findings.record(key, replace(answer(40.0), experts={}))
     heads = [panel.table.horizontalHeaderItem(column).text() for column in range(2)]
     assert heads == ["published", "automatic"]
     lengths = [item.text() for item in shown_row(panel, "delta_norm")]
@@ -153,7 +153,7 @@ def test_somebody_who_looks_sees_both_variants(
 def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
     of_two_variants: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    session.set_parameter("variant", "automatic")
+    session.draft.set_parameter("variant", "automatic")
     of_two_variants.look(True)
     (job,) = asked(worker, qtbot, 1)
     assert job.recipe.parameters == {"variant": "published"}
@@ -163,7 +163,7 @@ def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
 def test_the_recipes_own_value_is_no_trial(what_if: WhatIf, session: Session) -> None:
     what_if.try_parameter("tau", 0.7)
     what_if.try_scope("authors-vit")
-    session.set_parameter("tau", 0.7)  # set in the form, or applied
+    session.draft.set_parameter("tau", 0.7)  # set in the form, or applied
     assert not what_if.is_tried("tau")
     what_if.try_scope("default")
     assert not what_if.is_on
@@ -182,7 +182,7 @@ def test_the_panel_shows_old_beside_new(
     panel: WhatIfPanel, what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     assert "Change a value" in panel.plot.message()
-    session.findings.record(session.recipe_key(), answer(1.0))
+    session.results.findings.record(session.draft.recipe_key(), answer(1.0))
     panel.fields["k_frac"].control.setValue(0.9)
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
@@ -228,7 +228,7 @@ def test_applying_makes_it_the_recipe(loaded: MainWindow, worker: FakeWorker) ->
 
 def overridden(session: Session, *rules: Override, method: str = "ace") -> None:
     """Plan the recipe with these rules, all of them for ``LAYER``."""
-    inputs = replace(session.inputs, overrides=rules)
+    inputs = replace(session.draft.inputs, overrides=rules)
     values = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3} if method == "ace" else {}
     for rule in rules:
         values |= rule.parameters

@@ -112,7 +112,7 @@ def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
     (dialog,) = opened.findChildren(ChooseMethodDialog)
     qtbot.keyClicks(dialog.filter, LINEAR.title)
     dialog.use.click()
-    assert opened.session.inputs.method == "linear"
+    assert opened.session.draft.inputs.method == "linear"
     assert LINEAR.title in opened.menus.method_button.text()
 
 

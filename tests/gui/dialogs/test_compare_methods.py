@@ -71,22 +71,22 @@ def test_a_queue_of_the_methods_ticked(
     assert isinstance(job, CompareJob)
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
-    assert window.session.is_running(State.MERGING)
+    assert window.session.activity.is_running(State.MERGING)
     assert not dialog.start.isEnabled()
     worker.say(CompareProgress(title="ACE", place=0, of=2, done=3, total=9), job=number)
     assert dialog.status.text() == "Merging 1 of 2: ACE, 3 of 9 tensors …"
     dialog.stop.click()
     assert worker.cancelled == [number]
     worker.say(JobCancelled(), job=number)
-    assert not window.session.is_running(State.MERGING)
+    assert not window.session.activity.is_running(State.MERGING)
     assert dialog.start.isEnabled()
 
 
 @pytest.mark.parametrize("now", ["published", "automatic"])
 def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
-    opened.session.set_parameter("epsilon", 1e-3)
-    opened.session.set_parameter("variant", None if now == "published" else now)
+    opened.session.draft.set_parameter("epsilon", 1e-3)
+    opened.session.draft.set_parameter("variant", None if now == "published" else now)
     opened.compare_methods()
     dialog = opened.compare_dialog
     assert dialog is not None
@@ -98,7 +98,7 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
     assert (linear.merge_method, linear.parameters) == ("linear", {})
-    assert opened.session.inputs.recipe() in (published, automatic)  # no merge twice
+    assert opened.session.draft.inputs.recipe() in (published, automatic)  # no merge twice
 
 
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
@@ -145,12 +145,12 @@ def test_the_chosen_row_becomes_the_merge(
     dialog.table.selectRow(1)
     dialog.use.click()
     chosen = job.variants[1]
-    assert window.session.inputs.method == "linear"
+    assert window.session.draft.inputs.method == "linear"
     planned = plan(chosen.recipe, parameters={})
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    assert window.session.merge is not None
-    assert window.session.merge.store == chosen.store
-    assert window.session.merge.reports["layer.0.q"].delta_norm == 1.0
+    assert window.session.results.merge is not None
+    assert window.session.results.merge.store == chosen.store
+    assert window.session.results.merge.reports["layer.0.q"].delta_norm == 1.0
     assert window.session.merge_is_current
     assert window.session.can_export
 
@@ -162,7 +162,7 @@ def test_two_rows_are_compared_layer_by_layer(
     assert not dialog.pair.isEnabled()
     dialog.table.selectAll()
     dialog.pair.click()
-    pair = window.session.comparison.pair
+    pair = window.session.results.comparison.pair
     assert pair is not None
     assert [run.store for run in pair] == [variant.store for variant in job.variants]
 
@@ -221,7 +221,7 @@ def test_rows_of_another_base_are_forgotten(
     dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
 ) -> None:
     compare(dialog, worker)
-    window.session.keep(replace(window.session.inputs, base=Path("/models/other")))
-    window.comparison.start([window.session.inputs.recipe()])
+    window.session.draft.keep(replace(window.session.draft.inputs, base=Path("/models/other")))
+    window.comparison.start([window.session.draft.inputs.recipe()])
     assert window.comparison.rows == ()
     worker.say(JobCancelled(), job=worker.newest(CompareJob))

@@ -22,16 +22,16 @@ def model(session: Session) -> ExpertsModel:
 def test_an_expert_whose_headers_are_being_read_says_so(
     model: ExpertsModel, session: Session
 ) -> None:
-    session.propose(session.inputs.with_experts([SST2]))
+    session.draft.propose(session.draft.inputs.with_experts([SST2]))
     assert model.index(0, STATUS).data() == "✓ 1.0 MB"
     assert "reading" in model.index(1, STATUS).data()
-    session.reject()
+    session.draft.reject()
     assert model.rowCount() == 1
 
 
 def test_warnings_are_marked_and_told(model: ExpertsModel, session: Session) -> None:
     warned = type(summary(COLA))(**{**vars(summary(COLA)), "warnings": ("an odd <config>",)})
-    session.adopt(session.inputs, plan(recipe(COLA), experts=(warned,)))
+    session.adopt(session.draft.inputs, plan(recipe(COLA), experts=(warned,)))
     assert model.index(0, STATUS).data().startswith("⚠")
     assert "an odd &lt;config&gt;" in model.index(0, NAME).data(Qt.ItemDataRole.ToolTipRole)
 

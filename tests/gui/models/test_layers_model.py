@@ -115,24 +115,24 @@ def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> No
 
 
 def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:
-    session.preview_tau(0.5)
+    session.draft.preview_tau(0.5)
     assert cell(model, "layer.2.q", Column.REGIME) == "○ hom."
     assert cell(model, "layer.10.q", Column.REGIME) == "● het."
     accessible = Qt.ItemDataRole.AccessibleTextRole
     assert cell(model, "layer.10.q", Column.REGIME, accessible) == "heterogeneous"
-    session.preview_tau(0.49)
+    session.draft.preview_tau(0.49)
     assert cell(model, "layer.2.q", Column.REGIME) == "● het."
 
 
 def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
-    run = MergeRun(recipe=session.inputs.recipe(), key=session.recipe_key(), store=BASE)
-    session.begin(State.MERGING)
-    session.start_merge(run)
+    run = MergeRun(recipe=session.draft.inputs.recipe(), key=session.draft.recipe_key(), store=BASE)
+    session.activity.begin(State.MERGING)
+    session.results.start_merge(run)
     assert "waiting" in cell(model, "layer.0.q", Column.STATE)
     session.record_report(finished_tensor("layer.0.q").report)
     assert "done" in cell(model, "layer.0.q", Column.STATE)
     assert "a note" in cell(model, "layer.0.q", Column.STATE, Qt.ItemDataRole.ToolTipRole)
-    session.set_parameter("tau", 0.9)
+    session.draft.set_parameter("tau", 0.9)
     assert "outdated" in cell(model, "layer.0.q", Column.STATE)
 
 
@@ -165,10 +165,10 @@ def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths
     model = LayersModel(session, healths)
     session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA), rows=rows))
     for entry, gamma in zip(rows, generator.random(MANY), strict=True):
-        session.statistics[entry.name] = LayerStatistics(
+        session.layers.statistics[entry.name] = LayerStatistics(
             name=entry.name, energies={"cola": 1.0, "sst2": 2.0}, gamma=float(gamma)
         )
-    session.layers_changed.emit()
+    session.layers.learnt.emit("")
     for column in Column:
         model.sort(column, Descending)
         assert model.rowCount() == MANY

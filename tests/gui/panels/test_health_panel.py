@@ -29,11 +29,11 @@ def healths(session: Session) -> Iterator[Healths]:
     adopt_two(session)
     for name, gamma, mean in ((SICK, 0.1, -3.0), (FINE, 0.1, -3.0), (POLE, 0.9, 0.2)):
         energies = {"cola": 1.0, "sst2": 2.0}
-        session.record_statistics(
+        session.layers.record_statistics(
             LayerStatistics(name=name, energies=energies, gamma=gamma, mean_log_energy=mean)
         )
-    run = MergeRun(recipe=session.inputs.recipe(), key=session.recipe_key(), store=BASE)
-    session.start_merge(run)
+    run = MergeRun(recipe=session.draft.inputs.recipe(), key=session.draft.recipe_key(), store=BASE)
+    session.results.start_merge(run)
     session.record_report(LayerReport(name=SICK, gamma=0.1, warnings=(WARNING,)))
     session.finish_analysis()
     yield healths
@@ -73,12 +73,13 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
         panel.offer.for_these.click()
     (rule,) = asked.args[0].overrides
     assert rule.parameters == {"variant": "automatic"}
-    ruled = [row.name for row in session.rows if rule.holds_for(row.name, row.role, row.block)]
+    rows = session.layers.rows
+    ruled = [row.name for row in rows if rule.holds_for(row.name, row.role, row.block)]
     assert ruled == [SICK]
     with qtbot.waitSignal(panel.inputs_edited) as asked:
         panel.offer.for_all.click()
     assert asked.args[0].touched == {"variant": "automatic"}
-    assert asked.args[0].overrides == session.inputs.overrides
+    assert asked.args[0].overrides == session.draft.inputs.overrides
 
 
 def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> None:
@@ -97,7 +98,7 @@ def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session:
     assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "◐ het."
     spoken = cell(model, POLE, Column.REGIME, Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == "heterogeneous, γ near its pole"
-    session.preview_tau(1.0)
+    session.draft.preview_tau(1.0)
     assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "○ hom."
 
 
@@ -115,7 +116,7 @@ def test_a_report_counts_only_while_the_merge_is_current(
     assert before is not None
     assert before.findings
     assert healths.of(SICK) is before  # remembered
-    session.set_parameter("epsilon", 1e-3)
+    session.draft.set_parameter("epsilon", 1e-3)
     after = healths.of(SICK)
     assert after is not None
     assert not after.findings
@@ -145,9 +146,9 @@ def test_the_summary_names_the_worst_layers_and_leads_to_them(
 def test_a_sound_model_says_so_without_an_empty_table(
     panel: HealthPanel, session: Session, qtbot: QtBot
 ) -> None:
-    session.start_merge(None)
-    pole = session.statistics[POLE]
-    session.record_statistics(replace(pole, mean_log_energy=-9.0, gamma=0.01))
+    session.results.start_merge(None)
+    pole = session.layers.statistics[POLE]
+    session.layers.record_statistics(replace(pole, mean_log_energy=-9.0, gamma=0.01))
     qtbot.waitUntil(lambda: "Nothing out of the ordinary" in panel.summary.text())
     assert not panel.worst.isVisible()
     assert panel.extremes.isVisible()

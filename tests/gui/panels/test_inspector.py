@@ -131,9 +131,8 @@ def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
     loaded.session.select(KEY)
     qtbot.waitUntil(lambda: first in worker.withdrawn)
     worker.say(distribution(QUERY), job=first)  # too late to be heard
-    assert (
-        loaded.session.findings.get(LayerDistribution, QUERY, loaded.session.models_key()) is None
-    )
+    key = loaded.session.draft.models_key()
+    assert loaded.session.results.findings.get(LayerDistribution, QUERY, key) is None
     turn_to(loaded, SpectraPanel)
     second = worker.newest(DistributionJob)
     qtbot.waitUntil(lambda: second in worker.withdrawn)
@@ -145,7 +144,7 @@ def test_a_distribution_holds_whatever_the_method_is(
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
     worker.say(distribution(QUERY), JobDone(), job=job)
-    loaded.session.set_parameter("epsilon", 1e-3)
+    loaded.session.draft.set_parameter("epsilon", 1e-3)
     qtbot.wait(150)
     assert panel.plot.message() is None
     assert len(asked(worker, DistributionJob)) == 1
@@ -250,7 +249,7 @@ def test_the_experts_spectra_hold_whatever_the_recipe_is(
     assert loaded.session.spectrum(QUERY) is None
     qtbot.waitUntil(lambda: worker.newest(SpectrumJob) != first)
     worker.say(expert_spectra(KEY), spectrum(KEY), JobDone(), job=worker.newest(SpectrumJob))
-    loaded.session.set_parameter("epsilon", 1e-3)
+    loaded.session.draft.set_parameter("epsilon", 1e-3)
     loaded.session.select(QUERY)
     keys = [curve.entry.key for curve in panel.plot.curves()]
     assert keys == ["expert cola", "expert sst2"]
@@ -274,7 +273,7 @@ def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot
 def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> None:
     session = loaded.session
     for name, energies, cosine in ((QUERY, (1.0, 4.0), 0.5), (KEY, (9.0, 1.0), -0.1)):
-        session.record_statistics(
+        session.layers.record_statistics(
             LayerStatistics(
                 name=name,
                 energies=dict(zip(("cola", "sst2"), energies, strict=True)),
@@ -300,7 +299,7 @@ def test_a_tensor_without_spectrum_says_why(loaded: MainWindow) -> None:
 
 def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
     layers, session = loaded.workspace.layers, loaded.session
-    session.record_statistics(replace(session.statistics[KEY], log_variance=0.25))
+    session.layers.record_statistics(replace(session.layers.statistics[KEY], log_variance=0.25))
     layers.text.setText("layer.10")
     layers.model.flush()
     (copy,) = [a for a in layers.table.actions() if a.text() == "Copy table"]
@@ -326,7 +325,7 @@ def run(method: str, store: str, **parameters: float) -> MergeRun:
 def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
-        loaded.session.runs.keep(made)
+        loaded.session.results.runs.keep(made)
     tabs = loaded.workspace.heterogeneity.tabs
     tabs.setCurrentIndex([tabs.tabText(i) for i in range(tabs.count())].index("Compare"))
     panel = tabs.current
@@ -388,18 +387,18 @@ def test_a_merge_that_is_gone_is_no_longer_compared(
 ) -> None:
     comparing.session.select(QUERY)
     qtbot.waitUntil(lambda: len(asked(worker, DifferenceJob)) == 2)
-    comparing.session.runs.forget(Path("/cache/2"))
+    comparing.session.results.runs.forget(Path("/cache/2"))
     assert worker.newest(DifferenceJob) in worker.withdrawn
-    assert comparing.session.comparison.pair is None
+    assert comparing.session.results.comparison.pair is None
     assert comparing.differences.message()
 
 
 def test_accuracies_of_merges_with_defaults_stand_beside(comparing: ComparePanel) -> None:
     assert not comparing.accuracies.isVisible()
     accuracy = SampleAccuracy(model="ACE-Merging", by_task={"a": 0.5, "b": 1.0})
-    comparing.session.record_accuracy(accuracy)
+    comparing.session.results.record_accuracy(accuracy)
     assert comparing.accuracies.text() == "Held-out accuracy: ACE-Merging 0.750"
-    second = comparing.session.runs.all[1]
+    second = comparing.session.results.runs.all[1]
     second.accuracies = {"a": 0.25, "b": 0.5}
     comparing.refresh()
     assert comparing.accuracies.text().endswith(f"{comparing.second.currentText()} 0.375")

@@ -265,7 +265,7 @@ def test_every_view_follows_the_session_and_leads_it(
 def test_a_view_that_was_hidden_catches_up(panel: HeterogeneityPanel, session: Session) -> None:
     panel.tabs.setCurrentIndex(1)
     panel.tabs.setCurrentIndex(0)
-    session.preview_tau(0.05)
+    session.draft.preview_tau(0.05)
     session.select("layer.0.q")
     panel.tabs.setCurrentIndex(1)
     view = panel.tabs.current
@@ -289,12 +289,12 @@ def test_nothing_is_drawn_anew_without_news(panel: HeterogeneityPanel, session: 
         plot = panel.tabs.current.plot
         drawn: list[int] = []
         plot.changed.connect(lambda drawn=drawn: drawn.append(1))
-        session.layers_changed.emit()  # as at the end of a merge
+        session.layers.learnt.emit("")  # as at the end of a merge
         assert not drawn
-        session.statistics["layer.2.q"] = replace(
-            session.statistics["layer.2.q"],
+        session.layers.statistics["layer.2.q"] = replace(
+            session.layers.statistics["layer.2.q"],
             gamma=0.01 * (index + 1),
             energies={"cola": index + 9.0},
         )
-        session.layers_changed.emit()
+        session.layers.learnt.emit("")
         assert drawn

@@ -50,14 +50,14 @@ def test_a_seed_is_offered_where_numbers_are_drawn(
     assert not filled.seed.isVisible()
     drawing = replace(ENGINE.methods[0], name="dare", seeded=True)
     session.set_engine(replace(ENGINE, methods=(*ENGINE.methods, drawing)))
-    session.keep(replace(session.inputs, method="dare", seed=2**40))
+    session.draft.keep(replace(session.draft.inputs, method="dare", seed=2**40))
     assert filled.seed.isVisible()
     assert filled.seed.text() == str(2**40)
     filled.seed.setText("7")
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.seed.editingFinished.emit()
     assert asked.args[0].seed == 7
-    session.keep(replace(session.inputs, method="ace"))
+    session.draft.keep(replace(session.draft.inputs, method="ace"))
     assert not filled.seed.isVisible()
 
 
@@ -66,14 +66,15 @@ def test_more_options_are_folded_until_one_is_unusual(
 ) -> None:
     assert not filled.more.is_open
     assert not filled.vocabulary.isVisible()
-    session.keep(replace(session.inputs, seed=9))  # of no use to a method that draws nothing
+    # A seed is of no use to a method that draws nothing.
+    session.draft.keep(replace(session.draft.inputs, seed=9))
     assert not filled.more.is_open
-    session.keep(replace(session.inputs, vocabulary=Vocabulary.TOKENS))
+    session.draft.keep(replace(session.draft.inputs, vocabulary=Vocabulary.TOKENS))
     assert filled.vocabulary.isVisible()
     filled.more.findChildren(QToolButton)[0].click()
-    session.keep(replace(session.inputs, method="linear"))
+    session.draft.keep(replace(session.draft.inputs, method="linear"))
     assert not filled.more.is_open  # it is the person's again
-    session.keep(replace(session.inputs, out_dtype="bfloat16"))
+    session.draft.keep(replace(session.draft.inputs, out_dtype="bfloat16"))
     assert filled.more.is_open
 
 
@@ -83,7 +84,7 @@ def test_untouched_parameters_say_where_their_value_comes_from(
     note = filled.fields["epsilon"].note
     assert note.isVisible()
     assert note.text() == "default for this family"
-    session.set_parameter("epsilon", 1e-3)
+    session.draft.set_parameter("epsilon", 1e-3)
     assert not note.isVisible()
     assert filled.fields["epsilon"].control.value == 1e-3
 
@@ -102,8 +103,8 @@ def test_showing_a_value_asks_for_nothing(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
     with qtbot.assertNotEmitted(filled.parameter_edited):
-        session.set_parameter("k_frac", 0.9)
-        session.preview_tau(0.8)
+        session.draft.set_parameter("k_frac", 0.9)
+        session.draft.preview_tau(0.8)
     assert filled.fields["tau"].control.value() == 0.8
 
 
@@ -133,16 +134,16 @@ def choose(combo: QComboBox, text: str) -> None:
 def test_every_method_can_have_a_cap(
     filled: MethodPanel, session: Session, qtbot: QtBot, method: str
 ) -> None:
-    session.keep(replace(session.inputs, method=method))
+    session.draft.keep(replace(session.draft.inputs, method=method))
     assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == ("none", False)
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         choose(filled.cap.choice, "at δ")
-    assert asked.args[0] == replace(session.inputs, cap=Cap())
-    session.keep(asked.args[0])
+    assert asked.args[0] == replace(session.draft.inputs, cap=Cap())
+    session.draft.keep(asked.args[0])
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().cap == Cap(delta=0.25)
-    session.keep(asked.args[0])
+    session.draft.keep(asked.args[0])
     assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (True, 0.25)
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.cap.delta.findChildren(QToolButton)[-1].click()  # back to the default δ
@@ -158,11 +159,11 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
     assert next(iter(filled.fields)) == "variant"
     assert filled.fields["epsilon"].isVisible()
-    session.set_parameter("variant", "automatic")
+    session.draft.set_parameter("variant", "automatic")
     shown = [name for name, field in filled.fields.items() if field.isVisible()]
     assert shown == ["variant", "alpha", "delta", "scaling"]
     assert not filled.cap.isVisible()
-    session.keep(replace(session.inputs, cap=Cap(delta=0.05)))  # a recipe may have both
+    session.draft.keep(replace(session.draft.inputs, cap=Cap(delta=0.05)))  # a recipe may have both
     assert filled.cap.isVisible()
 
 
@@ -171,16 +172,16 @@ def test_fused_matrices_and_the_vocabulary_are_choices(
 ) -> None:
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.split_fused.click()
-    assert asked.args[0] == replace(session.inputs, split_fused=True)
+    assert asked.args[0] == replace(session.draft.inputs, split_fused=True)
     session.adopt(asked.args[0], plan(recipe(COLA, split_fused=True)))
     filled.vocabulary.setCurrentText("matched by token")
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.vocabulary.activated.emit(1)
     chosen = asked.args[0]
     assert (chosen.split_fused, chosen.vocabulary) == (True, Vocabulary.TOKENS)
-    before = session.recipe_key(), session.analysis_key
+    before = session.draft.recipe_key(), session.layers.analysis_key
     session.adopt(chosen, plan(chosen.recipe()))
-    assert not set(before) & {session.recipe_key(), session.analysis_key}
+    assert not set(before) & {session.draft.recipe_key(), session.layers.analysis_key}
     assert Inputs.from_recipe(chosen.recipe()).recipe() == chosen.recipe()
 
 
@@ -190,14 +191,14 @@ def test_heads_are_merged_unless_the_box_is_cleared(
     assert filled.heads.isChecked()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.heads.click()
-    assert asked.args[0] == replace(session.inputs, heads=Heads.KEEP)
-    before = session.recipe_key()
-    session.keep(asked.args[0])
-    assert session.recipe_key() != before
+    assert asked.args[0] == replace(session.draft.inputs, heads=Heads.KEEP)
+    before = session.draft.recipe_key()
+    session.draft.keep(asked.args[0])
+    assert session.draft.recipe_key() != before
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.heads.click()
     assert asked.args[0].heads is Heads.AUTO
-    session.keep(replace(session.inputs, heads=Heads.MERGE))
+    session.draft.keep(replace(session.draft.inputs, heads=Heads.MERGE))
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.split_fused.click()
     assert asked.args[0].heads is Heads.MERGE
@@ -256,7 +257,7 @@ def test_the_form_has_a_control_for_every_parameter_of_every_method(
 ) -> None:
     session.set_engine(replace(ENGINE, methods=tuple(map(method_info, METHODS))))
     for name, method in METHODS.items():
-        session.keep(replace(session.inputs, method=name))
+        session.draft.keep(replace(session.draft.inputs, method=name))
         assert list(panel.fields) == [field.name for field in fields(method.parameters)]
 
 
@@ -272,9 +273,9 @@ def test_only_the_fields_of_the_chosen_variant_are_shown(
 
     both = {"variant", "scaling"}
     assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
-    session.keep(session.inputs.with_parameter("variant", "automatic"))
+    session.draft.keep(session.draft.inputs.with_parameter("variant", "automatic"))
     assert shown() == both | {"alpha", "delta"}
-    assert session.tau == float("inf")
-    session.keep(session.inputs.with_parameter("variant", None))
+    assert session.draft.tau == float("inf")
+    session.draft.keep(session.draft.inputs.with_parameter("variant", None))
     assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
-    assert session.tau == 0.3
+    assert session.draft.tau == 0.3

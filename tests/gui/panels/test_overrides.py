@@ -51,7 +51,7 @@ def test_a_whole_role_is_named_as_such(loaded: Session) -> None:
 
 def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded: Session) -> None:
     first = overridden(loaded, QUERIES, AVERAGE)
-    loaded.keep(replace(loaded.inputs, overrides=first))
+    loaded.draft.keep(replace(loaded.draft.inputs, overrides=first))
     again = overridden(loaded, QUERIES, Override(disposition="base"))
     assert again == (Override(role="query", disposition="base"),)
     narrower = overridden(loaded, {"layer.2.q"}, Override(disposition="base"))
@@ -59,18 +59,20 @@ def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded: Session) -> No
 
 
 def test_reset_takes_a_layer_out_of_a_wider_rule(loaded: Session) -> None:
-    loaded.keep(replace(loaded.inputs, overrides=overridden(loaded, QUERIES, AVERAGE)))
+    loaded.draft.keep(replace(loaded.draft.inputs, overrides=overridden(loaded, QUERIES, AVERAGE)))
     (rule,) = reset(loaded, {"layer.2.q"})
     assert rule.holds_for("layer.0.q", "query", 0)
     assert not rule.holds_for("layer.2.q", "query", 2)
 
 
 def test_rules_make_another_recipe(loaded: Session) -> None:
-    before, analysed = loaded.recipe_key(), loaded.analysis_key
-    loaded.keep(replace(loaded.inputs, overrides=(Override(role="key", disposition="base"),)))
-    assert loaded.recipe_key() != before
-    assert loaded.analysis_key != analysed
-    assert {loaded.recipe_key(): 1}  # spectra are kept under it
+    before, analysed = loaded.draft.recipe_key(), loaded.layers.analysis_key
+    loaded.draft.keep(
+        replace(loaded.draft.inputs, overrides=(Override(role="key", disposition="base"),))
+    )
+    assert loaded.draft.recipe_key() != before
+    assert loaded.layers.analysis_key != analysed
+    assert {loaded.draft.recipe_key(): 1}  # spectra are kept under it
 
 
 def test_weights_follow_their_expert() -> None:
@@ -91,7 +93,7 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: Fa
     assert set(layers.selected) == QUERIES
     choose(layers.menu(), "Merge by", "Weight averaging")
     rule = Override(role="query", merge_method="linear", disposition="merge")
-    assert opened.session.inputs.overrides == (rule,)
+    assert opened.session.draft.inputs.overrides == (rule,)
     assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)  # type: ignore[union-attr]
 
 
@@ -108,10 +110,11 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(
     place = layers.model.position("layer.10.q")
     assert layers.model.index(place, Column.OUTCOME).data() == "◆ Weight averaging"
     assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
-    assert opened.session.merged_rows == [r for r in opened.session.rows if r.role == "query"]
+    rows = opened.session.layers.rows
+    assert opened.session.layers.merged == [r for r in rows if r.role == "query"]
     layers.table.selectRow(place)
     choose(layers.menu(), "Reset")
-    assert opened.session.inputs.overrides == ()
+    assert opened.session.draft.inputs.overrides == ()
 
 
 def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
@@ -126,7 +129,7 @@ def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
     listed = opened.workspace.method.overrides
     listed.list.setCurrentRow(0)
     listed.remove.click()
-    assert [rule.disposition for rule in opened.session.inputs.overrides] == ["base"]
+    assert [rule.disposition for rule in opened.session.draft.inputs.overrides] == ["base"]
 
 
 def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
@@ -202,8 +205,13 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> No
     own = RowOverride(method="ace", parameters={"tau": 0.9}, weights=(1.0, 1.0), rules=(0,))
     rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
     loaded.adopt(
-        replace(loaded.inputs, overrides=rules),
+        replace(loaded.draft.inputs, overrides=rules),
         plan(recipe(COLA, SST2, overrides=rules), rows=rows),
     )
     assert {row.disposition for row in rows} >= {Disposition.MERGED}
-    assert [loaded.tau_of(row) for row in rows if row.block is not None] == [0.3, 0.3, 0.9, 0.3]
+    assert [loaded.draft.tau_of(row) for row in rows if row.block is not None] == [
+        0.3,
+        0.3,
+        0.9,
+        0.3,
+    ]

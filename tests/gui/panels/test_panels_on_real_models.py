@@ -59,7 +59,7 @@ def test_spectra_and_their_figures(
     qtbot: QtBot, opened: Session, prepared: Prepared, row: PlanRow
 ) -> None:
     (found,) = answer(SpectrumJob(recipe=prepared.plan.recipe, row=row), LayerSpectrum)
-    opened.findings.record(opened.recipe_key(), found)  # type: ignore[arg-type]
+    opened.results.findings.record(opened.draft.recipe_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, SpectraPanel(opened))
     assert isinstance(panel, SpectraPanel)
     curves = {curve.entry.key: curve.values for curve in panel.plot.curves()}
@@ -91,7 +91,7 @@ def test_cosines_of_the_layer_and_of_the_model(
     qtbot: QtBot, opened: Session, prepared: Prepared, row: PlanRow
 ) -> None:
     for event in answer(AnalyseJob(recipe=prepared.plan.recipe), LayerAnalysed):
-        opened.record_statistics(event.statistics)  # type: ignore[union-attr]
+        opened.layers.record_statistics(event.statistics)  # type: ignore[union-attr]
     opened.finish_analysis()
     panel = shown(qtbot, SubspacesPanel(opened))
     assert isinstance(panel, SubspacesPanel)
@@ -100,7 +100,7 @@ def test_cosines_of_the_layer_and_of_the_model(
     shown_TT = np.array([column.values for column in panel.cosines.columns()[1:]])
     np.testing.assert_allclose(shown_TT, cosines(layer), atol=PLOTTED)
     panel.look.choose(Look.MODEL)
-    rows = [other for other in prepared.plan.rows if other.name in opened.statistics]
+    rows = [other for other in prepared.plan.rows if other.name in opened.layers.statistics]
     whole = [deltas_of(prepared, other) for other in rows]
     flat = [np.concatenate([found[name].ravel() for found in whole]) for name in whole[0]]
     shown_TT = np.array([column.values for column in panel.cosines.columns()[1:]])
@@ -117,7 +117,7 @@ def test_overlaps_of_the_experts(
     qtbot: QtBot, opened: Session, prepared: Prepared, row: PlanRow
 ) -> None:
     (found,) = answer(SubspacesJob(recipe=prepared.plan.recipe, row=row), LayerSubspaces)
-    opened.findings.record(opened.recipe_key(), found)  # type: ignore[arg-type]
+    opened.results.findings.record(opened.draft.recipe_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, SubspacesPanel(opened))
     assert isinstance(panel, SubspacesPanel)
     panel.look.choose(Look.OVERLAP)
@@ -130,7 +130,7 @@ def test_overlaps_of_the_experts(
 
 def test_distributions(qtbot: QtBot, opened: Session, prepared: Prepared, row: PlanRow) -> None:
     (found,) = answer(DistributionJob(recipe=prepared.plan.recipe, row=row), LayerDistribution)
-    opened.findings.record(opened.models_key(), found)  # type: ignore[arg-type]
+    opened.results.findings.record(opened.draft.models_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, DistributionPanel(opened))
     assert isinstance(panel, DistributionPanel)
     low, high, *counts = panel.plot.columns()

@@ -192,7 +192,7 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, ERROR)
-    left = window.merge._stores._folder(window.session.inputs.recipe())
+    left = window.merge._stores._folder(window.session.draft.inputs.recipe())
     left.mkdir(parents=True)
     window.actions_.merge.trigger()
     assert merges(worker) == 1
@@ -200,7 +200,7 @@ def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: F
 
 def test_a_limit_of_memory_is_checked_at_once(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, FINE)
-    peak = window.session.plan.peak_bytes
+    peak = window.session.draft.plan.peak_bytes
     window.session.limit_memory(peak - 1)
     (error,) = window.session.checks.errors
     assert error.title == "Memory"

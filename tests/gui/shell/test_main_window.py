@@ -155,9 +155,9 @@ def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded: MainWi
     plot = loaded.workspace.heterogeneity.plot
     plot.tau_changed.emit(0.6)
     assert loaded.workspace.method.fields["tau"].control.value() == 0.6
-    assert "tau" not in loaded.session.inputs.touched
+    assert "tau" not in loaded.session.draft.inputs.touched
     plot.tau_committed.emit(0.6)
-    assert loaded.session.inputs.touched == {"tau": 0.6}
+    assert loaded.session.draft.inputs.touched == {"tau": 0.6}
     loaded.workspace.method.fields["tau"].control.setValue(0.2)
     assert plot.tau == pytest.approx(0.2)
 
@@ -211,7 +211,7 @@ def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Pa
 
     loaded.conductor.set_parameter("tau", 0.7)
     loaded.opener._write_recipe(tmp_path / "mine")
-    assert load_recipe(tmp_path / "mine.yaml") == loaded.session.inputs.recipe()
+    assert load_recipe(tmp_path / "mine.yaml") == loaded.session.draft.inputs.recipe()
     loaded.opener._write_recipe(tmp_path / "no such folder" / "mine.yaml")
     assert "There is no such folder" in loaded.notice.sentence.text()
 
@@ -223,7 +223,7 @@ def test_the_recipe_can_be_saved_for_mergekit(
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
     loaded.conductor.choose_method("linear")
     planned = plan(
-        loaded.session.inputs.recipe(), parameters={"normalize": True, "base_weight": 0.0}
+        loaded.session.draft.inputs.recipe(), parameters={"normalize": True, "base_weight": 0.0}
     )
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)

@@ -120,14 +120,14 @@ def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(
     each: Field[Any],
 ) -> None:
     session, recipe = Session(), changed(each)
-    session.keep(Inputs.from_recipe(usual()))
-    run = MergeRun(recipe=usual(), key=session.recipe_key(), store=Path("/cache/store"))
-    session.start_merge(run)
+    session.draft.keep(Inputs.from_recipe(usual()))
+    run = MergeRun(recipe=usual(), key=session.draft.recipe_key(), store=Path("/cache/store"))
+    session.results.start_merge(run)
     assert session.merge_is_current
-    session.keep(Inputs.from_recipe(recipe))
-    assert session.inputs.recipe() == recipe
+    session.draft.keep(Inputs.from_recipe(recipe))
+    assert session.draft.inputs.recipe() == recipe
     assert not session.merge_is_current
-    session.keep(Inputs.from_recipe(usual()))
+    session.draft.keep(Inputs.from_recipe(usual()))
     assert session.merge_is_current
 
 

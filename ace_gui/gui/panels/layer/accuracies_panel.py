@@ -22,12 +22,12 @@ class AccuraciesPanel(QWidget):
         layout.setContentsMargins(0, 6, 0, 0)
         layout.addWidget(muted_label("Share of held-out samples each model gets right.", self))
         layout.addWidget(self.table, 1)
-        session.accuracy_changed.connect(self.refresh)
+        session.results.changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Show what the session knows."""
-        accuracies = list(self._session.accuracies.values())
+        accuracies = list(self._session.results.accuracies.values())
         tasks = list(accuracies[0].by_task) if accuracies else []
         rows = [
             FigureRow(title=a.model, tip=_TIP, values=[a.mean, *a.by_task.values()])

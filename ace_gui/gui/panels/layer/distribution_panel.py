@@ -38,7 +38,8 @@ class DistributionPanel(LayerPanel):
             message = "Select a layer to see how its changes are distributed."
             self.plot.clear(message if row is None else "No expert has this tensor.")
             return
-        found = session.findings.get(LayerDistribution, row.name, session.models_key())
+        key = session.draft.models_key()
+        found = session.results.findings.get(LayerDistribution, row.name, key)
         if found is not None:
             self.plot.show_distribution(found, expert_colours(session))
 

@@ -39,7 +39,7 @@ class EnergiesPanel(LayerPanel):
         if row is None:
             self.plot.clear("Select a layer to see the experts' energies.")
             return
-        statistics = self.session.statistics.get(row.name)
+        statistics = self.session.layers.statistics.get(row.name)
         if statistics is None:
             self.plot.clear(_no_figures(row))
         else:
@@ -49,7 +49,7 @@ class EnergiesPanel(LayerPanel):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         row = self.row
-        statistics = self.session.statistics.get(row.name) if row is not None else None
+        statistics = self.session.layers.statistics.get(row.name) if row is not None else None
         energies = statistics.energies if statistics is not None else {}
         values = np.array(list(energies.values()), dtype=np.float64)
         return (

@@ -78,7 +78,7 @@ class InspectorPanel(QWidget):
         layout.addWidget(self._facts)
         layout.addWidget(self.tabs, 1)
         session.selection_changed.connect(self._show_facts)
-        session.plan_changed.connect(self._show_facts)
+        session.draft.changed.connect(self._show_facts)
         session.checks.changed.connect(self._show_worries)
         self._show_facts()
         self._show_worries()
@@ -128,7 +128,7 @@ class InspectorPanel(QWidget):
 
     def _show_facts(self) -> None:
         name = self._session.selection
-        row = self._session.row(name) if name else None
+        row = self._session.layers.row(name) if name else None
         if row is None:
             self._facts.setText("Choose a layer in the table or in the plot below.")
             return

@@ -29,14 +29,9 @@ class LayerPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.session = session
-        for changed in (
-            session.selection_changed,
-            session.inputs_changed,
-            session.plan_changed,
-            session.layers_changed,
-        ):
+        for changed in (session.selection_changed, session.draft.changed):
             changed.connect(self._follow)
-        for learnt in (session.layer_changed, session.findings.changed):
+        for learnt in (session.layers.learnt, session.results.findings.changed):
             learnt.connect(self._learn)
 
     def refresh(self) -> None:
@@ -60,7 +55,7 @@ class LayerPanel(QWidget):
     def row(self) -> PlanRow | None:
         """The selected layer."""
         name = self.session.selection
-        return self.session.row(name) if name else None
+        return self.session.layers.row(name) if name else None
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -78,13 +73,13 @@ class LayerPanel(QWidget):
             self.refresh()
 
     def _learn(self, name: str) -> None:
-        if name == self.session.selection:
+        if name in ("", self.session.selection):
             self._follow()
 
 
 def expert_colours(session: Session) -> dict[str, str]:
     """Every expert's colour in the present theme, by name."""
-    inputs, theme = session.inputs, current_theme()
+    inputs, theme = session.draft.inputs, current_theme()
     return {
         name: theme.expert_colour(expert.colour)
         for name, expert in zip(inputs.names, inputs.experts, strict=True)

@@ -50,7 +50,7 @@ class SpectraPanel(LayerPanel):
         experts = self.session.expert_spectra(row.name)
         if spectrum is not None:
             self.plot.show_spectrum(spectrum, expert_colours(self.session))
-        elif not self.session.has_spectrum(row):
+        elif not self.session.layers.has_spectrum(row):
             self.plot.clear(f"No spectrum: {row.reason}.")
         elif experts is not None:
             self.plot.show_experts(experts, expert_colours(self.session))

@@ -107,7 +107,7 @@ class SubspacesPanel(LayerPanel):
 
     def _show_subspaces(self, row: PlanRow) -> None:
         session = self.session
-        found = session.findings.get(LayerSubspaces, row.name, session.recipe_key())
+        found = session.results.findings.get(LayerSubspaces, row.name, session.draft.recipe_key())
         if found is not None:
             self.alignment.show_alignment(found)
             caption = (
@@ -117,11 +117,11 @@ class SubspacesPanel(LayerPanel):
             self.overlap.show_matrix(
                 row.name, found.experts, found.overlap, meaning="overlap", caption=caption
             )
-        elif not session.has_spectrum(row):
+        elif not session.layers.has_spectrum(row):
             self.plot.clear(f"No directions: {row.reason}.")
 
     def _show_cosines(self, row: PlanRow) -> None:
-        statistics = self.session.statistics.get(row.name)
+        statistics = self.session.layers.statistics.get(row.name)
         if statistics is None or statistics.cosines is None:
             self.cosines.clear("The cosines appear here once the experts are compared.")
             return
@@ -130,11 +130,12 @@ class SubspacesPanel(LayerPanel):
 
     def _show_model(self) -> None:
         session = self.session
-        known = [s for s in session.statistics.values() if s.cosines is not None]
+        known = [s for s in session.layers.statistics.values() if s.cosines is not None]
         if not known:
             self.cosines.clear("The cosines appear here once the experts are compared.")
             return
-        names = session.inputs.names
-        caption = f"Over {len(known)} tensors." if session.is_analysed else "Still comparing."
+        names = session.draft.inputs.names
+        complete = session.layers.is_analysed
+        caption = f"Over {len(known)} tensors." if complete else "Still comparing."
         values = model_cosines(known, names)
         self.cosines.show_matrix("Whole model", names, values, meaning="cosine", caption=caption)
