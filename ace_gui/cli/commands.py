@@ -296,6 +296,16 @@ def methods(
         show_methods() if name is None else show_method(name)
 
 
+@app.command("devices")
+def devices(verbose: Verbose = False) -> None:
+    """List what a merge can run on, and say why a GPU is not among it."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.console import show_devices
+
+        show_devices()
+
+
 def has_display() -> bool:
     """Whether a window can be shown here."""
     if not sys.platform.startswith("linux"):

@@ -37,6 +37,7 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.health import UNRELIABLE
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import Options, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
@@ -158,6 +159,17 @@ def report_recipe(
                     progress.update(task, total=event.total, completed=event.done)
                 case Reported():
                     Console().print(shown(f"The report is in {event.file}."))
+
+
+def show_devices() -> None:
+    """``ace-gui devices``: one line a device, and why others are not used."""
+    automatic = str(resolve_device("auto"))
+    for device in available_devices():
+        memory = f", {device.memory_bytes / 1e9:.1f} GB" if device.memory_bytes else ""
+        chosen = "  (automatic)" if device.name == automatic else ""
+        Console().print(shown(f"{device.name}  {device.title}{memory}{chosen}"))
+    for sentence in devices_not_used():
+        Console().print(shown(sentence))
 
 
 def show_methods() -> None:

@@ -15,7 +15,7 @@ from ace_gui.engine.contract.events import (
     FieldInfo,
     MethodInfo,
 )
-from ace_gui.engine.devices import available_devices
+from ace_gui.engine.devices import available_devices, devices_not_used
 from ace_gui.machine import total_memory
 from ace_gui.methods import METHODS, PROBLEMS, families, parameter_fields
 
@@ -25,6 +25,7 @@ def engine_ready() -> EngineReady:
     return EngineReady(
         methods=tuple(method_info(name) for name in METHODS),
         devices=available_devices(),
+        devices_not_used=devices_not_used(),
         scopes=tuple((scope.name, scope.description) for scope in SCOPES.values()),
         threads=torch.get_num_threads(),
         memory_bytes=total_memory(),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Final
+
 import torch
 
 from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.engine.gpus import Gpu, fastest_first, gpus, kernels, why_none, why_unfit
 from ace_gui.errors import ResourceError
 from ace_gui.machine import processors
+
+_STARTED: Final[set[str]] = set()
+_STARTING: Final = threading.Lock()
 
 
 def use_threads(wanted: int | None) -> None:
@@ -15,26 +22,85 @@ def use_threads(wanted: int | None) -> None:
 
 
 def available_devices() -> tuple[DeviceInfo, ...]:
-    """Every device a merge can run on, the processor first."""
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    gpus = tuple(
-        DeviceInfo(name=f"cuda:{index}", title=torch.cuda.get_device_name(index))
-        for index in range(count)
+    """Every device a merge can run on, the processor first, then the GPUs in torch's order."""
+    usable = [gpu for gpu in gpus() if not why_unfit(gpu, kernels())]
+    found = [
+        DeviceInfo(name=gpu.name, title=gpu.title, memory_bytes=gpu.memory_bytes) for gpu in usable
+    ]
+    return (DeviceInfo(name="cpu", title="Processor (CPU)"), *found)
+
+
+def devices_not_used() -> tuple[str, ...]:
+    """Why there is no GPU to use, or why one of several cannot be used, a sentence each."""
+    found = gpus()
+    return (
+        tuple(filter(None, (why_unfit(gpu, kernels()) for gpu in found)))
+        if found
+        else (why_none(),)
     )
-    return (DeviceInfo(name="cpu", title="Processor (CPU)"), *gpus)
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name; ``auto`` is the first GPU, or else the processor.
+    """The device of that name, ready to compute on; ``auto``: the fastest GPU, or the processor.
 
-    Raises ResourceError for a device this machine does not have.
+    Raises ResourceError for a device that this machine does not have, or that does not start.
     """
-    names = [device.name for device in available_devices()]
+    if name == "cpu":
+        return torch.device("cpu")
+    usable = [gpu for gpu in fastest_first(gpus()) if not why_unfit(gpu, kernels())]
     if name == "auto":
-        return torch.device(names[1] if len(names) > 1 else "cpu")
+        return next((torch.device(gpu.name) for gpu in usable if _starts(gpu)), torch.device("cpu"))
     wanted = "cuda:0" if name == "cuda" else name
-    if wanted not in names:
-        raise ResourceError(
-            f"There is no device {name!r} on this machine; available: {', '.join(names)}."
-        )
-    return torch.device(wanted)
+    for gpu in usable:
+        if gpu.name == wanted:
+            _start(gpu)
+            return torch.device(wanted)
+    names = ", ".join(device.name for device in available_devices())
+    raise ResourceError(
+        f"There is no device {name!r} to use on this machine; available: {names}. "
+        + " ".join(devices_not_used())
+    )
+
+
+def work_on(device: torch.device, *, own_stream: bool = False) -> None:
+    """Let this thread's work for a GPU, and the memory it pins, go to that one.
+
+    ``own_stream``: work of different threads does not wait for each other's. A thread keeps its
+    stream: torch keeps the freed memory of each apart.
+    """
+    if device.type != "cuda":
+        return
+    torch.cuda.set_device(device)
+    if own_stream:
+        torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+
+
+def _starts(gpu: Gpu) -> bool:
+    try:
+        _start(gpu)
+    except ResourceError:
+        return False
+    return True
+
+
+def _start(gpu: Gpu) -> None:
+    """Compute a little on the GPU, once.
+
+    The first decomposition loads the library that has them, and it must not be two threads that do
+    so at once. Raises ResourceError where even that does not go.
+    """
+    device = torch.device(gpu.name)
+    with _STARTING:
+        if gpu.name in _STARTED:
+            return
+        try:
+            square = torch.eye(2, dtype=torch.float64, device=device)
+            torch.linalg.cholesky_ex(square)
+            torch.linalg.eigh(square)
+        except RuntimeError as error:
+            first = str(error).strip().partition("\n")[0].rstrip(".")
+            raise ResourceError(
+                f"{gpu.title} ({gpu.name}) does not compute: {first}. Choose another device.",
+                details=str(error),
+            ) from error
+        _STARTED.add(gpu.name)

@@ -77,7 +77,18 @@ _TEXTS = st.one_of(
     st.sampled_from(["ace", "linear", "all", "cpu", "cuda:99999999999999999999", "auto", "sample"]),
     st.text(max_size=8),
 )
-_COMMANDS = ("merge", "inspect", "report", "compare", "mergekit", "methods", "task", "open", "demo")
+_COMMANDS = (
+    "merge",
+    "inspect",
+    "report",
+    "compare",
+    "mergekit",
+    "methods",
+    "devices",
+    "task",
+    "open",
+    "demo",
+)
 _VALUED = ("--out", "--device", "--threads", "--memory", "--json", "--csv", "--methods", "--base")
 _FLAGS = ("--resume", "--complete-heads", "--convert", "--headless", "-h", "--version", "--", "-x")
 _OPTIONS = (*_VALUED, "--parameter", *_FLAGS)
@@ -192,3 +203,13 @@ def test_without_a_log_folder_the_temporary_one_is_used(
     assert str(log) in first
     assert "not enough memory" in second
     assert "Add --verbose" in second
+
+
+def test_the_devices_and_why_there_is_no_gpu(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ace_gui.cli.console.devices_not_used", lambda: ("No driver.",))
+    ended = run(capfd, "devices")
+    assert ended.status == 0
+    assert ended.out.startswith("cpu  Processor (CPU)")
+    assert ended.out.endswith("No driver.\n")

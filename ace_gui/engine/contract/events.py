@@ -74,17 +74,22 @@ class MethodInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
-    """One device: ``name`` for the recipe's sake ("cpu", "cuda:0"), ``title`` for people's."""
+    """One device: ``name`` for the recipe's sake ("cpu", "cuda:0"), ``title`` for people's.
+
+    ``memory_bytes``: of its own; 0 for the processor, and where that is not known.
+    """
 
     name: str
     title: str
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReady:
     """The engine process has started and imported what it needs.
 
-    ``problems``: methods from outside that could not be used, a sentence each.
+    ``devices_not_used``: why there is no GPU, or not a certain one; ``problems``: methods from
+    outside that could not be used; a sentence each.
     """
 
     methods: tuple[MethodInfo, ...]
@@ -93,6 +98,7 @@ class EngineReady:
     threads: int
     memory_bytes: int = 0  # of the machine
     problems: tuple[str, ...] = ()
+    devices_not_used: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,7 +210,8 @@ class MainWindow(QMainWindow):
         session.engine_changed.connect(self._show_engine)
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
-        session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
+        for advice in (session.advice, self.menus.explained):
+            advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.opener.base_unclear.connect(self._ask_for_base)
         self.choose_base.chosen.connect(self._take_base)
         self.choose_base.dismissed.connect(self._refresh)
@@ -293,7 +294,7 @@ class MainWindow(QMainWindow):
     def _show_engine(self) -> None:
         engine = self.session.engine
         if engine is not None:
-            self.menus.set_devices(engine.devices, self.session.device)
+            self.menus.set_devices(engine.devices, self.session.device, engine.devices_not_used)
             self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
             if engine.problems:
                 self.notice.show_message(

@@ -99,9 +99,13 @@ class MemoryMenu(ChoiceMenu):
 
 
 class Menus(QObject):
-    """Owns the menu bar's menus and the toolbar. ``recent_chosen`` carries a path."""
+    """Owns the menu bar's menus and the toolbar.
+
+    ``recent_chosen`` carries a path, ``explained`` a sentence that was asked for.
+    """
 
     recent_chosen = Signal(object)
+    explained = Signal(str)
 
     def __init__(self, window: QMainWindow, actions: Actions) -> None:
         super().__init__(window)
@@ -127,12 +131,20 @@ class Menus(QObject):
         """The chosen method on its button."""
         self.method_button.setText(f"Method: {title} …")
 
-    def set_devices(self, devices: Sequence[DeviceInfo], chosen: str) -> None:
-        """Offer the engine's devices."""
+    def set_devices(
+        self, devices: Sequence[DeviceInfo], chosen: str, not_used: Sequence[str] = ()
+    ) -> None:
+        """Offer the engine's devices, and to say why others are not among them."""
         names = {device.name for device in devices}
         auto = [] if "auto" in names else [("auto", "automatic", "The fastest device there is")]
         entries = [*auto, *((device.name, device.title, device.title) for device in devices)]
         self.devices.fill(entries)
+        if not_used:
+            self.devices.addSeparator()
+            title = "&Why no GPU?" if len(devices) == 1 else "&Why not every GPU?"
+            why = self.devices.addAction(title)
+            why.setToolTip(tooltip("\n".join(not_used)))
+            why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
         self.device_button.setEnabled(bool(devices))
         self.device_button.setText(f"Device: {self.devices.choose(chosen)} ▾")
 

@@ -1,0 +1,148 @@
+"""The GPUs of this machine: which of them can be used, which is the fastest, and why there is none.
+
+CUDA and ROCm come through the same functions of torch; under ROCm nothing of this has been tried.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+GET_TORCH: Final = "see https://pytorch.org/get-started/locally"
+
+_DOUBLES: Final = {"6.0": 32, "6.1": 4, "7.0": 32, "8.0": 32, "9.0": 64, "10.0": 64, "10.3": 2}
+"""Float64 multiplications a multiprocessor makes in a cycle, by compute capability (CUDA C++
+Programming Guide, arithmetic instructions). Those of other cards are made for graphics: 2."""
+
+_AMD_DOUBLES: Final = {"gfx906": 32, "gfx908": 64, "gfx90a": 128, "gfx942": 128, "gfx950": 64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU. ``architecture``: as torch's builds name it ("sm_86", "gfx90a"); empty if unknown.
+
+    ``processors``: multiprocessors; ``memory_bytes``: all of its memory; both 0 if unknown.
+    """
+
+    name: str
+    title: str
+    architecture: str = ""
+    processors: int = 0
+    memory_bytes: int = 0
+
+
+def gpus() -> list[Gpu]:
+    """Every GPU that torch finds, whether or not it can be used. Never fails."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # ``why_none`` says the same in a sentence
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    except Exception:  # of a driver that is half there: torch lets anything through
+        return []
+    return [_gpu(index) for index in range(count)]
+
+
+def _gpu(index: int) -> Gpu:
+    name = f"cuda:{index}"
+    try:
+        found = torch.cuda.get_device_properties(index)
+        if torch.version.hip is not None:
+            architecture = found.gcnArchName.partition(":")[0]
+            title = f"{found.name} (ROCm, not tried yet)"
+        else:
+            architecture, title = f"sm_{found.major}{found.minor}", found.name
+        return Gpu(
+            name=name,
+            title=title,
+            architecture=architecture,
+            processors=found.multi_processor_count,
+            memory_bytes=found.total_memory,
+        )
+    except Exception:  # a GPU that cannot say what it is may still compute
+        return Gpu(name=name, title=f"GPU {index}")
+
+
+def kernels() -> list[str]:
+    """The architectures that this build of torch has code for; none where it does not say."""
+    try:
+        return list(torch.cuda.get_arch_list())
+    except Exception:
+        return []
+
+
+def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
+    """Why this build of torch has no code for a GPU, a sentence; empty where it has."""
+    if not gpu.architecture or not built_for or gpu.architecture in built_for:
+        return ""
+    if any(_runs(gpu.architecture, each) for each in built_for):
+        return ""
+    return (
+        f"{gpu.title} ({gpu.name}) is of architecture {gpu.architecture}, which this build of "
+        f"torch has no code for (it has {', '.join(built_for)}); install another build, {GET_TORCH}"
+        "."
+    )
+
+
+def _runs(architecture: str, built: str) -> bool:
+    """Code runs on later GPUs of the same generation; in its general form on all later ones."""
+    own, code = _capability(architecture, "sm"), _capability(built, "sm")
+    if own and code:
+        return own[0] == code[0] and own[1] >= code[1]
+    general = _capability(built, "compute")
+    return bool(own and general and own >= general)
+
+
+def _capability(text: str, kind: str) -> tuple[int, int] | None:
+    """ "sm_86" to (8, 6); None for another kind, and for code of one GPU alone ("sm_90a")."""
+    found = re.fullmatch(rf"{kind}_(\d+)(\d)", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def fastest_first(found: Sequence[Gpu]) -> list[Gpu]:
+    """By float64 multiplications a cycle, then by memory, then in torch's order."""
+    return sorted(found, key=lambda gpu: (-_doubles(gpu), -gpu.memory_bytes))
+
+
+def _doubles(gpu: Gpu) -> int:
+    found = _capability(gpu.architecture, "sm")
+    if found is None:
+        return _AMD_DOUBLES.get(gpu.architecture, 2) * gpu.processors
+    return _DOUBLES.get(f"{found[0]}.{found[1]}", 2) * gpu.processors
+
+
+def why_none() -> str:
+    """Why torch finds no GPU, in a sentence that says what to do."""
+    if torch.backends.mps.is_available():
+        return "Apple's GPUs are not used: they have no float64, in which the methods compute."
+    if torch.xpu.is_available():
+        return "Intel's GPUs are not used: nothing was tried on them."
+    if torch.version.cuda is None and torch.version.hip is None:
+        return (
+            "This build of torch computes on the processor only, as the one that pip installs on "
+            f"Windows does; for an NVIDIA GPU install one built for CUDA, {GET_TORCH}."
+        )
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        if os.environ.get(name, "0").strip() in {"", "-1"}:
+            return f"The GPUs are hidden from this program; unset {name} to use them."
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        return _told(str(error))
+    return "Torch finds no GPU."
+
+
+def _told(error: str) -> str:
+    """The sentence for what torch says where CUDA does not start."""
+    if "no NVIDIA driver" in error:
+        return "There is no NVIDIA driver, or no NVIDIA GPU; install the driver to use one."
+    if "too old" in error:
+        made_for = f" (CUDA {torch.version.cuda})" if torch.version.cuda else ""
+        return f"The NVIDIA driver is too old for this build of torch{made_for}; update the driver."
+    first = error.strip().partition("\n")[0].rstrip(".")
+    return f"CUDA does not start: {first}." if first else "CUDA does not start."
