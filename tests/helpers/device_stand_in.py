@@ -26,8 +26,7 @@ GPU: Final = torch.device("cuda:0")
 CPU: Final = torch.device("cpu")
 
 WAITS: Final = frozenset(
-    "_local_scalar_dense nonzero equal masked_select _unique2 unique_dim is_nonzero linalg_eigh "
-    "_linalg_eigh _linalg_svd _linalg_check_errors".split()
+    ["_local_scalar_dense", "nonzero", "equal", "masked_select", "_linalg_eigh", "_linalg_svd"]
 )
 """Operations whose results the processor must know before it can go on."""
 
