@@ -1,11 +1,11 @@
-"""Model Breadcrumbs: leave out the largest and the smallest changes, add the rest."""
+"""Model Breadcrumbs: leave out the largest and smallest changes, then task arithmetic or TIES."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Final, Unpack
 
 import torch
 from torch import Tensor
@@ -20,13 +20,25 @@ from ace_gui.methods.method import (
     per_entry,
     scaling_parameter,
 )
-from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
+from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.trimming import kept_count, smallest
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
+CITATION: Final = (
+    "M. Davari, E. Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse "
+    "Masks, ECCV 2024, arXiv:2312.06795"
+)
 
-def density_parameter() -> float:
-    """The parameter that says what share of the entries is kept."""
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """``density``: share of entries kept. ``gamma``: share of the largest entries left out.
+
+    The smallest 1 − density − gamma are left out as well.
+    """
+
     density: float = parameter(
         0.14,
         label="Density",
@@ -38,11 +50,6 @@ def density_parameter() -> float:
         high=1.0,
         low_open=True,
     )
-    return density
-
-
-def outliers_parameter() -> float:
-    """The parameter that says what share of the largest entries is left out."""
     gamma: float = parameter(
         0.01,
         label="Outliers",
@@ -53,26 +60,22 @@ def outliers_parameter() -> float:
         low=0.0,
         high=1.0,
     )
-    return gamma
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreadcrumbsParameters:
-    """Parameters of Model Breadcrumbs.
+class BreadcrumbsParameters(SumParameters, Ends):
+    """Parameters of Model Breadcrumbs."""
 
-    ``density``: share of entries kept. ``gamma``: share of the largest entries left out; the
-    smallest 1 − density − gamma are left out as well. ``scaling``: factor on the sum.
-    ``normalize``: divide by the sum of the weights.
-    """
-
-    density: float = density_parameter()
-    gamma: float = outliers_parameter()
     scaling: float = scaling_parameter(
         0.3,
         letter="λ",
         help="Factor on the sum of what is kept. The paper's text says average, its formula sum.",
     )
-    normalize: bool = normalize_parameter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreadcrumbsTiesParameters(ElectionParameters, Ends):
+    """Parameters of Model Breadcrumbs with TIES."""
 
 
 def crumbs(delta: Tensor, density: float, gamma: float) -> Tensor:
@@ -104,14 +107,28 @@ def breadcrumbs(
 
     Raises MethodError where a task vector is not finite.
     """
+    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
+
+
+def breadcrumbs_ties(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: BreadcrumbsTiesParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """TIES on mask_t ⊙ ΔW_t, any shape, float32. Reads every expert once.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    return merged_by_election(_sparse(deltas, weights, parameters, context), weights, parameters)
+
+
+def _sparse(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Ends, context: Context
+) -> Callable[[int], Tensor]:
     experts = WeightedExperts(deltas, weights)
     each = for_each(parameters, context, len(experts))
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
-    for t, weight in enumerate(weights):
-        kept = crumbs(task_vector(experts, t), each[t].density, each[t].gamma)
-        total.add_(kept, alpha=weight)
-    total.div_(divisor(weights, parameters.normalize))
-    return finished(total, parameters.scaling)
+    return lambda t: crumbs(task_vector(experts, t), each[t].density, each[t].gamma)
 
 
 BREADCRUMBS = MergeMethod(
@@ -125,13 +142,30 @@ BREADCRUMBS = MergeMethod(
         "W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ\n"
         "mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries by |ΔWₜ|, else 1"
     ),
-    citation=(
-        "M. Davari, E. Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse "
-        "Masks, ECCV 2024, arXiv:2312.06795"
-    ),
+    citation=CITATION,
     parameters=BreadcrumbsParameters,
     merge=breadcrumbs,
     kind=Kind.TENSOR,
     for_one_expert=("density", "gamma"),
     working_memory=per_entry(4),
+)
+
+BREADCRUMBS_TIES = MergeMethod(
+    name="breadcrumbs_ties",
+    title="Model Breadcrumbs with TIES",
+    summary=(
+        "Leaves out each tensor's largest changes and its smallest, and merges what every expert "
+        "has in between by sign election as TIES does."
+    ),
+    formula=(
+        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ ΔWₜ\n"
+        "mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries of ΔWₜ, else 1\n"
+        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+    ),
+    citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
+    parameters=BreadcrumbsTiesParameters,
+    merge=breadcrumbs_ties,
+    kind=Kind.TENSOR,
+    working_memory=per_entry(7),
+    for_one_expert=("density", "gamma"),
 )

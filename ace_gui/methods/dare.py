@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -18,11 +18,11 @@ from ace_gui.methods.method import (
     for_each,
     parameter,
     per_entry,
-    scaling_parameter,
 )
-from ace_gui.methods.shared.census import divisor, finished, normalize_parameter, task_vector
+from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
-from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.trimming import trimmed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -32,9 +32,9 @@ CITATION = (
 )
 
 
-def density_parameter(default: float = 0.5) -> float:
+def density_parameter(default: float = 0.5) -> Any:
     """The parameter 1 − p."""
-    density: float = parameter(
+    return parameter(
         default,
         label="Density",
         help=(
@@ -47,35 +47,24 @@ def density_parameter(default: float = 0.5) -> float:
         low_open=True,
         presets=(("p = 0.5", 0.5), ("p = 0.9", 0.1)),
     )
-    return density
 
 
 @dataclass(frozen=True, kw_only=True)
-class DareLinearParameters:
-    """Parameters of DARE with task arithmetic: ``density`` 1 − p, and ``scaling`` λ.
-
-    ``normalize``: divide by the sum of the weights.
-    """
+class Dropping:
+    """``density``: 1 − p."""
 
     density: float = density_parameter()
-    scaling: float = scaling_parameter(
-        0.3,
-        letter="λ",
-        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
-    )
-    normalize: bool = normalize_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DareTiesParameters:
-    """Parameters of DARE with TIES.
+class DareLinearParameters(SumParameters, Dropping):
+    """Parameters of DARE with task arithmetic: those of both."""
 
-    ``density``: 1 − p. ``trim_density``: share of entries that TIES keeps of what DARE left.
-    ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
-    ``balanced``: the sign where both weigh the same.
-    """
 
-    density: float = density_parameter()
+@dataclass(frozen=True, kw_only=True)
+class DroppingAndTrimming(Dropping):
+    """``trim_density``: share of entries that TIES keeps of what DARE left."""
+
     trim_density: float = parameter(
         1.0,
         label="Density after trimming",
@@ -87,12 +76,11 @@ class DareTiesParameters:
         high=1.0,
         low_open=True,
     )
-    scaling: float = scaling_parameter(
-        letter="λ",
-        help="Factor on the merged task vector.",
-    )
-    combine: str = combine_parameter()
-    balanced: str = balanced_parameter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
+    """Parameters of DARE with TIES: those of both."""
 
 
 def dropped(delta: Tensor, density: float, place: Place, t: int) -> Tensor:
@@ -110,15 +98,7 @@ def dare_linear(
 
     Raises MethodError without a place, and where a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    here = required(context.get("place"), len(experts))
-    each = for_each(parameters, context, len(experts))
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
-    for t, weight in enumerate(weights):
-        sparse = dropped(task_vector(experts, t), each[t].density, here, t)
-        total.add_(sparse, alpha=weight)
-    total.div_(divisor(weights, parameters.normalize))
-    return finished(total, parameters.scaling)
+    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
 
 
 def dare_ties(
@@ -131,14 +111,19 @@ def dare_ties(
 
     Raises MethodError without a place, and where a task vector is not finite.
     """
+    sparse = _sparse(deltas, weights, parameters, context)
+    return merged_by_election(
+        lambda t: trimmed(sparse(t), parameters.trim_density), weights, parameters
+    )
+
+
+def _sparse(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Dropping, context: Context
+) -> Callable[[int], Tensor]:
     experts = WeightedExperts(deltas, weights)
     here = required(context.get("place"), len(experts))
     each = for_each(parameters, context, len(experts))
-    election = Election(experts.delta(0))
-    for t, weight in enumerate(weights):
-        sparse = dropped(task_vector(experts, t), each[t].density, here, t)
-        election.add(trimmed(sparse, parameters.trim_density), weight)
-    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
+    return lambda t: dropped(task_vector(experts, t), each[t].density, here, t)
 
 
 DARE_LINEAR = MergeMethod(

@@ -1,10 +1,10 @@
-"""DELLA-Merging: drop small entries more often than large ones, then elect signs as TIES does."""
+"""DELLA-Merging: drop small entries more often than large ones, then TIES or task arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Final, Unpack
 
 import torch
 from torch import Tensor
@@ -19,16 +19,26 @@ from ace_gui.methods.method import (
     for_each,
     parameter,
     per_entry,
-    scaling_parameter,
 )
-from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
-from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
+CITATION: Final = (
+    "P. T. Deep, R. Bhardwaj, S. Poria, DELLA-Merging: Reducing Interference in Model Merging "
+    "through Magnitude-Based Sampling, 2024, arXiv:2406.11617"
+)
 
-def density_parameter() -> float:
-    """The mean chance of keeping an entry."""
+
+@dataclass(frozen=True, kw_only=True)
+class Chances:
+    """``density``: mean chance 1 − p of keeping an entry.
+
+    ``epsilon``: how far the chances of a row's smallest and largest entries lie from it.
+    """
+
     density: float = parameter(
         0.5,
         label="Density",
@@ -37,11 +47,6 @@ def density_parameter() -> float:
         high=1.0,
         low_open=True,
     )
-    return density
-
-
-def spread_parameter() -> float:
-    """How far the chances lie from their mean."""
     epsilon: float = parameter(
         0.15,
         label="Spread ε",
@@ -53,26 +58,16 @@ def spread_parameter() -> float:
         low=0.0,
         high=0.5,
     )
-    return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class DellaParameters:
-    """Parameters of DELLA-Merging.
+class DellaParameters(ElectionParameters, Chances):
+    """Parameters of DELLA-Merging."""
 
-    ``density``: mean chance 1 − p of keeping an entry. ``epsilon``: how far the chances of a row's
-    smallest and largest entries lie from it. ``scaling``: λ. ``combine``: mean or sum.
-    ``balanced``: the sign where both weigh the same.
-    """
 
-    density: float = density_parameter()
-    epsilon: float = spread_parameter()
-    scaling: float = scaling_parameter(
-        letter="λ",
-        help="Factor on the merged task vector.",
-    )
-    combine: str = combine_parameter()
-    balanced: str = balanced_parameter()
+@dataclass(frozen=True, kw_only=True)
+class DellaLinearParameters(SumParameters, Chances):
+    """Parameters of DELLA with task arithmetic."""
 
 
 def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
@@ -121,17 +116,32 @@ def della(
     Reads every expert once. Raises MethodError without a place, where a chance would leave (0, 1],
     and where a task vector is not finite.
     """
+    return merged_by_election(_sparse(deltas, weights, parameters, context), weights, parameters)
+
+
+def della_linear(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: DellaLinearParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """λ Σ_t w_t τ̂_t, τ̂_t the kept entries of ΔW_t by their chances; otherwise as ``della``."""
+    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
+
+
+def _sparse(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Chances, context: Context
+) -> Callable[[int], Tensor]:
     experts = WeightedExperts(deltas, weights)
     each = for_each(parameters, context, len(experts))
     for own in each:
         check_chances(own.density, own.epsilon)
     here = required(context.get("place"), len(experts))
-    election = Election(experts.delta(0))
-    for t, weight in enumerate(weights):
-        own = each[t]
-        sparse = dropped(task_vector(experts, t), own.density, own.epsilon, here, t)
-        election.add(sparse, weight)
-    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
+
+    def sparse(t: int) -> Tensor:
+        return dropped(task_vector(experts, t), each[t].density, each[t].epsilon, here, t)
+
+    return sparse
 
 
 DELLA = MergeMethod(
@@ -147,12 +157,29 @@ DELLA = MergeMethod(
         "qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its row of n, from 0\n"
         "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
-    citation=(
-        "P. T. Deep, R. Bhardwaj, S. Poria, DELLA-Merging: Reducing Interference in Model Merging "
-        "through Magnitude-Based Sampling, 2024, arXiv:2406.11617"
-    ),
+    citation=CITATION,
     parameters=DellaParameters,
     merge=della,
+    kind=Kind.TENSOR,
+    working_memory=per_entry(7),
+    seeded=True,
+    for_one_expert=("density", "epsilon"),
+)
+
+DELLA_LINEAR = MergeMethod(
+    name="della_linear",
+    title="DELLA with task arithmetic",
+    summary=(
+        "Drops changes at random, small ones more often than large ones, scales up what is left, "
+        "and adds it."
+    ),
+    formula=(
+        "W = W₀ + λ Σₜ wₜ τ̂ₜ,  τ̂ₜ,ᵢ = ΔWₜ,ᵢ / qᵢ with chance qᵢ, else 0\n"
+        "qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its row of n, from 0"
+    ),
+    citation=CITATION,
+    parameters=DellaLinearParameters,
+    merge=della_linear,
     kind=Kind.TENSOR,
     working_memory=per_entry(7),
     seeded=True,

@@ -61,7 +61,7 @@ def scaling_parameter(
     default: float = 1.0,
     *,
     letter: str = "",
-    help: str,
+    help: str = "Factor on the merged task vector.",
     presets: tuple[tuple[str, float], ...] = (),
 ) -> Any:
     """The field of a factor on what is added to the base; a negative one takes it away."""

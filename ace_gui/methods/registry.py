@@ -15,14 +15,11 @@ from ace_gui.errors import MethodError, RecipeError
 from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
-from ace_gui.methods.base_slerp import BASE_SLERP
-from ace_gui.methods.breadcrumbs import BREADCRUMBS
-from ace_gui.methods.breadcrumbs_ties import BREADCRUMBS_TIES
+from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
-from ace_gui.methods.della import DELLA
-from ace_gui.methods.della_linear import DELLA_LINEAR
+from ace_gui.methods.della import DELLA, DELLA_LINEAR
 from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
@@ -38,7 +35,7 @@ from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
-from ace_gui.methods.slerp import NUSLERP, SLERP
+from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.star import STAR
 from ace_gui.methods.tall import TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC

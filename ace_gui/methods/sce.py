@@ -58,9 +58,7 @@ class SceParameters:
         low=0.0,
         high=1.0,
     )
-    scaling: float = scaling_parameter(
-        help="Factor on the merged task vector.",
-    )
+    scaling: float = scaling_parameter()
 
 
 def sce(

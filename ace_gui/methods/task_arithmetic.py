@@ -9,16 +9,15 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, scaling_parameter
-from ace_gui.methods.shared.census import divisor, normalize_parameter
+from ace_gui.methods.shared.sums import SumParameters, divisor
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskArithmeticParameters:
-    """Parameters of task arithmetic.
+class TaskArithmeticParameters(SumParameters):
+    """Parameters of task arithmetic; a negative ``scaling`` takes abilities away.
 
-    ``scaling``: λ; a negative one takes abilities away. ``normalize``: divide by the sum of the
-    experts' weights; otherwise weights (1, 1) and λ = 1/2 give the mean.
+    Without ``normalize`` weights (1, 1) and λ = 1/2 give the mean.
     """
 
     scaling: float = scaling_parameter(
@@ -27,7 +26,6 @@ class TaskArithmeticParameters:
         help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
         presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
     )
-    normalize: bool = normalize_parameter()
 
 
 def task_arithmetic(

@@ -18,20 +18,18 @@ from ace_gui.methods.method import (
     per_entry,
     scaling_parameter,
 )
-from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.election import Election, balanced_parameter, combine_parameter
+from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.survey import RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiesParameters:
-    """Parameters of TIES-Merging.
+class Trimming:
+    """``density``: share of entries kept of every task vector.
 
-    ``density``: share of entries kept of every task vector. ``trim``: chosen over the whole model
-    or each tensor. ``scaling``: λ. ``combine``: mean or sum of the agreeing entries.
-    ``balanced``: the sign where both weigh the same.
+    ``trim``: chosen over the whole model or each tensor.
     """
 
     density: float = parameter(
@@ -46,13 +44,17 @@ class TiesParameters:
         low_open=True,
     )
     trim: str = trim_parameter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiesParameters(ElectionParameters, Trimming):
+    """Parameters of TIES-Merging."""
+
     scaling: float = scaling_parameter(
         letter="λ",
         help="Factor on the merged task vector; the paper's value without validation is 1.",
         presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
     )
-    combine: str = combine_parameter()
-    balanced: str = balanced_parameter()
 
 
 def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
@@ -78,15 +80,15 @@ def ties(
     thresholds = None
     if survey(parameters, len(experts)) is not None:
         thresholds = required_findings(context.get("findings"), len(experts))[THRESHOLD]
-    election = Election(experts.delta(0))
     each = for_each(parameters, context, len(experts))
-    for t, weight in enumerate(weights):
+
+    def sparse(t: int) -> Tensor:
         delta = task_vector(experts, t)
-        if thresholds is None:
-            election.add(trimmed(delta, each[t].density), weight)
-        else:
-            election.add(above(delta, thresholds[t]), weight)
-    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
+        return (
+            trimmed(delta, each[t].density) if thresholds is None else above(delta, thresholds[t])
+        )
+
+    return merged_by_election(sparse, weights, parameters)
 
 
 TIES = MergeMethod(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import energy, heterogeneity
-from ace_gui.methods.method import Diagnostics, Merged, parameter
+from ace_gui.methods.method import Diagnostics, Merged
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -68,22 +68,6 @@ def require_mean(weights: Sequence[float]) -> float:
     if total == 0:
         raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
     return total
-
-
-def normalize_parameter() -> bool:
-    """The parameter that says whether a sum is divided by the weights."""
-    chosen: bool = parameter(
-        False,
-        label="Divide by the weights",
-        help="Divide the sum by the experts' weights, which makes it their mean.",
-    )
-    return chosen
-
-
-def divisor(weights: Sequence[float], normalize: bool) -> float:
-    """What a sum is divided by: the sum of the weights, or 1 where that is 0 or not wanted."""
-    total = sum(weights)
-    return total if normalize and abs(total) >= 1e-8 else 1.0
 
 
 def combination(

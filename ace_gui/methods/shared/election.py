@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import parameter
+from ace_gui.methods.method import Merged, parameter, scaling_parameter
+from ace_gui.methods.shared.census import finished
 
 PART = 1 << 18
 """Entries worked on at a time: their temporaries stay in the cache."""
 
 
-def combine_parameter() -> str:
-    """The parameter that says what becomes of the agreeing entries."""
-    combined: str = parameter(
+def combine_parameter() -> Any:
+    """The parameter that says how the agreeing entries are combined."""
+    return parameter(
         "mean",
         label="Agreeing entries",
         help=(
@@ -22,12 +27,18 @@ def combine_parameter() -> str:
         ),
         choices=("mean", "sum"),
     )
-    return combined
 
 
-def balanced_parameter() -> str:
-    """The parameter that says which sign counts where both weigh the same."""
-    chosen: str = parameter(
+@dataclass(frozen=True, kw_only=True)
+class ElectionParameters:
+    """``scaling``: λ, factor on the result. ``combine``: mean or sum of the agreeing entries.
+
+    ``balanced``: the sign where both weigh the same.
+    """
+
+    scaling: float = scaling_parameter(letter="λ")
+    combine: str = combine_parameter()
+    balanced: str = parameter(
         "majority",
         label="Balanced signs",
         help=(
@@ -36,7 +47,6 @@ def balanced_parameter() -> str:
         ),
         choices=("majority", "positive"),
     )
-    return chosen
 
 
 class Election:
@@ -87,3 +97,19 @@ class Election:
                 values.div_(torch.where(counts > 0, counts, 1))
             positive.copy_(values)
         return self._sums[0].reshape(self._shape)
+
+
+def merged_by_election(
+    sparse: Callable[[int], Tensor], weights: Sequence[float], parameters: ElectionParameters
+) -> Merged:
+    """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
+
+    ``sparse``: τ̂_t of expert t, asked for once each.
+    """
+    vector = sparse(0)
+    election = Election(vector)
+    election.add(vector, weights[0])
+    del vector
+    for t in range(1, len(weights)):
+        election.add(sparse(t), weights[t])
+    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)

@@ -1,0 +1,49 @@
+"""Sums of sparse task vectors. T experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.method import Merged, parameter, scaling_parameter
+from ace_gui.methods.shared.census import finished
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumParameters:
+    """``scaling``: λ, factor on the sum. ``normalize``: divide by the sum of the weights."""
+
+    scaling: float = scaling_parameter(
+        0.3,
+        letter="λ",
+        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
+    )
+    normalize: bool = parameter(
+        False,
+        label="Divide by the weights",
+        help="Divide the sum by the experts' weights, which makes it their mean.",
+    )
+
+
+def divisor(weights: Sequence[float], normalize: bool) -> float:
+    """What a sum is divided by: the sum of the weights, or 1 where that is 0 or not wanted."""
+    total = sum(weights)
+    return total if normalize and abs(total) >= 1e-8 else 1.0
+
+
+def merged_by_sum(
+    sparse: Callable[[int], Tensor], weights: Sequence[float], parameters: SumParameters
+) -> Merged:
+    """λ Σ_t w_t τ̂_t, any shape, float32; ``sparse``: τ̂_t of expert t, asked for once each."""
+    total = torch.zeros(())
+    for t, weight in enumerate(weights):
+        vector = sparse(t)
+        if t == 0:
+            total = torch.zeros_like(vector, dtype=torch.float64)
+        total.add_(vector, alpha=weight)
+        del vector
+    total.div_(divisor(weights, parameters.normalize))
+    return finished(total, parameters.scaling)
