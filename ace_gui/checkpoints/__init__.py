@@ -37,7 +37,6 @@ from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_n
 from ace_gui.checkpoints.pickle.conversion import convert_pickle, converting, find_converted
 from ace_gui.checkpoints.reader import (
     TensorReader,
-    is_finite,
     non_finite_error,
     non_finite_values,
     require_finite,
@@ -99,7 +98,6 @@ __all__ = [
     "full_name",
     "grow",
     "is_adapter",
-    "is_finite",
     "is_float",
     "listing",
     "nested_models",

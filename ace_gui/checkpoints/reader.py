@@ -19,6 +19,7 @@ from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, re
 from ace_gui.checkpoints.witness import Witness
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import place, plain
+from ace_gui.linalg.finite import is_finite
 
 
 class TensorReader:
@@ -104,18 +105,6 @@ def _allocate(info: TensorInfo, elements: int) -> Tensor:
             tensor=info.name,
             details=str(error),
         ) from None
-
-
-def is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite; integers never are.
-
-    One pass: the smallest and the largest element are NaN if any is, and cannot overflow as a sum
-    could.
-    """
-    if tensor.numel() == 0 or not tensor.is_floating_point():
-        return True
-    low, high = torch.aminmax(tensor)
-    return bool(torch.isfinite(low) & torch.isfinite(high))
 
 
 def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:

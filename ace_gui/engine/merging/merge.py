@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge, rounded
+from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, measured_peak_bytes, require_memory
@@ -183,7 +183,8 @@ def _merge_rows(
     left = [batch for batch in together if any(row.tensor not in store.done for row in batch)]
     waiting = [row for row in rows if row.tensor not in store.done]
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
-    begun = partial(_begun, prepared=prepared, readers=readers, device=device)
+    dtypes = store.manifest.dtypes
+    begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
     # One thread of torch's own in each: teams of threads within threads only wait for another.
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
@@ -215,9 +216,8 @@ def _written(
     bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
     started = time.monotonic()
     for row, work, pieces in merged:
-        dtype = torch_dtype(store.manifest.dtypes[row.tensor])
         for piece in pieces:
-            store.write(row, piece.start, rounded(piece.values, dtype, row.name))
+            store.write(row, piece.start, piece.values)
         store.log(row, work.report)
         bytes_done += _bytes(row, store.manifest)
         yield TensorFinished(
@@ -231,14 +231,21 @@ def _written(
 
 
 def _begun(
-    together: Sequence[Batch], prepared: Prepared, readers: Readers, device: torch.device
+    together: Sequence[Batch],
+    prepared: Prepared,
+    readers: Readers,
+    device: torch.device,
+    dtypes: Mapping[str, str],
 ) -> Iterator[Begun]:
     """Rows with their works, their successors' tensors already on their way from the disk."""
     for batch, following in zip_longest(together, together[1:], fillvalue=()):
         here = {row.tensor for row in batch}
         for row in {row.tensor: row for row in following if row.tensor not in here}.values():
             readers.will_read(row)
-        yield [(row, TensorMerge(row, prepared, readers, device)) for row in batch]
+        yield [
+            (row, TensorMerge(row, prepared, readers, device, torch_dtype(dtypes[row.tensor])))
+            for row in batch
+        ]
 
 
 def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:

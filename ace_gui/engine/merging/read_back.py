@@ -14,10 +14,11 @@ from typing import Final
 
 from safetensors import SafetensorError, safe_open
 
-from ace_gui.checkpoints import Shard, is_finite, tag_of
+from ace_gui.checkpoints import Shard, tag_of
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 from ace_gui.formatting import plain
+from ace_gui.linalg.finite import is_finite
 
 BLOCK: Final = 1 << 22
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from ace_gui.checkpoints import (
     ExpandedReader,
     Witness,
-    is_finite,
     non_finite_error,
     non_finite_values,
     reader_of,
@@ -28,6 +27,7 @@ from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import NonFiniteError
+from ace_gui.linalg.finite import is_finite
 
 
 class ModelReader:

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import is_finite, new_parts
+from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
@@ -23,6 +23,7 @@ from ace_gui.engine.planning.memory import whole_bytes
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
+from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Diagnostics, Merged, Place
 from ace_gui.methods.shared.cap import limited
@@ -37,7 +38,7 @@ CROWDED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Some elements of an output tensor, flat, as stored but not yet rounded."""
+    """Some elements of an output tensor, flat, as stored."""
 
     start: int
     values: Tensor
@@ -51,13 +52,19 @@ class TensorMerge:
     ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
     because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
     torch.OutOfMemoryError, and can be asked for again once there is some, or after ``fall_back``;
-    the report says so.
+    the report says so. ``dtype``: what floats are rounded to; None: they stay as computed.
     """
 
     def __init__(
-        self, row: PlanRow, prepared: Prepared, readers: Readers, device: torch.device
+        self,
+        row: PlanRow,
+        prepared: Prepared,
+        readers: Readers,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self._row = row
+        self._dtype = dtype
         self._prepared = prepared
         self._readers = readers
         self.device = device
@@ -97,7 +104,8 @@ class TensorMerge:
             yield self.took(piece)
             return
         for piece in ordered(pool, self._merged, parts):
-            yield self.took(piece)
+            self._note(piece)
+            yield piece
 
     @property
     def report(self) -> LayerReport:
@@ -109,11 +117,20 @@ class TensorMerge:
         return replace(report, notes=(*report.notes, *self._hindrances))
 
     def took(self, piece: Piece) -> Piece:
+        """What ``merge_whole`` gave for this tensor, noted, completed and rounded."""
+        self._note(piece)
+        self._keep_new_rows(piece)
+        return self._rounded(piece)
+
+    def _note(self, piece: Piece) -> None:
         """Remember for the report what a piece says."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
-        self._keep_new_rows(piece)
-        return piece
+
+    def _rounded(self, piece: Piece) -> Piece:
+        if self._dtype is None:
+            return piece
+        return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
 
     def _keep_new_rows(self, piece: Piece) -> None:
         """Rows of new tokens are the experts' mean, also where a method scales the whole."""
@@ -145,11 +162,11 @@ class TensorMerge:
 
     def _copied(self, part: Part) -> Piece:
         read = partial(self._readers.base.read, self._row.tensor)
-        return Piece(start=part[0], values=of_row(self._row, part, read))
+        return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
 
     def _merged(self, part: Part) -> Piece:
         deltas = TaskVectors(self._row, self._readers, CPU, part)
-        return _merged_piece(self._row, self._prepared, deltas, part[0])
+        return self._rounded(_merged_piece(self._row, self._prepared, deltas, part[0]))
 
 
 def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.finite import is_finite
 from ace_gui.linalg.heterogeneity import energy, heterogeneity
 from ace_gui.methods.method import Diagnostics, Merged
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -55,7 +56,7 @@ def census(experts: WeightedExperts, weights: Sequence[float]) -> Census:
 def task_vector(experts: WeightedExperts, t: int) -> Tensor:
     """ΔW_t as given. Raises MethodError where it is not finite: masks would hide a NaN."""
     delta = experts.delta(t)
-    if not bool(torch.isfinite(delta.sum())) and not bool(torch.isfinite(delta).all()):
+    if not is_finite(delta):
         raise MethodError(
             f"Task vector {t + 1} of {len(experts)} holds NaN or Inf; check that expert's files."
         )
@@ -105,7 +106,7 @@ def finished(value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | Non
     Raises MethodError where it leaves the range of float32.
     """
     delta = value.mul_(scaling).to(torch.float32).contiguous()
-    if not bool(torch.isfinite(delta).all()):
+    if not is_finite(delta):
         raise MethodError(
             "The merged task vector leaves the range of float32; use smaller weights or scaling."
         )

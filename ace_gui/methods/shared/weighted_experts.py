@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.finite import is_finite
 
 
 class WeightedExperts:
@@ -73,13 +74,13 @@ class WeightedExperts:
         del first
         for t in range(1, len(self)):
             total.add_(self.delta(t), alpha=self._weights[t])
-        if not bool(torch.isfinite(total).all()):
+        if not is_finite(total):
             raise MethodError(self._non_finite_sentence())
         return total
 
     def _non_finite_sentence(self) -> str:
         for t in range(len(self)):
-            if not bool(torch.isfinite(self.delta(t)).all()):
+            if not is_finite(self.delta(t)):
                 return (
                     f"Task vector {t + 1} of {len(self)} holds NaN or Inf; check that expert's "
                     "files."
