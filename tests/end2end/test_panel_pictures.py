@@ -11,6 +11,7 @@ from ace_gui.gui.panels.layer.subspaces_panel import Look
 from ace_gui.gui.plots.spectrum_curves import Quantity
 from tests.helpers.glue_family import glue_family
 
+SCRIPT = Path(__file__).parents[2] / "packaging/pictures/take_pictures.py"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -18,9 +19,9 @@ def test_every_panel_has_its_picture(tmp_path: Path) -> None:
     recipe = glue_family(tmp_path / "models", blocks=1, width=32)
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     pictures = tmp_path / "pictures"
-    command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(pictures)]
+    places = ["--recipe", str(recipe), "--out", str(pictures)]
     ended = subprocess.run(
-        [*command, "--scheme", "dark", "--panels"],
+        [sys.executable, str(SCRIPT), *places, "--scheme", "dark", "--panels"],
         env={**os.environ, **own, "QT_QPA_PLATFORM": "offscreen"},
         capture_output=True,
         text=True,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.picture import Studio
 from ace_gui.gui.state.layer_rules import overridden
 from ace_gui.recipe import Override
-
-if TYPE_CHECKING:
-    from ace_gui.gui.picture import Studio
 
 COMPARED: Final = ("ace", "linear", "task_arithmetic", "ties", "tsv_m", "slerp")
 

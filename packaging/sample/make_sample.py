@@ -1,6 +1,6 @@
 """Make the sample project: a small vision transformer and five experts fine-tuned from it.
 
-    python packaging/make_sample.py [--out resources/sample]
+    python packaging/sample/make_sample.py [--out resources/sample]
 
 Five little vision tasks share one model and one classification head over all their labels:
 handwritten digits (scikit-learn's copy of the UCI set), shapes, textures, glyphs and counts

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.panels.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
+from ace_gui.gui.picture import Studio
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from ace_gui.paths import resource_path
-
-if TYPE_CHECKING:
-    from ace_gui.gui.picture import Studio
 
 Take = Callable[[str, QWidget | None], None]
 OTHER_METHOD: Final = "task_arithmetic"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
+from tabs import compare_merges, turn_to
 
 from ace_gui.engine.contract.findings import LayerDistribution, LayerSubspaces
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
@@ -13,7 +14,6 @@ from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.picture import Studio
-from ace_gui.gui.picture.tabs import compare_merges, turn_to
 from ace_gui.gui.plots.spectrum_curves import Quantity
 from ace_gui.gui.theme import Scheme
 

@@ -1,4 +1,6 @@
-"""Take the pictures of the real window that the README shows: python packaging/take_pictures.py
+"""Take the pictures of the real window that the README shows.
+
+    python packaging/pictures/take_pictures.py [--out resources/screenshots]
 
 Drives the window through the sample project, in light and in dark, and writes one PNG a situation.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ace_gui.gui.picture import take_pictures
+from layer_panels import take_panel_pictures
+from states import take_pictures
+
 from ace_gui.paths import resource_path
 
 
@@ -17,10 +21,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of the window at work.")
     parser.add_argument("--out", type=Path, default=Path("resources/screenshots"))
     parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
+    parser.add_argument("--scheme", choices=("light", "dark"), help="these colours only")
+    parser.add_argument("--panels", action="store_true", help="of the panels of one layer instead")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for scheme in ("light", "dark"):
-        for picture in take_pictures(arguments.recipe, arguments.out, scheme):
+    take = take_panel_pictures if arguments.panels else take_pictures
+    for scheme in (arguments.scheme,) if arguments.scheme else ("light", "dark"):
+        for picture in take(arguments.recipe, arguments.out, scheme):
             print(picture)
 
 
