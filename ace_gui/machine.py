@@ -7,8 +7,10 @@ and of every group above.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,28 @@ def total_memory(root: Path = _ROOT) -> int:
     """Bytes that the machine has, or that the control groups allow."""
     limits = [group.memory_limit() for group in _groups(root, "memory")]
     return int(min([psutil.virtual_memory().total, *limits]))
+
+
+def reset_peak_memory() -> None:
+    """Forget how much memory this process has taken so far, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_memory() -> int:
+    """Peak resident bytes of this process since ``reset_peak_memory``, or since its start.
+
+    0 where the system does not say.
+    """
+    for line in _text(Path("/proc/self/status")).splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def processors(root: Path = _ROOT) -> int:

@@ -1,13 +1,25 @@
 """The boundaries between the rooms hold, as written in pyproject.toml and as they run."""
 
+import ast
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from ace_gui.methods import METHODS
+
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "ace_gui"
+
+SAME_AT_ANOTHER_LEVEL = {"checks.py"}
+"""What the engine finds in a recipe, and the window's state of the same."""
+
+METHODS_BY_NAME = {"engine/sample.py"}
+"""Which merges the sample's table shows is a choice, not a rule."""
 
 
 def test_import_contracts_hold() -> None:
@@ -28,3 +40,46 @@ def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
+
+
+def test_no_two_files_of_one_name_mean_different_things() -> None:
+    places = defaultdict(list)
+    for path in PACKAGE.rglob("*.py"):
+        if path.name not in {"__init__.py", "__main__.py"}:
+            places[path.name].append(path.relative_to(PACKAGE).as_posix())
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert set(twice) <= SAME_AT_ANOTHER_LEVEL, twice
+
+
+def test_the_engine_asks_for_no_method_by_name() -> None:
+    """A method declares what it needs, so that a person's own gets it, too."""
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in (PACKAGE / "engine").rglob("*.py")
+        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if text.partition(":")[0] in METHODS
+    }
+    assert found <= METHODS_BY_NAME
+
+
+def test_the_engine_imports_methods_through_the_registry() -> None:
+    own = {f"ace_gui.methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
+    own -= {"ace_gui.methods.method", "ace_gui.methods.registry", "ace_gui.methods.plugins"}
+    own -= {"ace_gui.methods.linear"}  # the average of what no method merges
+    found = {
+        (path.name, node.module)
+        for path in (PACKAGE / "engine").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and (node.module in own or node.module.startswith("ace_gui.methods.ace"))
+    }
+    assert not found
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """Every string of the code but docstrings, and those that stand alone as one does."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value

@@ -23,7 +23,7 @@ from typing import Any, Final
 import psutil
 
 import ace_gui
-from ace_gui.architecture import library
+from ace_gui.architecture import transformers_library
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
@@ -104,7 +104,7 @@ class Describer:
         try:
             request = json.dumps(asked).encode() + b"\n"
         except RecursionError:
-            return by_names(config, shapes, library.TOO_DEEP)
+            return by_names(config, shapes, transformers_library.TOO_DEEP)
         if self._process is None:
             yield from self._start()
         try:

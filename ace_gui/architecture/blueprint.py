@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ace_gui.architecture import library, names
+from ace_gui.architecture import names, transformers_library
 from ace_gui.architecture.heads import head_roles
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
@@ -50,12 +50,12 @@ def build(config: Mapping[str, object], most: int | None = None) -> Any:
     ArchitectureError where transformers has no such model, cannot build it, or it would have more
     modules and parameters than ``most``.
     """
-    model_class, config_object = library.model_and_config(config)
+    model_class, config_object = transformers_library.model_and_config(config)
     import torch
 
     # Each model class fails on a bad config in its own way, with errors of any type.
     try:
-        with library.quiet(), torch.device("meta"), _at_most(most):
+        with transformers_library.quiet(), torch.device("meta"), _at_most(most):
             model = model_class(config_object)
     except ArchitectureError:
         raise
@@ -63,7 +63,7 @@ def build(config: Mapping[str, object], most: int | None = None) -> Any:
         name = model_class.__name__
         sentence = f"{name} cannot be built from the config; check config.json."
         raise ArchitectureError(
-            library.failure(error, name, sentence),
+            transformers_library.failure(error, name, sentence),
             details=f"{type(error).__name__}: {error}",
         ) from error
     return model

@@ -39,9 +39,9 @@ def serve() -> None:
 
 def _import_libraries() -> None:
     """What every description needs, so that its time is only that of the model."""
-    from ace_gui.architecture import library
+    from ace_gui.architecture import transformers_library
 
-    library.transformers()
+    transformers_library.transformers()
     import transformers.conversion_mapping
     import transformers.core_model_loading
     import transformers.modeling_utils  # noqa: F401

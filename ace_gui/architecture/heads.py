@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ace_gui.architecture import library, names
+from ace_gui.architecture import names, transformers_library
 from ace_gui.architecture.traits import Role
 
 _LANGUAGE_MODELS: Final = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead", "ForCTC")
@@ -170,7 +170,7 @@ def _labelled(model: Any) -> frozenset[str]:
 
     # A class that insists on its number of labels does so with an error of any type.
     try:
-        with library.quiet(), torch.device("meta"):
+        with transformers_library.quiet(), torch.device("meta"):
             other = type(model)(config)
     except Exception:
         return frozenset()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_gui.architecture import library
+from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
 
 
@@ -32,10 +32,10 @@ def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
     nothing from the network, and no code of the folder is run. CheckpointError where the folder
     has no usable config or weights, ArchitectureError where transformers has no such model.
     """
-    model_class, config = library.model_and_config(_read_config(folder))
+    model_class, config = transformers_library.model_and_config(_read_config(folder))
     # Each model class fails in its own way, with errors of any type.
     try:
-        with library.quiet():
+        with transformers_library.quiet():
             model, info = model_class.from_pretrained(
                 folder,
                 config=config,
@@ -48,7 +48,7 @@ def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
         name = model_class.__name__
         sentence = f"{folder.name} cannot be loaded as {name}; check the folder's files."
         raise CheckpointError(
-            library.failure(error, name, sentence),
+            transformers_library.failure(error, name, sentence),
             path=folder,
             details=f"{type(error).__name__}: {error}",
         ) from error

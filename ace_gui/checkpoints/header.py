@@ -53,12 +53,11 @@ class TensorInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """A valid header. ``tensors`` in the order of their bytes, which start at ``data_start``."""
+    """A valid header; ``tensors`` in the order of their bytes."""
 
     stamp: FileStamp
     tensors: tuple[TensorInfo, ...]
     metadata: Mapping[str, str]
-    data_start: int
 
 
 class _Repeated:
@@ -87,7 +86,7 @@ def read_header(path: Path) -> Header:
         key=lambda tensor: (tensor.start, tensor.nbytes),
     )
     _check_layout(stamp, tensors, data_start)
-    return Header(stamp=stamp, tensors=tuple(tensors), metadata=metadata, data_start=data_start)
+    return Header(stamp=stamp, tensors=tuple(tensors), metadata=metadata)
 
 
 def _read(descriptor: int, stamp: FileStamp, offset: int, count: int) -> bytes:

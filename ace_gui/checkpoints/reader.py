@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -38,12 +37,7 @@ class TensorReader:
     def __enter__(self) -> TensorReader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.check_unchanged()
 

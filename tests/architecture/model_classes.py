@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Final
 
-from ace_gui.architecture import library
+from ace_gui.architecture import transformers_library
 
 _LAYERS: Final = (
     "num_hidden_layers",
@@ -62,7 +62,7 @@ _COMPLETIONS: Final[dict[str, dict[str, Any]]] = {
 
 def model_classes() -> Iterator[type[Any]]:
     """Those that a config's ``architectures`` may name."""
-    transformers = library.transformers()
+    transformers = transformers_library.transformers()
     found = (getattr(transformers, name, None) for name in sorted(dir(transformers)))
     for each in found:
         is_model = isinstance(each, type) and issubclass(each, transformers.PreTrainedModel)
@@ -78,7 +78,7 @@ def built(model_class: type[Any]) -> Any:
     # Some classes insist on their own number of labels.
     for config_of, labels in product((_small, _completed, _default), (True, False)):
         try:
-            with library.quiet(), warnings.catch_warnings(), torch.device("meta"):
+            with transformers_library.quiet(), warnings.catch_warnings(), torch.device("meta"):
                 warnings.simplefilter("ignore")
                 config = config_of(model_class.config_class)
                 return model_class(_labelled(config) if labels else config)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.architecture import library
+from ace_gui.architecture import transformers_library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.errors import CheckpointError
@@ -22,7 +22,7 @@ NAMES = {"model.layers.0.mlp.up_proj.weight": (8, 8)}
 
 def written(model_type: str, **changes: object) -> dict[str, Any]:
     """The default config of a type, through the text of a file."""
-    config = library.transformers().CONFIG_MAPPING[model_type]()
+    config = transformers_library.transformers().CONFIG_MAPPING[model_type]()
     plain: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     return plain | changes
 
@@ -44,7 +44,7 @@ def test_what_a_config_may_say(model_type: str, key: str, value: object) -> None
 
 
 def test_numbers_that_json_has_not_are_read() -> None:
-    _, config = library.model_and_config(
+    _, config = transformers_library.model_and_config(
         written("mamba2", time_step_limit=[0.0, {"__float__": "Infinity"}])
     )
     assert list(config.time_step_limit) == [0.0, float("inf")]
@@ -63,7 +63,7 @@ def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
     def refuse(self: object, *_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(library.transformers().GPT2LMHeadModel, "__init__", refuse)
+    monkeypatch.setattr(transformers_library.transformers().GPT2LMHeadModel, "__init__", refuse)
     needs = "GPT2LMHeadModel needs the Python package timm, which is not installed here."
     found = describe(CONFIGS["gpt2"], NAMES)
     assert found.note == f"{needs} Tensors are described by their names."
@@ -75,8 +75,8 @@ def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
 
 @pytest.mark.long
 def test_no_default_has_a_count_that_is_refused() -> None:
-    for config_class in library.transformers().CONFIG_MAPPING.values():
-        library.check_counts(default(config_class))
+    for config_class in transformers_library.transformers().CONFIG_MAPPING.values():
+        transformers_library.check_counts(default(config_class))
 
 
 def default(config_class: Any) -> Mapping[str, object]:

@@ -31,7 +31,6 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
-from ace_gui.engine.merging.measured_peak import peak_bytes, reset_peak
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -41,6 +40,7 @@ from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
+from ace_gui.machine import peak_memory, reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -115,7 +115,7 @@ def compare(job: CompareJob) -> Iterator[Event | None]:
 def _compared(
     job: CompareJob, variant: Variant, progress: CompareProgress
 ) -> Iterator[Event | None]:
-    reset_peak()
+    reset_peak_memory()
     started = time.monotonic()
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
@@ -134,7 +134,7 @@ def _compared(
                 warnings = found_before
             case TensorFinished(done=done, total=total) | PassProgress(done=done, total=total):
                 yield replace(progress, done=done, total=total)
-    seconds, peak = time.monotonic() - started, peak_bytes()
+    seconds, peak = time.monotonic() - started, peak_memory()
     measured: dict[str, Any] = {}
     for known in measure(prepared, variant.store):
         measured = known

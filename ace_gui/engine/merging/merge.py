@@ -39,9 +39,10 @@ from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import head_tensors
-from ace_gui.engine.planning.memory import matrices_at_once, measured_peak_bytes, require_memory
+from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, output_dtype, require_experts, store_dtype
 from ace_gui.engine.streaming import ordered
+from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe
 from ace_gui.versions import COMPUTING, code_digest
 
@@ -89,7 +90,7 @@ def merge(
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
-        peak_bytes=measured_peak_bytes(),
+        peak_bytes=peak_memory(),
         warnings=manifest.warnings,
     )
 

@@ -24,7 +24,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -262,12 +261,7 @@ class MergeStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with closing(self._journal):
             self._writer.close()
 

@@ -99,11 +99,6 @@ def write_task_model(
     return target
 
 
-def experts_of(folder: Path) -> tuple[str, ...]:
-    """The experts whose models a merged folder can make again. Raises CheckpointError."""
-    return read_layout(folder).names
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Task:
     """One expert of a merged folder. ``rows``: by stored tensor, the rows that lie in it."""

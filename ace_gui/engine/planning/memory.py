@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -106,16 +105,6 @@ def free_bytes(folder: Path) -> int:
     while not os.path.exists(folder):  # noqa: PTH110 - Path.exists fails where it may not look
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def measured_peak_bytes() -> int:
-    """Peak resident memory of this process so far; 0 where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _working_set(row: PlanRow, default: MergeMethod[Any]) -> int:

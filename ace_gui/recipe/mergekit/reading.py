@@ -29,6 +29,44 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
 
     Raises RecipeError that names what cannot be translated.
     """
+    _refuse_other_merges(document, path)
+    models, nearer = _models(document, path)
+    folder = resolve(_without_adapter(document.base_model or _first_as_base(document, path), path))
+    models = [
+        model.model_copy(update={"model": _on_base(model.model, folder, path, resolve)})
+        for model in models
+    ]
+    experts = [model for model in models if resolve(model.model) != folder]
+    if not experts:
+        raise RecipeError(f"{path} has no model beside the base; add one.", path=path, key="models")
+    settings = Settings(
+        method=document.merge_method,
+        base=next((model for model in models if model not in experts), None),
+        has_base=document.base_model is not None,
+        experts=experts,
+        shared=[*nearer, document.parameters],
+        blocks=_blocks(document, folder),
+    )
+    found = translated(settings)
+    recipe = Recipe(
+        base_model=folder,
+        models=tuple(
+            ModelEntry(model=resolve(model.model), weight=float(chain[0].value))
+            for model, chain in zip(experts, found.weights, strict=True)
+        ),
+        merge_method=found.method,
+        parameters={name: chain[0].value for name, chain in found.parameters.items()},
+        vocabulary=_vocabulary(document),
+        out_dtype=_out_dtype(document, path),
+        notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
+    )
+    weights = dict(zip(recipe.expert_names, found.weights, strict=True))
+    densities = dict(zip(recipe.expert_names, found.own, strict=False))
+    return replace(recipe, overrides=rules_of(found.parameters, weights, densities))
+
+
+def _refuse_other_merges(document: Document, path: Path) -> None:
+    """Raise RecipeError for what mergekit does beside merging whole models."""
     if document.modules:
         raise RecipeError(
             f"{path}: 'modules' merges the parts of a model by recipes of their own, which is not "
@@ -43,40 +81,6 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
             path=path,
             key="merge_method",
         )
-    models, nearer = _models(document, path)
-    base = document.base_model or _first_as_base(document, path)
-    folder = resolve(_without_adapter(base, path))
-    models = [
-        model.model_copy(update={"model": _on_base(model.model, folder, path, resolve)})
-        for model in models
-    ]
-    own = [model for model in models if resolve(model.model) != folder]
-    settings = Settings(
-        method=document.merge_method,
-        base=next((model for model in models if model not in own), None),
-        has_base=document.base_model is not None,
-        experts=own,
-        shared=[*nearer, document.parameters],
-        blocks=_blocks(document, folder),
-    )
-    if not own:
-        raise RecipeError(f"{path} has no model beside the base; add one.", path=path, key="models")
-    found = translated(settings)
-    recipe = Recipe(
-        base_model=folder,
-        models=tuple(
-            ModelEntry(model=resolve(model.model), weight=float(chain[0].value))
-            for model, chain in zip(own, found.weights, strict=True)
-        ),
-        merge_method=found.method,
-        parameters={name: chain[0].value for name, chain in found.parameters.items()},
-        vocabulary=_vocabulary(document),
-        out_dtype=_out_dtype(document, path),
-        notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
-    )
-    weights = dict(zip(recipe.expert_names, found.weights, strict=True))
-    densities = dict(zip(recipe.expert_names, found.own, strict=False))
-    return replace(recipe, overrides=rules_of(found.parameters, weights, densities))
 
 
 def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[str, Setting]]]:

@@ -12,7 +12,8 @@ from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.task_modules import MODULES
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.output.task_model import experts_of, reconstruct, write_task_model
+from ace_gui.engine.output.merged_modules import read_layout
+from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.values import NonFinite
@@ -54,7 +55,7 @@ def deltas_of(family: Family, name: str) -> torch.Tensor:
 
 
 def test_every_expert_is_there_and_the_card_says_how(folder: Path, family: Family) -> None:
-    assert experts_of(folder) == tuple(family.experts)
+    assert read_layout(folder).names == tuple(family.experts)
     card = (folder / "README.md").read_text()
     assert f"| {MODULES} |" in card
     assert "ace-gui task MERGED_FOLDER task0 --out TASK_FOLDER" in card
