@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_gui.architecture import blueprint, library
+from ace_gui.architecture import blueprint, transformers_library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
 from tests.architecture.model_classes import built
@@ -60,7 +60,7 @@ def heads(model: object, role: Role) -> set[str]:
 
 @pytest.mark.parametrize("name", HEADS)
 def test_heads_of_a_class(name: str) -> None:
-    model = built(getattr(library.transformers(), name))
+    model = built(getattr(transformers_library.transformers(), name))
     tensors = [tensor for tensor, _ in model.named_parameters(remove_duplicate=False)]
     for role, listed in zip(
         (Role.HEAD, Role.VOCABULARY_HEAD), (HEADS[name] + "|").split("|")[:2], strict=True
