@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
-from ace_gui.architecture import blueprint, library
+from ace_gui.architecture import blueprint, transformers_library
 from ace_gui.architecture.layouts import with_layouts
 from ace_gui.architecture.traits import Role, TensorTraits
 from tests.architecture.layout_of_forward import layouts
@@ -74,7 +74,7 @@ def _limited() -> None:
 
 def verdict(name: str) -> Verdict:
     """Build the class and count."""
-    model_class = getattr(library.transformers(), name)
+    model_class = getattr(transformers_library.transformers(), name)
     try:
         with _time_limit():
             model = built(model_class)
