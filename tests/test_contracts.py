@@ -24,7 +24,7 @@ METHODS_BY_NAME = {"engine/sample.py"}
 
 def test_import_contracts_hold() -> None:
     configuration = ROOT / "pyproject.toml"
-    assert len(read_configuration(str(configuration))["contracts_options"]) == 5
+    assert len(read_configuration(str(configuration))["contracts_options"]) == 6
     status = lint_imports(config_filename=str(configuration), no_cache=True)
     assert status == EXIT_STATUS_SUCCESS
 

@@ -22,10 +22,10 @@ from PySide6.QtCore import QEventLoop, Qt, QTimer
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels.layer_views import GammaView
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from tests.benchmarks.pulse import Pulse
 from tests.helpers.windows import keep_settings_in
 

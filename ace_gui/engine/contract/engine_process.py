@@ -13,12 +13,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Final
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.messages import Cancel, Message, Quit, Submit
 from ace_gui.errors import EngineError
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline
@@ -28,29 +28,6 @@ COOPERATIVE_SECONDS: Final = 5.0
 
 NICENESS: Final = 5
 """How far the engine stands back, where the system knows of it: its owner shall go on answering."""
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Queue a job."""
-
-    number: int
-    job: Job
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """Stop a job at its next step."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Quit:
-    """End the process."""
-
-
-Message = Submit | Cancel | Quit
 
 
 class EngineProcess:

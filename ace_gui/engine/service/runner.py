@@ -14,7 +14,6 @@ import torch
 
 from ace_gui.checkpoints import converting
 from ace_gui.engine.capabilities import cached_models_found, engine_ready
-from ace_gui.engine.contract import engine_process as process
 from ace_gui.engine.contract.events import (
     ConversionProgress,
     Event,
@@ -40,6 +39,7 @@ from ace_gui.engine.contract.jobs import (
     SpectrumJob,
     SubspacesJob,
 )
+from ace_gui.engine.contract.messages import Cancel, Quit, Submit
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.compare_recipes import compare
@@ -222,14 +222,14 @@ def serve(pipe: Connection) -> None:
 def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
     """Take one message; False ends the process."""
     match pipe.recv():
-        case process.Submit(number=number, job=job):
+        case Submit(number=number, job=job):
             active[number] = safe_steps(job, runner)
-        case process.Cancel(number=number):
+        case Cancel(number=number):
             steps = active.pop(number, None)
             if steps is not None:
                 steps.close()  # type: ignore[attr-defined]
                 pipe.send((number, JobCancelled()))
-        case process.Quit():
+        case Quit():
             for steps in active.values():
                 steps.close()  # type: ignore[attr-defined]
             return False

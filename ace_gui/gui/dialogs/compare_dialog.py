@@ -27,9 +27,9 @@ from ace_gui.engine.contract.events import FieldInfo, MethodCompared, MethodInfo
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
-from ace_gui.gui.shell.saving import save
+from ace_gui.gui.saving import save
+from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.inputs import Inputs
-from ace_gui.gui.state.method_families import by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.check_box import CheckBox

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from ace_gui.gui.shell.saving import save
+from ace_gui.gui.saving import save
 from ace_gui.gui.text import plain, tooltip
 
 _Index = QModelIndex | QPersistentModelIndex

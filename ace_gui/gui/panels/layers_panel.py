@@ -25,8 +25,8 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_csv import layers_table
 from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.panels.layer_menu import layer_menu
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.layer_rules import layer_menu
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.widgets.table_export import copy_table, save_table

@@ -13,13 +13,13 @@ from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.difference_plot import DifferencePlot, relative
 from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.finished_runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
 REFRESH: Final = 100  # ms between repaints while differences stream in
 NEEDS_TWO: Final = (

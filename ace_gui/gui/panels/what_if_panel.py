@@ -24,13 +24,13 @@ from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from ace_gui.gui.widgets.scroll import scroll_area
 from ace_gui.recipe.rules import describe
 

@@ -19,12 +19,12 @@ from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.output_operations import OutputOperations
-from ace_gui.gui.control.step_queue import Turns
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.choose_base_panel import ChooseBasePanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.progress import ProgressBar
 from ace_gui.gui.panels.welcome import WelcomePanel
+from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.closing import Closing
 from ace_gui.gui.shell.dropped_paths import local_paths
@@ -32,11 +32,11 @@ from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.opener import Opener
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.questions import Questions
-from ace_gui.gui.shell.saving import protect
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Scheme, Theme, current_theme, icon, set_scheme
+from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.recipe.values import model_name
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.saving import save
 from ace_gui.gui.shell.dropped_paths import RECIPES, classify, expand
-from ace_gui.gui.shell.saving import save
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.paths import resource_path

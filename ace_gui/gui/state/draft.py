@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 
 from PySide6.QtCore import QObject, Signal
 
@@ -14,6 +15,11 @@ from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.recipe.values import ParameterValue
+
+
+def by_family(methods: Sequence[MethodInfo]) -> Iterator[tuple[str, Iterator[MethodInfo]]]:
+    """The families of methods, each with its methods, in the order of ``methods``."""
+    return groupby(methods, key=lambda method: method.family)
 
 
 class Draft(QObject):

@@ -1,19 +1,14 @@
-"""Overrides of selected layers: the rules that a menu over the layers' table makes."""
+"""Overrides of selected layers: the rules that make what a person chose for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
-
-from PySide6.QtWidgets import QMenu, QWidget
 
 from ace_gui.engine.contract.plan import AUTOMATIC, Disposition, PlanRow
 from ace_gui.gui.state.inputs import Inputs
-from ace_gui.gui.state.method_families import by_family
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import tooltip
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import Tensor, for_selection, without
 
@@ -76,59 +71,13 @@ def reset(session: Session, names: Collection[str]) -> Rules:
     return without(session.draft.inputs.overrides, names, _tensors(session))
 
 
-def layer_menu(
-    session: Session,
-    names: Collection[str],
-    take: Callable[[Rules], object],
-    ask: Callable[[Override], object],
-    parent: QWidget,
-) -> QMenu:
-    """What can be done with the selected layers.
-
-    ``take`` is given the new rules; ``ask`` a rule to be completed by the person.
-    """
-    menu = QMenu(parent)
-    chosen = open_to_override(session, names)
-    title = f"{len(chosen)} layers" if len(chosen) != 1 else next(iter(chosen)).split(".", 1)[-1]
-    menu.addSection(title if chosen else "No part of the merge")
-
-    def act(change: Override) -> None:
-        take(overridden(session, chosen, change))
-
-    methods = menu.addMenu("&Merge by")
-    methods.setToolTipsVisible(True)
-    for family, members in by_family(session.draft.methods):
-        methods.addSection(family)
-        for method in members:
-            own = dict(session.draft.inputs.parameters.get(method.name, {}))
-            if method.name == session.draft.inputs.method:
-                own = {}
-            change = Override(merge_method=method.name, disposition="merge", parameters=own)
-            action = methods.addAction(method.title)
-            action.setToolTip(tooltip(method.summary))
-            action.triggered.connect(partial(_ignoring_checked, act, change))
-    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
-        change = Override(disposition=fate)  # type: ignore[arg-type]
-        menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
-    other = for_selection(Override(), chosen, _tensors(session))
-    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
-    menu.addSeparator()
-    reset_action = menu.addAction("&Reset")
-    reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
-    for action in menu.actions():
-        action.setEnabled(bool(chosen))
-    reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
-    return menu
-
-
-def _ignoring_checked(
-    act: Callable[[Override], object], change: Override, _checked: bool = False
-) -> None:
-    act(change)
-
-
 def _takes_part(row: PlanRow) -> bool:
     return row.in_base and bool(row.experts) and row.disposition in _OPEN
+
+
+def rule_for(session: Session, names: Collection[str], change: Override) -> Override:
+    """``change`` for these tensors and no others."""
+    return for_selection(change, names, _tensors(session))
 
 
 def _tensors(session: Session) -> list[Tensor]:

@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
-from ace_gui.gui.control.step_queue import Turns
+from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.gui.widgets.tab_bar import FittingTabBar
 
 

@@ -11,9 +11,9 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
 _ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
 _NORM_TIP = "Frobenius norm of the expert's change"

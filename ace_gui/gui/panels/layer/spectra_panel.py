@@ -15,11 +15,11 @@ from ace_gui.engine.contract.spectral_figures import (
     spectral_figures,
 )
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_curves import Curve
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 from ace_gui.gui.widgets.stacks import fill_with_stack
 
 _SIZES: Final = [370, 120]

@@ -14,9 +14,9 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.alignment_plot import AlignmentPlot
 from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 

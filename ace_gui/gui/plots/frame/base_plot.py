@@ -36,6 +36,7 @@ from ace_gui.gui.plots.frame.controls import CheckControl, PictureButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
+    ThemedWidget,
     copy_plot,
     grab_plot,
     pictures_on_white,
@@ -80,7 +81,7 @@ class _Canvas(pg.PlotWidget):
         self.getViewBox().sigStateChanged.connect(self.scene().prepareForPaint)
 
 
-class Plot(QWidget):
+class Plot(ThemedWidget):
     """A plot with title, caption and legend around it, or a message in its place.
 
     Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSizeF
 from PySide6.QtGui import QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView, QWidget
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.errors import OutputError
-from ace_gui.gui.shell.saving import save
+from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import LIGHT
-
-if TYPE_CHECKING:  # plots import this module
-    from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.theme import LIGHT, Theme
 
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""
@@ -34,6 +30,16 @@ IN_PICTURE = "inPicture"
 FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
+class ThemedWidget(QWidget):
+    """A widget that is drawn in ``theme``, whatever the window's."""
+
+    theme: Theme
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in the colours of ``theme``."""
+        raise NotImplementedError
+
+
 def pictures_on_white() -> bool:
     """Whether pictures are drawn in the light theme, whatever the window's."""
     return Settings().pictures_on_white
@@ -44,7 +50,7 @@ def set_pictures_on_white(on: bool) -> None:
     Settings().pictures_on_white = on
 
 
-def grab_plot(plot_widget: Plot, path: Path, suffix: str = "") -> None:
+def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
     """Write the picture of ``plot_widget`` to ``path``, as its ending says: .png, .svg or .pdf.
 
     ``suffix``: the ending of a path without one. Raises ``OutputError`` for another ending or
@@ -61,12 +67,12 @@ def grab_plot(plot_widget: Plot, path: Path, suffix: str = "") -> None:
     save(path, draw(plot_widget), chosen)
 
 
-def copy_plot(plot_widget: Plot) -> None:
+def copy_plot(plot_widget: ThemedWidget) -> None:
     """Put the picture of ``plot_widget`` on the clipboard."""
     QGuiApplication.clipboard().setPixmap(picture_of(plot_widget))
 
 
-def picture_of(plot_widget: Plot) -> QPixmap:
+def picture_of(plot_widget: ThemedWidget) -> QPixmap:
     """The picture of ``plot_widget`` at ``PIXELS_A_POINT``."""
     pixmap = QPixmap(plot_widget.size() * PIXELS_A_POINT)
     pixmap.setDevicePixelRatio(PIXELS_A_POINT)
@@ -75,7 +81,7 @@ def picture_of(plot_widget: Plot) -> QPixmap:
     return pixmap
 
 
-def svg_of(plot_widget: Plot) -> bytes:
+def svg_of(plot_widget: ThemedWidget) -> bytes:
     """The picture of ``plot_widget`` as an SVG document, lines and text."""
     size, buffer = plot_widget.size(), QBuffer()
     generator = QSvgGenerator()
@@ -93,7 +99,7 @@ def svg_of(plot_widget: Plot) -> bytes:
 
 
 @contextmanager
-def _as_picture(plot_widget: Plot) -> Iterator[None]:
+def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
     """Without focus frames and controls, on white if wished, with symbols as outlines."""
     with _in_theme_of_pictures(plot_widget):
         buttons = plot_widget.findChildren(QAbstractButton)
@@ -118,7 +124,7 @@ def _as_picture(plot_widget: Plot) -> Iterator[None]:
 
 
 @contextmanager
-def _in_theme_of_pictures(plot_widget: Plot) -> Iterator[None]:
+def _in_theme_of_pictures(plot_widget: ThemedWidget) -> Iterator[None]:
     before = plot_widget.theme
     if pictures_on_white():
         plot_widget.set_theme(LIGHT)
@@ -128,13 +134,13 @@ def _in_theme_of_pictures(plot_widget: Plot) -> Iterator[None]:
         plot_widget.set_theme(before)
 
 
-def _png(plot_widget: Plot) -> bytes:
+def _png(plot_widget: ThemedWidget) -> bytes:
     buffer = QBuffer()
     picture_of(plot_widget).save(buffer, "PNG")
     return bytes(buffer.data().data())
 
 
-def _pdf(plot_widget: Plot) -> bytes:
+def _pdf(plot_widget: ThemedWidget) -> bytes:
     """One page of the plot's size; a pixel of the screen is a unit of the page."""
     size, buffer, dots = plot_widget.size(), QBuffer(), plot_widget.logicalDpiX()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)

@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel, cell_text, write_csv
 from ace_gui.gui.plots.energies_plot import EnergiesPlot
-from ace_gui.gui.shell.saving import protect
-from ace_gui.gui.widgets.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.saving import protect
 from ace_gui.gui.widgets.table_export import copy_table
 from tests.helpers.windows import in_view
 

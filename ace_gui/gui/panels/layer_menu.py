@@ -1,0 +1,65 @@
+"""The menu over the selected layers of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from PySide6.QtWidgets import QMenu, QWidget
+
+from ace_gui.gui.state.draft import by_family
+from ace_gui.gui.state.layer_rules import Rules, open_to_override, overridden, reset, rule_for
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.recipe import Override
+
+
+def layer_menu(
+    session: Session,
+    names: Collection[str],
+    take: Callable[[Rules], object],
+    ask: Callable[[Override], object],
+    parent: QWidget,
+) -> QMenu:
+    """What can be done with the selected layers.
+
+    ``take`` is given the new rules; ``ask`` a rule to be completed by the person.
+    """
+    menu = QMenu(parent)
+    chosen = open_to_override(session, names)
+    title = f"{len(chosen)} layers" if len(chosen) != 1 else next(iter(chosen)).split(".", 1)[-1]
+    menu.addSection(title if chosen else "No part of the merge")
+
+    def act(change: Override) -> None:
+        take(overridden(session, chosen, change))
+
+    methods = menu.addMenu("&Merge by")
+    methods.setToolTipsVisible(True)
+    for family, members in by_family(session.draft.methods):
+        methods.addSection(family)
+        for method in members:
+            own = dict(session.draft.inputs.parameters.get(method.name, {}))
+            if method.name == session.draft.inputs.method:
+                own = {}
+            change = Override(merge_method=method.name, disposition="merge", parameters=own)
+            action = methods.addAction(method.title)
+            action.setToolTip(tooltip(method.summary))
+            action.triggered.connect(partial(_ignoring_checked, act, change))
+    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
+        change = Override(disposition=fate)  # type: ignore[arg-type]
+        menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
+    other = rule_for(session, chosen, Override())
+    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
+    menu.addSeparator()
+    reset_action = menu.addAction("&Reset")
+    reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
+    for action in menu.actions():
+        action.setEnabled(bool(chosen))
+    reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
+    return menu
+
+
+def _ignoring_checked(
+    act: Callable[[Override], object], change: Override, _checked: bool = False
+) -> None:
+    act(change)
