@@ -1,7 +1,8 @@
-"""Text out of files, made fit for a sentence, a label or a terminal."""
+"""Text for people: what files say, made fit for a sentence or a terminal; numbers, with units."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,8 @@ NAMES_SHOWN: Final = 8
 """How many offenders a sentence names."""
 
 _LONGEST: Final = 160
+_MULTIPLES: Final = ("kB", "MB", "GB", "TB")
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def printable(text: str) -> str:
@@ -53,3 +56,59 @@ def listing(names: Collection[str]) -> str:
     first = [f"`{plain(name)}`" for name in list(names)[:NAMES_SHOWN]]
     more = len(names) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def number_text(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
+    if not math.isfinite(value):
+        return "not a number" if value != value else ("∞" if value > 0 else "−∞")
+    if value == 0:
+        return "0"
+    mantissa, exponent_text = f"{abs(value):.{digits - 1}e}".split("e")
+    exponent = int(exponent_text)
+    sign = "−" if value < 0 else ""
+    if -4 < exponent < 5:
+        return f"{sign}{abs(float(f'{value:.{digits - 1}e}')):.{max(digits - 1 - exponent, 0)}f}"
+    return f"{sign}{mantissa}×{power_of_ten(exponent)}"
+
+
+def power_of_ten(exponent: int) -> str:
+    """10⁻⁵, as text."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def value_text(value: float | bool | str) -> str:
+    """A parameter's value as one would write it: ``0.3``, ``1e-5``, ``2e-4``, ``True``."""
+    if isinstance(value, str | bool):
+        return str(value)
+    if value != 0 and math.isfinite(value) and not 1e-3 <= abs(value) < 1e5:
+        mantissa, exponent = f"{value:.6e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{value:.6g}"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """``768 × 3072``; a scalar has no shape and says so."""
+    return " × ".join(str(size) for size in shape) if shape else "scalar"
+
+
+def human_bytes(count: int) -> str:
+    """``475 MB``, ``1.3 GB``: decimal units, two or three figures."""
+    if count < 1000:
+        return f"{count} B"
+    value = float(count)
+    for unit in _MULTIPLES:
+        value /= 1000
+        if value < 999.5 or unit == _MULTIPLES[-1]:
+            break
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """``0:41``, ``1:02:03``."""
+    whole = max(0, math.ceil(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, remainder = divmod(rest, 60)
+    if hours:
+        return f"{hours}:{minutes:02d}:{remainder:02d}"
+    return f"{minutes}:{remainder:02d}"

@@ -28,6 +28,7 @@ from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import human_bytes
 from ace_gui.steps import Steps
 
 _LOOK: Final = 0.05  # seconds between two looks at the process
@@ -193,7 +194,7 @@ class _Watch:
         if late or self._seconds() - self._computed > limits.seconds:
             took = f"took longer than {limits.seconds:.0f} s"
         elif self._process.memory_info().rss - self._held > limits.memory_bytes:
-            took = f"took more than {limits.memory_bytes / 1e9:.1f} GB"
+            took = f"took more than {human_bytes(limits.memory_bytes)}"
         else:
             return
         raise _BeyondLimitsError(f"{_BUILDING} {took}; {_CHECK}")

@@ -26,7 +26,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.sample import sample_recipe
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import printable
+from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
@@ -152,7 +152,7 @@ def _cells(row: MethodCompared) -> list[str]:
         f"{sum(cosines) / len(cosines):.2f}" if cosines else "",
         str(row.warned),
         f"{row.seconds:.1f}",
-        f"{row.peak_bytes / 1e6:.0f} MB",
+        human_bytes(row.peak_bytes),
     ]
 
 

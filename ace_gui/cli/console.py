@@ -42,7 +42,7 @@ from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import Options, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
-from ace_gui.formatting import printable
+from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe.recipe_file import load_recipe
@@ -165,7 +165,7 @@ def show_devices() -> None:
     """``ace-gui devices``: one line a device, and why others are not used."""
     automatic = str(resolve_device("auto"))
     for device in available_devices():
-        memory = f", {device.memory_bytes / 1e9:.1f} GB" if device.memory_bytes else ""
+        memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
         chosen = "  (automatic)" if device.name == automatic else ""
         Console().print(shown(f"{device.name}  {device.title}{memory}{chosen}"))
     for sentence in devices_not_used():
@@ -266,7 +266,7 @@ def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Ex
 
 def _print_merged(experts: int, seconds: float, result: Exported) -> None:
     console = Console()
-    size = f"{result.bytes / 1e6:.1f} MB in {result.folder}"
+    size = f"{human_bytes(result.bytes)} in {result.folder}"
     console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
     for name in result.files:
         console.print(shown(f"  {name}"))

@@ -2,15 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.gui.text import (
-    breakable,
-    duration,
-    human_bytes,
-    plain,
-    shared_prefix,
-    tooltip,
-    value_text,
-)
+from ace_gui.formatting import duration, human_bytes, value_text
+from ace_gui.gui.text import breakable, plain, shared_prefix, tooltip
 
 
 def test_sizes_keep_two_or_three_figures() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ace_gui.formatting import human_bytes
+
 
 class Verdict(StrEnum):
     """How a check came out; the value is what people read."""
@@ -73,30 +75,26 @@ def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
 
 def disk_check(needed: int, free: int, advice: str) -> Check:
     """Whether the merged model has room on its disk; sizes in bytes."""
-    return _room(DISK, f"About {_size(needed)} for the merged model", needed, free, "free", advice)
+    return _room(
+        DISK, f"About {human_bytes(needed)} for the merged model", needed, free, "free", advice
+    )
 
 
 def memory_check(peak: int, tensor: str, free: int, *, limited: bool = False) -> Check:
     """Whether the largest tensor has room in memory; ``limited``: the person set ``free``."""
-    what = f"About {_size(peak)} for the largest tensor, `{tensor}`"
+    what = f"About {human_bytes(peak)} for the largest tensor, `{tensor}`"
     how, way_out = ("allowed", "Allow more") if limited else ("free", "Close other programs")
     return _room(MEMORY, what, peak, free, how, f"{way_out}, or keep that tensor from the base.")
 
 
 def _room(title: str, what: str, needed: int, free: int, how: str, advice: str) -> Check:
-    sentence = f"{what}; {_size(free)} {how}."
+    sentence = f"{what}; {human_bytes(free)} {how}."
     verdict = Verdict.OK
     if needed > free:
         verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
     elif _ROOMY * needed > free:
         verdict, sentence = Verdict.WARNING, f"{sentence} That is tight. {advice}"
     return Check(subject=EVERYTHING, title=title, verdict=verdict, sentence=sentence)
-
-
-def _size(count: int) -> str:
-    if count < 1e6:
-        return f"{count / 1e3:.0f} kB"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def count_of(checks: Iterable[Check]) -> str:

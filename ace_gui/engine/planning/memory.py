@@ -18,6 +18,7 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import ResourceError
+from ace_gui.formatting import human_bytes
 from ace_gui.machine import free_memory
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.paths import cache_root
@@ -83,16 +84,12 @@ def require_memory(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: i
         return
     where = "is free" if limit is None else "is allowed"
     raise ResourceError(
-        f"`{largest.name}` needs about {_gigabytes(_working_set(largest, method))} of memory, but "
-        f"only {_gigabytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
+        f"`{largest.name}` needs about {human_bytes(_working_set(largest, method))} of memory, but "
+        f"only {human_bytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
         "base.",
         tensor=largest.name,
         shapes={"base": largest.shape},
     )
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.2f} GB"
 
 
 def free_disk_bytes() -> int:

@@ -13,6 +13,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.formatting import number_text
 
 NONE: Final = "–"
 
@@ -73,17 +74,10 @@ class Content:
 
 
 def number(value: float | None) -> str:
-    """Four digits: 0.1234, 1234, 1.234e-5; a dash for none and for NaN."""
-    if value is None or math.isnan(value):
-        return NONE
-    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    """Four digits: 0.1234, 1234, 1.234×10⁻⁵; a dash for none and for NaN."""
+    return NONE if value is None or math.isnan(value) else number_text(value, 4)
 
 
 def share(value: float | None) -> str:
     """A share as a percentage."""
     return NONE if value is None or math.isnan(value) else f"{value:.2%}"
-
-
-def size(shape: tuple[int, ...]) -> str:
-    """768 × 3072."""
-    return " × ".join(map(str, shape)) or "1"

@@ -15,6 +15,7 @@ from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.engine.contract.spectral_figures import numerical_rank
 from ace_gui.engine.report.content import Content, number
 from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
+from ace_gui.formatting import value_text
 
 MOST_POINTS = 400
 """Points of one line: more cannot be seen."""
@@ -45,7 +46,7 @@ def gamma_plot(content: Content) -> Markup | None:
     ]
     above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
     said = f"{len(rows)} tensors, γ {_range(gammas)}"
-    said += "" if limit is None else f"; {above} above τ = {number(limit)}"
+    said += "" if limit is None else f"; {above} above τ = {value_text(limit)}"
     return frame.picture("Heterogeneity γ along the model", said, [*_limit(frame, limit), *marks])
 
 
@@ -152,7 +153,7 @@ def _limit(frame: Frame, limit: float | None) -> Iterable[Markup]:
     left, y = frame.place(frame.x.low, limit)
     right, _ = frame.place(frame.x.high, limit)
     yield tag("line", class_="limit", x1=left, x2=right, y1=y, y2=y)
-    yield tag("text", f"τ = {number(limit)}", class_="limit", x=right + 6, y=y + 4)
+    yield tag("text", f"τ = {value_text(limit)}", class_="limit", x=right + 6, y=y + 4)
 
 
 def _range(values: Sequence[float]) -> str:

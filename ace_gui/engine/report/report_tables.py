@@ -14,8 +14,9 @@ from ace_gui.engine.contract.expert_similarity import model_cosines
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.spectral_figures import MARKS, Spectrum, spectral_figures
-from ace_gui.engine.report.content import NONE, Content, number, share, size
+from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
+from ace_gui.formatting import shape_text, value_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def parameter_table(content: Content) -> Table:
     notes = content.plan.parameter_notes
     labels = {item.name: item.label for item in content.method.fields}
     rows = tuple(
-        (name, labels.get(name, ""), _value(value), notes.get(name, ""))
+        (name, labels.get(name, ""), value_text(value), notes.get(name, ""))
         for name, value in content.plan.parameters.items()
     )
     headings = ("parameter", "meaning", "value", "where it comes from")
@@ -64,7 +65,7 @@ def model_table(content: Content) -> Table:
             expert.name,
             expert.architecture,
             expert.dtype,
-            number(weight),
+            value_text(weight),
             share(changes.get(expert.name)),
         )
         for expert, weight in zip(plan.experts, weights, strict=True)
@@ -150,7 +151,7 @@ def _tensor(content: Content, row: PlanRow) -> tuple[str, ...]:
     report, health = content.reports.get(row.name), content.health.get(row.name)
     regime = content.regime(row)
     return (
-        *(row.name, row.role, size(row.shape), row.disposition.value),
+        *(row.name, row.role, shape_text(row.shape), row.disposition.value),
         NONE if regime is None else regime.value,
         NONE if health is None else health.verdict.value,
         number(content.gamma(row)),
@@ -224,7 +225,3 @@ def cosine_matrix(content: Content) -> Matrix:
 def number_signed(value: float) -> str:
     """A cosine with two decimals; its minus sign is a minus, and zero has none."""
     return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
-
-
-def _value(value: object) -> str:
-    return number(value) if isinstance(value, float) else str(value)

@@ -12,10 +12,11 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from ace_gui.formatting import power_of_ten, value_text
+
 WIDTH: Final = 900.0
 LEFT, TOP, BOTTOM = 74.0, 12.0, 46.0
 _SMALLEST, _LARGEST = 1e-3, 1e5
-_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SYMBOLS: Final = ("circle", "square", "triangle", "diamond", "cross")
 
 
@@ -82,7 +83,7 @@ class Axis:
         values = list(_decades(self.low, self.high) if self.log else _round(self.low, self.high))
         if self.log and any(not _SMALLEST <= value < _LARGEST for value in values):
             return [(value, power(value)) for value in values]
-        return [(value, label(value)) for value in values]
+        return [(value, value_text(value)) for value in values]
 
 
 def _round(low: float, high: float) -> Iterator[float]:
@@ -170,18 +171,10 @@ _MIDDLE: Final = {"text_anchor": "middle"}
 
 
 def power(value: float) -> str:
-    """A number with a power of ten: 10⁻⁵, 2·10⁻⁴."""
+    """A number with a power of ten: 10⁻⁵, 2×10⁻⁴."""
     digits, exponent = f"{value:.0e}".split("e")
-    times = "" if digits == "1" else f"{digits}·"
-    return f"{times}10{str(int(exponent)).translate(_RAISED)}"
-
-
-def label(value: float) -> str:
-    """A tick's number: 0.3, 200, 1e-5."""
-    if value and not _SMALLEST <= abs(value) < _LARGEST:
-        digits, power = f"{value:.3e}".split("e")
-        return f"{float(digits):g}e{int(power)}"
-    return f"{value:.6g}"
+    times = "" if digits == "1" else f"{digits}×"
+    return f"{times}{power_of_ten(int(exponent))}"
 
 
 def line(points: Iterable[tuple[float, float]], class_: str) -> Markup:

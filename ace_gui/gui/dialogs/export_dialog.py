@@ -27,12 +27,12 @@ from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import human_bytes, value_text
 from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import human_bytes, value_text
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 

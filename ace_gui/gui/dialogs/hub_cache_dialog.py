@@ -27,8 +27,9 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.text import human_bytes, plain, tooltip
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.table_style import plain_rows
 

@@ -12,7 +12,8 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.gui.text import human_bytes, plain, tooltip
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.text import plain, tooltip
 
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole

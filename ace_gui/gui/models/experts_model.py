@@ -16,9 +16,10 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QColor, QPixmap
 
 from ace_gui.engine.contract.plan import ExpertSummary
+from ace_gui.formatting import human_bytes, value_text
 from ace_gui.gui.state.inputs import Expert
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import human_bytes, plain, tooltip, value_text
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import current_theme
 
 NAME, WEIGHT, STATUS = range(3)

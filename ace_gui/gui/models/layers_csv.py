@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.formatting import shape_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import shape_text
 
 
 def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, ...]:

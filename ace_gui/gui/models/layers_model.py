@@ -24,6 +24,7 @@ from PySide6.QtGui import QIcon
 from ace_gui.engine.contract.checks import WORST_FIRST
 from ace_gui.engine.contract.health import UNRELIABLE, gamma_unreliable, near_pole
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.formatting import shape_text
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.models.layer_columns import (
     FIGURES,
@@ -41,7 +42,7 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, shape_text, shared_prefix, tooltip
+from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 
 REFRESH: Final = 60  # ms between repaints while figures stream in

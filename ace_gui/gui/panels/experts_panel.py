@@ -18,11 +18,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
 from ace_gui.gui.panels.checks_panel import summary_of
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import human_bytes
 from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.table_style import plain_rows

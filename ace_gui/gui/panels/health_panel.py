@@ -20,9 +20,9 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.health import Extreme, LayerHealth
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import WORDS
-from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip

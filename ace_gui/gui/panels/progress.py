@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QProgressBar, QStatusBar, QWidget
 
+from ace_gui.formatting import duration, human_bytes
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import duration, human_bytes
 from ace_gui.gui.widgets.plain_label import plain_label
 
 _BAR = 220  # px

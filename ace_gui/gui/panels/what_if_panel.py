@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
+from ace_gui.formatting import number_text
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.figures_model import GAP
-from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session

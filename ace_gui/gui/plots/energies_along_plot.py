@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import BlockAxis, number_text
+from ace_gui.gui.plots.frame.axes import BlockAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.plots.frame.axes import NameAxis, number_text
+from ace_gui.formatting import number_text
+from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.theme import Theme
 

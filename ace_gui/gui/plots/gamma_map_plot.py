@@ -16,8 +16,9 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis, number_text
+from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.gamma_plot import EMPTY, LOWEST_LOG, tau_text
 from ace_gui.gui.plots.layer_plot import LayersPlot, same_figures

@@ -18,8 +18,9 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis, number_text
+from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, ink_on
 from ace_gui.gui.theme import Theme

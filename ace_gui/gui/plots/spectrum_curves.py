@@ -19,7 +19,7 @@ from PySide6.QtCore import Qt
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum, Regime
 from ace_gui.engine.contract.health import norm_ratio
 from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_energy
-from ace_gui.gui.plots.frame.axes import number_text
+from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Theme

@@ -14,8 +14,8 @@ import pyqtgraph as pg
 
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.spectral_figures import MARKS, directions_for
+from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import number_text, power_of_ten
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.spectrum_curves import (

@@ -11,8 +11,9 @@ from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QToolBar, QToolButton
 
 from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.text import human_bytes, plain, tooltip
+from ace_gui.gui.text import plain, tooltip
 
 GIGABYTE: Final = 1_000_000_000
 

@@ -10,8 +10,8 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.formatting import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
-from ace_gui.gui.text import value_text
 
 RUNS_KEPT: Final = 6
 """Finished merges whose stores stay on the disk; each is as large as the model."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.text import human_bytes
+from ace_gui.formatting import human_bytes
 from ace_gui.output_files import check_output_folder
 
 _BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}

@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
-from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.table_export import copy_table, save_table
 

@@ -17,7 +17,8 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo
-from ace_gui.gui.text import tooltip, value_text
+from ace_gui.formatting import value_text
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox

@@ -21,8 +21,9 @@ import pyqtgraph as pg
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum, Regime
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.errors import OutputError
+from ace_gui.formatting import number_text
 from ace_gui.gui.plots.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.frame.axes import QuantityAxis, number_text
+from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
 from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot

@@ -7,10 +7,10 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.frame.axes import number_text
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import muted_label

@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ace_gui.formatting import shape_text
 from ace_gui.gui.panels.checks_panel import PreflightPanel
 from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
@@ -17,7 +18,6 @@ from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import shape_text
 from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from ace_gui.gui.widgets.plain_label import muted_label

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, log10
 from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
@@ -13,29 +13,11 @@ from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 # isort: split
 import pyqtgraph as pg
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+from ace_gui.formatting import number_text, power_of_ten
+
 LABEL_OVERHANG = 15  # pixels
 _LABELLED_WITHIN_DECADE = (2, 5)
 Ticks = list[tuple[float | None, list[float]]]
-
-
-def power_of_ten(exponent: int) -> str:
-    """10⁻⁵, as text."""
-    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
-
-
-def number_text(value: float, digits: int = 2) -> str:
-    """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
-    if not isfinite(value):
-        return "not a number" if value != value else ("∞" if value > 0 else "−∞")
-    if value == 0:
-        return "0"
-    mantissa, exponent_text = f"{abs(value):.{digits - 1}e}".split("e")
-    exponent = int(exponent_text)
-    sign = "−" if value < 0 else ""
-    if -4 < exponent < 5:
-        return f"{sign}{abs(float(f'{value:.{digits - 1}e}')):.{max(digits - 1 - exponent, 0)}f}"
-    return f"{sign}{mantissa}×{power_of_ten(exponent)}"
 
 
 class PlainAxis(pg.AxisItem):
