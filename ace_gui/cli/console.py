@@ -39,7 +39,7 @@ from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.merging.merge import input_paths, models_of
-from ace_gui.engine.workflow import Options, inspect, report_to_file
+from ace_gui.engine.workflow import Options, expected_of, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
 from ace_gui.formatting import human_bytes, printable
@@ -132,6 +132,9 @@ def inspect_recipe(
     if csv_file is not None:
         outputs.write(csv_file, _csv(found.layers, plan), CSV_MARK)
     print_layers(plan, found.layers)
+    expected = expected_of(found)
+    if expected is not None:
+        wide_console().print(f"\n{expected.sentence}")
     print_checks(found.checks, wide_console(), notes=True)
 
 

@@ -11,9 +11,11 @@ from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, PlanReady
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_folders, input_paths, merge
 from ace_gui.engine.merging.unrelated import unrelated_checks
@@ -121,6 +123,7 @@ class Inspected:
     prepared: Prepared
     layers: tuple[Layer, ...]
     checks: tuple[Check, ...]
+    statistics: Mapping[str, LayerStatistics]
 
 
 def inspect(recipe: Recipe, *, convert: bool = False) -> Inspected:
@@ -135,7 +138,16 @@ def inspect(recipe: Recipe, *, convert: bool = False) -> Inspected:
         prepared=prepared,
         layers=layers_of(prepared.plan, statistics),
         checks=worst_first((*prepared.plan.checks, *_fit(prepared, statistics))),
+        statistics=statistics,
     )
+
+
+def expected_of(found: Inspected) -> Forecast | None:
+    """How far the merge would move the model, from as many matrices as a few seconds allow."""
+    cache = InspectionCache(inspections_folder())
+    events = sampled(found.prepared, resolve_device("cpu"), cache)
+    reports = {event.report.name: event.report for event in events if event is not None}
+    return forecast(found.prepared.plan, found.statistics, reports)
 
 
 def _fit(prepared: Prepared, statistics: Mapping[str, LayerStatistics]) -> tuple[Check, ...]:

@@ -1,6 +1,7 @@
 """The whole path without a window: from folders on disk to a folder transformers loads."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,7 @@ def test_inspect_lists_every_tensor_with_its_reason(
     assert (norm["disposition"], norm["gamma"], norm["regime"]) == ("averaged", None, None)
     lines = (tmp_path / "i.csv").read_text().splitlines()
     assert len(lines) == len(layers) + 1
+    assert re.search(r"^Merged change: .* × the experts' mean norm; ", result.stdout, re.MULTILINE)
 
 
 def test_out_dtype_is_written_and_told_to_loaders(

@@ -136,6 +136,13 @@ class LayerAnalysed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MatrixSampled:
+    """One matrix was merged to tell beforehand how far the merge will move the model."""
+
+    report: LayerReport
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergeStarted:
     """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run."""
 
@@ -311,6 +318,7 @@ Event = (
     | CachedModelsFound
     | PlanReady
     | LayerAnalysed
+    | MatrixSampled
     | MergeStarted
     | PassProgress
     | TensorFinished

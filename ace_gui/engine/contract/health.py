@@ -189,12 +189,17 @@ def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) ->
     """
     if statistics is None or report is None or report.delta_norm is None:
         return None
-    kept = [e for name, e in statistics.energies.items() if name not in statistics.left_out]
-    if statistics.base_energy is None or len(kept) < 2 or not any(kept):
+    allowed = allowed_change(statistics, CAP_DELTA)
+    return None if allowed is None else report.delta_norm / allowed
+
+
+def allowed_change(found: LayerStatistics, delta: float) -> float | None:
+    """‖ΔW‖_F that a cap of δ allows, by the experts' energies; None where it does not apply."""
+    kept = [e for name, e in found.energies.items() if name not in found.left_out]
+    if found.base_energy is None or len(kept) < 2 or not any(kept):
         return None
     rms = math.sqrt(math.fsum(kept) / len(kept))
-    share = CAP_DELTA * math.sqrt(statistics.base_energy)
-    return report.delta_norm / max(rms, min(math.sqrt(len(kept)) * rms, share))
+    return max(rms, min(math.sqrt(len(kept)) * rms, delta * math.sqrt(found.base_energy)))
 
 
 def _misbehaves(report: LayerReport | None, share: float | None) -> bool:

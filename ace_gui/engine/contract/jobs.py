@@ -80,6 +80,14 @@ class SpectrumJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SampleMergesJob:
+    """Merge as many matrices as a few seconds allow. Yields MatrixSampled a matrix."""
+
+    recipe: Recipe
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubspacesJob:
     """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
 
@@ -170,6 +178,7 @@ Job = (
     | AnalyseJob
     | MergeJob
     | SpectrumJob
+    | SampleMergesJob
     | SubspacesJob
     | DistributionJob
     | DifferenceJob

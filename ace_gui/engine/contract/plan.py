@@ -163,8 +163,16 @@ class Plan:
 
     def tau_of(self, row: PlanRow) -> float | None:
         """The threshold of γ that holds for a row; None where its method or variant has none."""
-        values = self.parameters if row.override is None else row.override.parameters
-        if values.get("variant") == AUTOMATIC:
-            return None
-        tau = values.get("tau")
+        values = self._values_of(row)
+        tau = None if values.get("variant") == AUTOMATIC else values.get("tau")
         return None if tau is None else float(tau)
+
+    def delta_of(self, row: PlanRow) -> float | None:
+        """δ of the narrowest cap on the change of a row; None where there is none."""
+        values, found = self._values_of(row), [] if row.cap is None else [row.cap]
+        if values.get("variant") == AUTOMATIC and "delta" in values:
+            found.append(float(values["delta"]))
+        return min(found, default=None)
+
+    def _values_of(self, row: PlanRow) -> Mapping[str, ParameterValue]:
+        return self.parameters if row.override is None else row.override.parameters

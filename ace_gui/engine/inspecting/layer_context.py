@@ -6,20 +6,32 @@ something else first, or stop.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from typing import Final, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache, cache_key
+from ace_gui.engine.inspecting.inspection_cache import (
+    Arrays,
+    InspectionCache,
+    cache_key,
+    text_array,
+    text_of,
+)
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.merging.tensor_merge import merge_deltas, report_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.planning.vocabulary_rows import rows_digest
 from ace_gui.engine.streaming import ordered
@@ -32,6 +44,8 @@ Answer = TypeVar("Answer")
 
 LARGEST_KEPT: Final = 1 << 24
 """Most elements of a merge that is kept in memory for another look: 128 MB with W_pre."""
+
+_REPORT: Final = TypeAdapter(LayerReport)
 
 _IN_ROWS: Final = frozenset(
     ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype"]
@@ -77,6 +91,11 @@ class Look:
             self.cache.latest = key, merged
         return merged
 
+    def report(self, merged: Merged) -> LayerReport:
+        """What a merge of the tensor has to say."""
+        norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+        return report_of(self.row, self.names, merged.diagnostics, norm)
+
     def surveyed(self) -> Iterator[None]:
         """Look at the whole model first, where the tensor's method asks for it."""
         for _ in surveyed(self.prepared, self.readers, only=self.row):
@@ -114,6 +133,16 @@ class Look:
             found = compute()
             self.cache.put(key, found)
         return found
+
+
+def report_array(report: LayerReport) -> NDArray[np.uint8]:
+    """A report, to be remembered."""
+    return text_array(json.dumps(asdict(report)))
+
+
+def report_from(array: NDArray[np.uint8]) -> LayerReport:
+    """The report that an array was made from."""
+    return _REPORT.validate_python(json.loads(text_of(array)))
 
 
 def finite_only(

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.contract.spectral_figures import Spectrum
-from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache, text_array, text_of
-from ace_gui.engine.inspecting.layer_context import Look, finite_only, require_matrix, side_by_side
+from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache
+from ace_gui.engine.inspecting.layer_context import (
+    Look,
+    finite_only,
+    report_array,
+    report_from,
+    require_matrix,
+    side_by_side,
+)
 from ace_gui.engine.inspecting.stored_spectrum import finished_spectrum
-from ace_gui.engine.merging.tensor_merge import report_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg import side_by_side as decompositions
 from ace_gui.linalg.spectra import singular_values
-
-_REPORT: Final = TypeAdapter(LayerReport)
 
 
 def spectrum(
@@ -65,7 +65,7 @@ def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerS
         experts=experts,
         preliminary=merged.get("preliminary"),
         merged=merged["merged"],
-        report=_REPORT.validate_python(json.loads(text_of(merged["report"]))),
+        report=report_from(merged["report"]),
     )
 
 
@@ -90,8 +90,7 @@ def _of_store(look: Look, store: Path | None) -> Arrays | None:
 
 def _of_merge(look: Look) -> Arrays:
     merged = look.merged()
-    norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
-    report = report_of(look.row, look.names, merged.diagnostics, norm)
+    report = look.report(merged)
     if merged.preliminary is None:
         return _entry(report, _values(merged.delta))
     if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
@@ -103,7 +102,7 @@ def _of_merge(look: Look) -> Arrays:
 
 def _entry(report: LayerReport, merged: Spectrum, preliminary: Spectrum | None = None) -> Arrays:
     values = {"merged": merged} | ({} if preliminary is None else {"preliminary": preliminary})
-    return {**values, "report": text_array(json.dumps(asdict(report)))}
+    return {**values, "report": report_array(report)}
 
 
 def _values(matrix: Tensor) -> Spectrum:

@@ -36,6 +36,7 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
     SampleAccuracyJob,
+    SampleMergesJob,
     SpectrumJob,
     SubspacesJob,
 )
@@ -48,6 +49,7 @@ from ace_gui.engine.inspecting.layer_distribution import distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.inspecting.merge_difference import difference
+from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import read_finished
@@ -91,6 +93,9 @@ class Runner:
             case SpectrumJob():
                 matrix = yield from self._matrix(job)
                 yield from spectrum(*matrix, self._cache, job.store)
+            case SampleMergesJob(recipe=recipe, device=device):
+                prepared = yield from self._prepared(recipe)
+                yield from sampled(prepared, resolve_device(device), self._cache)
             case SubspacesJob():
                 yield from subspaces(*(yield from self._matrix(job)), self._cache)
             case DistributionJob():

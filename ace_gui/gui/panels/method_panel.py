@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QRegularExpression, Qt, Signal
-from PySide6.QtGui import QRegularExpressionValidator
+from PySide6.QtGui import QHideEvent, QRegularExpressionValidator, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.forecast import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.gui.panels.overrides_panel import OverridesPanel
 from ace_gui.gui.state.inputs import Inputs
@@ -80,7 +81,12 @@ _SCOPE_TIP = (
     "their scripts."
 )
 
-
+_FORECAST_TIP = (
+    "Norm of the change of all merged matrices together, by the mean of the experts'. Before a "
+    "merge it is estimated from matrices that a few seconds suffice to merge; after it, it is "
+    "exact. A change far above the cap is more than the experts learned: try the automatic variant "
+    "of ACE, or a cap."
+)
 _OVERRIDES_TIP = (
     "Some tensors can be merged by another method or with other values, averaged, or kept from the "
     "base. Of two overrides for one tensor the later holds."
@@ -89,8 +95,9 @@ _OVERRIDES_TIP = (
 
 class MethodPanel(QWidget):
     """``parameter_edited`` carries a name and a value (None: the default); ``inputs_edited`` the
-    Inputs with another choice of those that every method has."""
+    Inputs with another choice of those that every method has; ``seen`` whether it is in view."""
 
+    seen = Signal(bool)
     parameter_edited = Signal(str, object)
     inputs_edited = Signal(object)
 
@@ -122,15 +129,32 @@ class MethodPanel(QWidget):
         self.overrides = OverridesPanel(session, self)
         self._scroll = scroll_area("Parameters of the method", self)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.forecast = muted_label("", self)
+        self.forecast.setToolTip(tooltip(_FORECAST_TIP))
+        self.forecast.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(self._title)
         layout.addWidget(self._waiting)
         layout.addWidget(self._scroll, 1)
+        layout.addWidget(self.forecast)
         self._rebuild()
         session.draft.changed.connect(self.refresh)
         session.draft.tau_changed.connect(self._show_tau)
         self.refresh()
+
+    def show_forecast(self, found: Forecast | None) -> None:
+        """Say how far the merge moves the model, as far as that is known."""
+        self.forecast.setText("" if found is None else found.sentence)
+        self.forecast.setVisible(found is not None)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.seen.emit(True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.seen.emit(False)
 
     def show_overrides(self) -> None:
         """Scroll to the list of overrides."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine_client import EngineClient, Worker
+from ace_gui.gui.control.forecasting import Forecasting
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
@@ -71,6 +73,7 @@ class MainWindow(QMainWindow):
         self.compare_dialog: CompareMethodsDialog | None = None
         self.queries = LayerQueries(self.session, self.engine, self)
         self.what_if = WhatIf(self.session, self.engine, self)
+        self.forecasting = Forecasting(self.session, self.engine, self)
         self.opener = Opener(self.session, self.conductor, self.output, self)
         self.actions_ = Actions(self)
         self.menus = Menus(self, self.actions_)
@@ -138,9 +141,9 @@ class MainWindow(QMainWindow):
         self.override_editor = OverrideEditor(self.session, self.conductor, made, self)
         made.inputs_edited.connect(self.conductor.change)
         made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
-        made.heterogeneity.tau_committed.connect(
-            lambda tau: self.conductor.set_parameter("tau", tau)
-        )
+        made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
+        made.method.seen.connect(self.forecasting.look)
+        self.forecasting.changed.connect(made.method.show_forecast)
         made.finding_wanted.connect(self.queries.want)
         self.queries.awaited.connect(made.set_awaited)
         self._pages.addWidget(made)
@@ -325,10 +328,9 @@ class MainWindow(QMainWindow):
         """Open the dialog of the merge methods, once the engine has said which there are."""
         from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 
-        session = self.session
-        if session.engine is None:
+        draft = self.session.draft
+        if self.session.engine is None:
             return None
-        draft = session.draft
         experts = len(draft.inputs.experts)
         dialog = ChooseMethodDialog(draft.methods, draft.inputs.method, experts, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

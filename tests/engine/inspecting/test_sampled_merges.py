@@ -1,0 +1,105 @@
+"""Matrices merged beforehand: the reports of the merge itself, in good order and in good time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.forecast import forecast, matrices
+from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.inspecting import sampled_merges
+from ace_gui.engine.inspecting.compare_recipes import compare
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.sampled_merges import in_order, sampled, work
+from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Cap
+from tests.helpers.models import roberta_family
+from tests.helpers.recipes import recipe_of
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return recipe_of(roberta_family(tmp_path_factory.mktemp("family")))
+
+
+@pytest.fixture(autouse=True)
+def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is."""
+    monkeypatch.setattr(sampled_merges, "TOTAL_SECONDS", 1e6)
+    monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 1e6)
+
+
+def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
+    events = sampled(prepared, CPU, InspectionCache(folder))
+    return {event.report.name: event.report for event in events if event is not None}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"parameters": {"variant": "automatic"}}, {"cap": Cap(delta=0.001)}]
+    + [{"merge_method": name, "parameters": {}} for name in ("task_arithmetic", "dare_linear")],
+)  # fmt: skip
+def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_them(
+    recipe: Recipe, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    prepared = prepare(replace(recipe, **changes))
+    found = all_sampled(prepared, tmp_path / "cache")
+    assert found.keys() == {row.name for row in matrices(prepared.plan)}
+    variant = Variant(recipe=prepared.plan.recipe, store=tmp_path / "store")
+    (merged,) = (
+        event
+        for event in compare(CompareJob(variants=(variant,), device="cpu"))
+        if isinstance(event, MethodCompared)
+    )
+    reports = {report.name: report for report in merged.reports}
+    for name, report in found.items():
+        assert report.delta_norm == pytest.approx(reports[name].delta_norm, rel=1e-5)
+        capped = reports[name].cap_factor
+        assert report.cap_factor == (capped and pytest.approx(capped, rel=1e-5))
+    statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
+    before = forecast(prepared.plan, statistics, found)
+    after = forecast(prepared.plan, statistics, reports)
+    assert before is not None
+    assert after is not None
+    assert before.exact
+    assert before.sentence == after.sentence
+
+
+def test_no_time_no_samples_but_what_is_remembered_costs_none(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(recipe)
+    every = all_sampled(prepared, tmp_path)
+    monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 0.0)
+    assert all_sampled(prepared, tmp_path / "other") == {}
+    assert all_sampled(prepared, tmp_path) == every
+    monkeypatch.setattr(sampled_merges, "TOTAL_SECONDS", -1.0)
+    assert len(list(sampled(prepared, CPU, InspectionCache(tmp_path)))) == 1  # then it stops
+
+
+def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(
+    recipe: Recipe,
+) -> None:
+    rows = in_order(matrices(prepare(recipe).plan))
+    kinds = {(row.role, row.shape) for row in rows}
+    first = rows[: len(kinds)]
+    assert {(row.role, row.shape) for row in first} == kinds
+    assert [work(row) for row in first] == sorted(work(row) for row in first)
+    assert len(rows) == len(set(rows)) == len(matrices(prepare(recipe).plan))
+
+
+def test_methods_that_look_at_the_whole_model_first_are_not_tried(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    prepared = prepare(replace(recipe, merge_method="ties", parameters={"trim": "model"}))
+    assert all_sampled(prepared, tmp_path) == {}
