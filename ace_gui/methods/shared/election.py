@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from torch import Tensor
 from ace_gui.methods.method import Merged, parameter, scaling_parameter
 from ace_gui.methods.shared.census import finished
 
-PART = 1 << 18
+PART = 1 << 16
 """Entries worked on at a time: their temporaries stay in the cache."""
+
+TINY = torch.finfo(torch.float32).tiny
 
 
 def combine_parameter() -> Any:
@@ -66,12 +69,13 @@ class Election:
         """Add ``weight`` · ``values``; in a mean they count by the weight's magnitude."""
         flat = values.reshape(-1)
         for part in self._parts:
-            scaled = flat[part].to(torch.float64).mul_(weight)
-            positive = scaled.clamp(min=0)
-            self._counts[0, part].add_(scaled > 0, alpha=abs(weight))
-            self._counts[1, part].add_(scaled < 0, alpha=abs(weight))
-            self._sums[0, part].add_(positive)
-            self._sums[1, part].add_(scaled.sub_(positive))
+            scaled, signs = flat[part].to(torch.float64), flat[part].sign()
+            if weight != 1:
+                scaled, signs = scaled * weight, signs.mul_(math.copysign(1, weight))
+            self._sums[0, part].add_(scaled.clamp(min=0))
+            self._sums[1, part].add_(scaled.clamp(max=0))
+            self._counts[0, part].add_(signs.clamp(min=0), alpha=abs(weight))
+            self._counts[1, part].sub_(signs.clamp_(max=0), alpha=abs(weight))
 
     def result(self, combine: str, balanced: str = "majority") -> Tensor:
         """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
@@ -90,11 +94,11 @@ class Election:
         for part in self._parts:
             positive, negative = self._sums[:, part]
             total = positive + negative
-            chosen = (total > 0) | ((total == 0) & elected)
+            chosen = total >= 0 if elected else total > 0
             values = torch.where(chosen, positive, negative)
             if combine == "mean":
                 counts = torch.where(chosen, self._counts[0, part], self._counts[1, part])
-                values.div_(torch.where(counts > 0, counts, 1))
+                values.div_(counts.clamp_(min=TINY))  # where nobody counts there is only 0
             positive.copy_(values)
         return self._sums[0].reshape(self._shape)
 
