@@ -11,15 +11,7 @@ from ace_gui.checkpoints.adapters.lora import (
     open_adapter,
 )
 from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
-from ace_gui.checkpoints.dtypes import (
-    FORMATS,
-    RECIPE_NAMES,
-    RECIPE_TAGS,
-    NumberFormat,
-    is_float,
-    tag_of,
-    torch_dtype,
-)
+from ace_gui.checkpoints.dtypes import tag_of, torch_dtype
 from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.grown import (
     NOWHERE,
@@ -55,13 +47,10 @@ from ace_gui.formatting import listing, place, plain
 from ace_gui.output_files import check_output_folder, staging_folder
 
 __all__ = [
-    "FORMATS",
     "MAIN",
     "MODULES",
     "NOWHERE",
     "PIPELINE",
-    "RECIPE_NAMES",
-    "RECIPE_TAGS",
     "Adapter",
     "AdapterReader",
     "Checkpoint",
@@ -74,7 +63,6 @@ __all__ = [
     "Header",
     "LowRank",
     "ModelPart",
-    "NumberFormat",
     "OutputTensor",
     "Piece",
     "Readings",
@@ -98,7 +86,6 @@ __all__ = [
     "full_name",
     "grow",
     "is_adapter",
-    "is_float",
     "listing",
     "nested_models",
     "new_parts",

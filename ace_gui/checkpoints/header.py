@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
 from ace_gui.formatting import plain
+from ace_gui.stored_formats import FORMATS
 
 HEADER_LIMIT: Final = 10_000_000
 """Largest header in bytes; the biggest published models need about 1 MB a file."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
 
-from ace_gui.checkpoints.dtypes import is_float
 from ace_gui.checkpoints.folder import (
     STEMS,
     SUFFIX,
@@ -34,6 +33,7 @@ from ace_gui.checkpoints.shard_index import check_against_index, read_shard_inde
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
 from ace_gui.formatting import NAMES_SHOWN, listing, place, plain
+from ace_gui.stored_formats import is_float
 
 CONFIG_LIMIT: Final = 10_000_000
 """Largest config.json in bytes."""

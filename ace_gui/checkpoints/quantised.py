@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import place, plain
+from ace_gui.stored_formats import FORMATS
 
 ADAPTER_SENTENCE: Final = (
     "This is an adapter (LoRA), not a whole model. Its folder can be added as an expert of the "

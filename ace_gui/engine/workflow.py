@@ -17,7 +17,7 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.merging.merge import input_folders, input_paths, merge
+from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
@@ -72,7 +72,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     use_threads(options.threads)
     resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
-    with claimed_output(out, input_folders(prepared)) as target:
+    with claimed_output(out, prepared.plan.input_folders) as target:
         store = staging_folder(target)
         checks = output_checks(
             prepared.plan,

@@ -7,7 +7,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ace_gui.checkpoints import FORMATS, RECIPE_NAMES, RECIPE_TAGS, is_float, tag_of, torch_dtype
+from ace_gui.checkpoints import tag_of, torch_dtype
+from ace_gui.stored_formats import FORMATS, RECIPE_NAMES, RECIPE_TAGS, is_float
 from tests.helpers.checkpoints import entry, raw_file, tensors_of_every_format
 
 

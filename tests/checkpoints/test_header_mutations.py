@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from ace_gui.checkpoints import FORMATS, TensorReader, open_checkpoint, read_header
+from ace_gui.checkpoints import TensorReader, open_checkpoint, read_header
 from ace_gui.errors import CheckpointError
+from ace_gui.stored_formats import FORMATS
 from tests.helpers.checkpoints import entry, raw_file, same_bits
 
 NUMBERS = st.one_of(

@@ -19,7 +19,6 @@ from ace_gui.checkpoints.adapters.adapter_config import (
     AdapterSettings,
     read_adapter_config,
 )
-from ace_gui.checkpoints.dtypes import is_float
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
     INDEX_SUFFIX,
@@ -33,6 +32,7 @@ from ace_gui.checkpoints.input_files import FileStamp, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
 from ace_gui.formatting import listing, place, plain
+from ace_gui.stored_formats import is_float
 
 ADAPTER_FILE: Final = "adapter_model.safetensors"
 

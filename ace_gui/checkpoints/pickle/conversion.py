@@ -16,7 +16,6 @@ from typing import Final
 import torch
 
 from ace_gui.checkpoints.claims import Claim
-from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
     PICKLED_ADAPTER,
@@ -34,6 +33,7 @@ from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
+from ace_gui.stored_formats import FORMATS
 
 _BLOCK: Final = 1 << 26
 """Bytes of a tensor in memory at a time."""

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Final
 
-from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import RANK_LIMIT
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
+from ace_gui.stored_formats import FORMATS
 
 OPCODE_LIMIT: Final = 1_000_000
 """Most opcodes followed; a tensor of a state dict takes about 40."""
@@ -32,7 +32,7 @@ _LARGEST_KEY: Final = 2**31
 _DAMAGE: Final = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error)
 _OPCODES: Final = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 _DTYPES: Final = MappingProxyType(
-    {str(form.torch): form.tag for form in FORMATS.values() if form.torch is not None}
+    {f"torch.{form.torch}": form.tag for form in FORMATS.values() if form.torch is not None}
 )
 _STORAGES: Final = MappingProxyType(
     {

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ace_gui.checkpoints.dtypes import FORMATS
 from ace_gui.checkpoints.header import (
     METADATA_KEY,
     SNIFF_BYTES,
@@ -30,6 +29,7 @@ from ace_gui.checkpoints.pickle.program import Program, Storage, Unusable, View,
 from ace_gui.checkpoints.pickle.zip_archive import ZIP_START, Entry, read_entries
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import listing, plain
+from ace_gui.stored_formats import FORMATS
 
 PICKLE_LIMIT: Final = 10_000_000
 """Largest pickle in bytes, tensors aside."""

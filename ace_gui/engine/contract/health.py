@@ -18,7 +18,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
@@ -149,15 +152,30 @@ def layer_health(
     )
 
 
-def near_pole(found: LayerStatistics, tau: float) -> bool:
-    """Whether γ exceeds τ only because the mean log energy is near zero.
+@overload
+def gamma_near_pole(gamma: float, mean_log: float, tau: float) -> bool: ...
+
+
+@overload
+def gamma_near_pole(
+    gamma: NDArray[np.float64], mean_log: NDArray[np.float64], tau: float
+) -> NDArray[np.bool_]: ...
+
+
+def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
+    """Whether γ exceeds τ only because the mean log energy is near zero; of layers one by one.
 
     γ is the variance of the log energies by their squared mean. Where the variance alone is at most
     τ, multiplying all the task vectors by one factor would change the regime.
     """
+    return (gamma > tau) & (gamma * mean_log**2 <= tau)
+
+
+def near_pole(found: LayerStatistics, tau: float) -> bool:
+    """``gamma_near_pole`` of a layer; not where its γ is unknown."""
     if found.gamma is None or found.mean_log_energy is None:
         return False
-    return found.gamma > tau >= found.gamma * found.mean_log_energy**2
+    return gamma_near_pole(found.gamma, found.mean_log_energy, tau)
 
 
 USUAL_TAU: Final = 0.3

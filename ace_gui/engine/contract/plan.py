@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
+from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.contract.checks import Check
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
+from ace_gui.stored_formats import FORMATS, RECIPE_TAGS, is_float
 
 
 class Disposition(StrEnum):
@@ -123,10 +125,21 @@ class PlanRow:
         """Whether the stored tensor is complete with this row."""
         return self.part is None or self.part.ends_tensor
 
+    def output_dtype(self, wanted: str | None) -> str:
+        """The dtype tag in an output of the recipe's dtype ``wanted`` (None: as the base's)."""
+        if wanted is None or self.disposition is Disposition.COPIED or not is_float(self.dtype):
+            return self.dtype
+        return RECIPE_TAGS[wanted]
+
+    @property
+    def store_dtype(self) -> str:
+        """The dtype tag in a store that will be exported later: wide enough to round only once."""
+        return self.dtype if self.dtype == "F64" else self.output_dtype("float32")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSummary:
-    """One line of the experts' list."""
+    """One line of the experts' list. ``folder``: None for a bare file."""
 
     name: str
     path: str
@@ -134,6 +147,7 @@ class ExpertSummary:
     dtype: str
     architecture: str
     warnings: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +175,12 @@ class Plan:
     peak_bytes: int = 0
     largest_tensor: str = ""
 
+    @property
+    def input_folders(self) -> tuple[Path, ...]:
+        """The folders of the models, in which no output may lie; a bare file has none."""
+        folders = (model.folder for model in (self.base, *self.experts))
+        return tuple(folder for folder in folders if folder is not None)
+
     def tau_of(self, row: PlanRow) -> float | None:
         """The threshold of γ that holds for a row; None where its method or variant has none."""
         values = self._values_of(row)
@@ -176,3 +196,17 @@ class Plan:
 
     def _values_of(self, row: PlanRow) -> Mapping[str, ParameterValue]:
         return self.parameters if row.override is None else row.override.parameters
+
+
+def bytes_in_output(rows: Iterable[PlanRow], dtype: str | None) -> int:
+    """Size of the merged model's tensors in an output of this dtype (None: as the base's)."""
+    return _bytes((row, row.output_dtype(dtype)) for row in rows if row.in_base)
+
+
+def bytes_in_store(rows: Iterable[PlanRow]) -> int:
+    """Size of the merged model's tensors in a store that will be exported later."""
+    return _bytes((row, row.store_dtype) for row in rows if row.in_base)
+
+
+def _bytes(rows: Iterable[tuple[PlanRow, str]]) -> int:
+    return sum(prod(row.shape) * FORMATS[dtype].bits // 8 for row, dtype in rows)

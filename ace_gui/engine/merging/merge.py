@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 
 from ace_gui.checkpoints import (
-    FORMATS,
     Checkpoint,
     GrownCheckpoint,
     ShardedWriter,
@@ -40,10 +39,11 @@ from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
-from ace_gui.engine.planning.prepare import Prepared, output_dtype, require_experts, store_dtype
+from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered
 from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe
+from ace_gui.stored_formats import FORMATS
 from ace_gui.versions import COMPUTING, code_digest
 
 SHARD_BYTES = 5_000_000_000
@@ -127,7 +127,7 @@ def make_manifest(
     if device.type == "cpu":
         at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
     dtypes = {
-        row.tensor: output_dtype(row, plan.recipe.out_dtype) if as_output else store_dtype(row)
+        row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
         for row in plan.rows
         if row.in_base
     }
@@ -136,7 +136,7 @@ def make_manifest(
         recipe=plan.recipe,
         parameters=plan.parameters,
         inputs=tuple(map(InputFile.of, prepared.files)),
-        input_folders=input_folders(prepared),
+        input_folders=plan.input_folders,
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
         headers=how_read(prepared),
@@ -149,15 +149,9 @@ def make_manifest(
     )
 
 
-def input_folders(prepared: Prepared) -> tuple[Path, ...]:
-    """The folders of the models; a bare file has none."""
-    models = (prepared.base, *prepared.experts)
-    return tuple(model.checkpoint.folder for model in models if model.checkpoint.folder is not None)
-
-
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
     """What no output may be or lie in: the models as the recipe names them, and their folders."""
-    return (*models_of(prepared.plan.recipe), *input_folders(prepared))
+    return (*models_of(prepared.plan.recipe), *prepared.plan.input_folders)
 
 
 def models_of(recipe: Recipe) -> tuple[Path, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ace_gui.checkpoints import (
-    RECIPE_NAMES,
     Checkpoint,
     OutputTensor,
     ShardedWriter,
@@ -27,6 +26,7 @@ from ace_gui.engine.planning.vocabulary_rows import differs, vocabulary_tensors
 from ace_gui.engine.streaming import checksum
 from ace_gui.recipe.values import Vocabulary
 from ace_gui.steps import result_of
+from ace_gui.stored_formats import RECIPE_NAMES
 
 _Sources = Mapping[str, tuple[Checkpoint, str]]
 """Tensor of a complete model → the checkpoint it is read from, and its name there."""

@@ -32,7 +32,6 @@ from ace_gui.engine.merging.task_modules import MODULES
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card
-from ace_gui.engine.planning.prepare import output_dtype
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 from ace_gui.recipe.recipe_file import dump_recipe
@@ -57,7 +56,7 @@ def export(
     """
     manifest = read_finished(store)
     wanted = dtype or manifest.recipe.out_dtype
-    dtypes = {row.tensor: output_dtype(row, wanted) for row in manifest.rows if row.in_base}
+    dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
     with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
         checkpoint = open_checkpoint(store / MODEL)
         shards = plan_parts(_outputs(checkpoint, dtypes), shard_bytes, manifest.stems)

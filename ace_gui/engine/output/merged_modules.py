@@ -11,11 +11,12 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from ace_gui.checkpoints import Checkpoint, is_float, plain, read_header
+from ace_gui.checkpoints import Checkpoint, plain, read_header
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.merging.task_modules import EXPERTS, LAYOUT, MODULES
 from ace_gui.errors import CheckpointError
+from ace_gui.stored_formats import is_float
 
 Rows = Mapping[str, Mapping[str, MatrixPart]]
 """Stored tensor → the rows that lie in it, each with its part."""

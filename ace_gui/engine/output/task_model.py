@@ -20,14 +20,12 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import (
-    RECIPE_NAMES,
     Checkpoint,
     OutputTensor,
     ShardedWriter,
     TensorReader,
     claimed_output,
     copy_side_files,
-    is_float,
     listing,
     open_checkpoint,
     place,
@@ -51,6 +49,7 @@ from ace_gui.engine.streaming import checksum
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.methods.shared.expert_modules import unpacked
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.stored_formats import RECIPE_NAMES, is_float
 
 RECIPE: Final = "merge_recipe.yaml"
 

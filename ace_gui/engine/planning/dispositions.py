@@ -10,7 +10,7 @@ from ace_gui.architecture.names import block_list
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.submodels import stack_of, whole_stacks
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import is_float, listing, part_of, plain
+from ace_gui.checkpoints import listing, part_of, plain
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.matrix_parts import split_row
 from ace_gui.engine.planning.models import OpenedModel
@@ -21,6 +21,7 @@ from ace_gui.errors import MismatchError
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Cap, Vocabulary
+from ace_gui.stored_formats import is_float
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
-from ace_gui.checkpoints import FORMATS, OutputTensor
+from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors, Masks
+from ace_gui.stored_formats import FORMATS
 
 
 def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:

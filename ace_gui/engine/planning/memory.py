@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ace_gui.checkpoints import FORMATS, plain
+from ace_gui.checkpoints import plain
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS
@@ -22,6 +22,7 @@ from ace_gui.formatting import human_bytes
 from ace_gui.machine import free_memory
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.paths import cache_root
+from ace_gui.stored_formats import FORMATS
 
 FLOAT32 = 4
 FLOAT64 = 8

@@ -85,6 +85,7 @@ class OpenedModel:
         return ExpertSummary(
             name=self.name,
             path=str(self.checkpoint.path),
+            folder=self.checkpoint.folder,
             bytes=self.checkpoint.bytes,
             dtype=self.checkpoint.dtype or "",
             architecture=architecture.model_class or architecture.family or unnamed,

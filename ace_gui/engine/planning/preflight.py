@@ -12,14 +12,7 @@ from typing import Any, Final
 
 from ace_gui.architecture.submodels import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import (
-    PIPELINE,
-    ExpandedCheckpoint,
-    is_float,
-    listing,
-    part_of,
-    plain,
-)
+from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, listing, part_of, plain
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
     Check,
@@ -36,6 +29,7 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
+from ace_gui.stored_formats import is_float
 
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD, Role.BUFFER})
 _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FORMATS, RECIPE_TAGS, FileStamp, is_float, listing, reader_of
+from ace_gui.checkpoints import FileStamp, listing, reader_of
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.contract.checks import Check
-from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import (
+    COMBINED,
+    Disposition,
+    Plan,
+    PlanRow,
+    bytes_in_output,
+    bytes_in_store,
+)
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
 from ace_gui.engine.planning.memory import free_disk_bytes, is_whole, largest_tensor, peak_bytes
@@ -135,7 +141,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         parameter_notes=notes,
         heterogeneity=method.heterogeneity,
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
-        bytes_to_write=bytes_to_write(rows, recipe.out_dtype),
+        bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(rows, method, experts),
         peak_bytes=peak_bytes(rows, method),
         largest_tensor=largest_tensor(rows, method),
@@ -156,7 +162,7 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
         experts,
         plan.rows,
         vocabulary=plan.recipe.vocabulary,
-        store_bytes=_store_bytes(plan.rows) + plan.bytes_beside,
+        store_bytes=bytes_in_store(plan.rows) + plan.bytes_beside,
         peak_bytes=plan.peak_bytes,
         largest_tensor=plan.largest_tensor,
         free_disk=free_disk_bytes(),
@@ -177,33 +183,6 @@ def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
     _check_weights(recipe)
     _refuse_too_many(recipe, method)
     return method
-
-
-def output_dtype(row: PlanRow, out_dtype: str | None) -> str:
-    """The dtype tag that a tensor of the base has in an output of that dtype (None: its own)."""
-    if out_dtype is None or row.disposition == Disposition.COPIED or not is_float(row.dtype):
-        return row.dtype
-    return RECIPE_TAGS[out_dtype]
-
-
-def bytes_to_write(rows: tuple[PlanRow, ...], out_dtype: str | None) -> int:
-    """Size of the merged model's tensors, without what stands beside them."""
-    return sum(
-        prod(row.shape) * FORMATS[output_dtype(row, out_dtype)].bits // 8
-        for row in rows
-        if row.in_base
-    )
-
-
-def store_dtype(row: PlanRow) -> str:
-    """The dtype tag in a store that will be exported later: wide enough to round only once."""
-    if row.disposition == Disposition.COPIED or not is_float(row.dtype) or row.dtype == "F64":
-        return row.dtype
-    return "F32"
-
-
-def _store_bytes(rows: tuple[PlanRow, ...]) -> int:
-    return sum(prod(row.shape) * FORMATS[store_dtype(row)].bits // 8 for row in rows if row.in_base)
 
 
 def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:

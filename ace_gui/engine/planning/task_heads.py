@@ -13,20 +13,12 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import (
-    FORMATS,
-    Growth,
-    Source,
-    TensorInfo,
-    grow,
-    is_float,
-    listing,
-    plain,
-)
+from ace_gui.checkpoints import Growth, Source, TensorInfo, grow, listing, plain
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import Heads, Vocabulary
+from ace_gui.stored_formats import FORMATS, is_float
 
 _UNNAMED: Final = re.compile(r"LABEL_\d+")
 # Heads of other classes have outputs whose meaning the class fixes (start and end of an answer).

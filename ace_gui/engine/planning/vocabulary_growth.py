@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import FORMATS, NOWHERE, Growth, Source, TensorInfo, grow, is_float, plain
+from ace_gui.checkpoints import NOWHERE, Growth, Source, TensorInfo, grow, plain
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.new_tokens import (
@@ -31,6 +31,7 @@ from ace_gui.engine.planning.vocabulary_rows import match, vocabulary_tensors
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
+from ace_gui.stored_formats import FORMATS, is_float
 
 _TOKENIZER: Final = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),

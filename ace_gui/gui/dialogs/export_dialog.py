@@ -91,7 +91,9 @@ class ExportDialog(QDialog):
 
     def refresh(self) -> None:
         """Check what is filled in, and say what will be written."""
-        verdict = check_folder(self.folder.text(), self._bytes(), self._session.draft.inputs.models)
+        plan = self._session.draft.plan
+        folders = plan.input_folders if plan is not None else ()
+        verdict = check_folder(self.folder.text(), self._bytes(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
         self.export_button.setEnabled(verdict.good and self._session.can_export)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.engine.contract.health import gamma_near_pole
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -22,7 +23,6 @@ from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, nearest_point, same_figures, symbol_size
-from ace_gui.gui.state.layer_figures import near_pole
 from ace_gui.gui.theme import Theme
 
 EMPTY = "γ appears here once a base and two experts are open."
@@ -226,7 +226,7 @@ class GammaPlot(LayersPlot):
         self.legend.set_entries(entries)
 
     def _near_pole(self) -> NDArray[np.bool_]:
-        return near_pole(self._gamma, self._mean_log, self._tau)
+        return gamma_near_pole(self._gamma, self._mean_log, self._tau)
 
     def _position(self, gamma: float) -> float:
         """Where γ or τ stands on the vertical axis, within its range."""

@@ -1,4 +1,4 @@
-"""Figures of many layers as arrays, and what follows from them.
+"""Figures of many layers as arrays.
 
 L layers, T experts.
 """
@@ -26,15 +26,3 @@ class LayerFigures:
     gamma_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     mean_log_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     energies_LT: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
-
-
-def near_pole(
-    gamma: NDArray[np.float64], mean_log: NDArray[np.float64], tau: float
-) -> NDArray[np.bool_]:
-    """Where γ exceeds τ although the experts' log energies hardly differ.
-
-    γ = Var(ln E) / mean(ln E)²: where the variance alone is at most τ, it is the mean near zero
-    (norms near one) that lifts γ, and multiplying all task vectors by one factor would change the
-    regime. The health of a layer (``engine.health.near_pole``) has the same rule.
-    """
-    return (gamma > tau) & (gamma * mean_log**2 <= tau)

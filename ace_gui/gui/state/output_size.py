@@ -7,15 +7,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from ace_gui.engine.contract.plan import Disposition, Plan
+from ace_gui.engine.contract.plan import Plan, bytes_in_output
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import human_bytes
 from ace_gui.output_files import check_output_folder
-
-_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-_TAG_BYTES: Final = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2}
 
 
 @dataclass(frozen=True)
@@ -28,14 +24,7 @@ class OutputSize:
 
 def output_size(plan: Plan, dtype: str | None, shard_bytes: int) -> OutputSize:
     """Size of the exported model's weights; ``dtype`` None: as the base stores each tensor."""
-    total = 0
-    for row in plan.rows:
-        if not row.in_base:
-            continue
-        stored = _TAG_BYTES.get(row.dtype, 1)
-        floating = "F" in row.dtype and row.disposition is not Disposition.COPIED
-        each = _BYTES[dtype] if dtype is not None and floating else stored
-        total += math.prod(row.shape) * each
+    total = bytes_in_output(plan.rows, dtype)
     return OutputSize(total, max(1, math.ceil(total / shard_bytes)))
 
 
@@ -47,10 +36,10 @@ class FolderVerdict:
     sentence: str
 
 
-def check_folder(text: str, needed: int = 0, models: Sequence[Path] = ()) -> FolderVerdict:
+def check_folder(text: str, needed: int = 0, folders: Sequence[Path] = ()) -> FolderVerdict:
     """Whether the engine would take the folder, and there is room.
 
-    ``needed``: bytes of what will be written. ``models``: those that were merged.
+    ``needed``: bytes of what will be written. ``folders``: of the models that were merged.
     """
     if not text.strip():
         return FolderVerdict(False, "Choose a folder for the merged model.")
@@ -58,16 +47,10 @@ def check_folder(text: str, needed: int = 0, models: Sequence[Path] = ()) -> Fol
     if not path.is_absolute():
         return FolderVerdict(False, "Give the full path of a folder.")
     try:
-        check_output_folder(path, map(_folder, models))
+        check_output_folder(path, folders)
     except WorkbenchError as error:
         return FolderVerdict(False, error.sentence)
     return _room(path, needed)
-
-
-def _folder(model: Path) -> Path:
-    """The folder that a model was opened as; a file beside a config stands for its folder."""
-    beside = model.is_file() and (model.parent / "config.json").is_file()
-    return model.parent if beside else model
 
 
 def _room(path: Path, needed: int) -> FolderVerdict:

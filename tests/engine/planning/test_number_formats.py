@@ -10,18 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    FORMATS,
-    convert_pickle,
-    is_float,
-    tag_of,
-    torch_dtype,
-)
+from ace_gui.checkpoints import convert_pickle, tag_of, torch_dtype
 from ace_gui.engine.contract.plan import COMBINED, Disposition
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.overrides import Override
+from ace_gui.stored_formats import FORMATS, is_float
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.checkpoints import entry, raw_file, save_model, tiny_bert
 from tests.helpers.faults import complaint

@@ -1,5 +1,7 @@
 """What the plan decides, and why, on tiny models of real architectures."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,14 @@ def test_the_automatic_variant_has_no_threshold(roberta: Family) -> None:
     regimes = {layer.role: (layer.gamma, layer.regime) for layer in found}
     assert regimes["query"] == (1.0, None)
     assert regimes["key"] == (1.0, "heterogeneous")
+
+
+def test_no_output_may_lie_in_the_folder_of_a_model_that_was_named_by_its_file(
+    roberta: Family, tmp_path: Path
+) -> None:
+    alone = tmp_path / "alone.safetensors"
+    shutil.copy(roberta.base / "model.safetensors", alone)
+    recipe = recipe_of(roberta)
+    named = replace(recipe.models[0], model=recipe.models[0].model / "model.safetensors")
+    found = prepare(replace(recipe, base_model=alone, models=(named, *recipe.models[1:]))).plan
+    assert found.input_folders == tuple(entry.model for entry in recipe.models)

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.health import gamma_near_pole
 from ace_gui.engine.contract.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
@@ -23,7 +24,6 @@ from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP
 from ace_gui.gui.plots.layer_plot import block_of, block_starts
 from ace_gui.gui.state.inputs import Inputs
-from ace_gui.gui.state.layer_figures import near_pole
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, adopt_two, plan, recipe, record_gammas
@@ -93,7 +93,7 @@ def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
 def test_all_layers_and_one_layer_have_one_rule() -> None:
     generator = np.random.default_rng(1)
     gammas, means = generator.lognormal(-1, 1, 200), generator.normal(0, 2, 200)
-    together = near_pole(gammas, means, 0.3)
+    together = gamma_near_pole(gammas, means, 0.3)
     for gamma, mean, found in zip(gammas, means, together, strict=True):
         one = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)
         assert near_pole_of_one(one, 0.3) == found
