@@ -105,9 +105,8 @@ def picture_of_comparison(
             *_merge_curves(old, theme, label=labels[0], colour=theme.muted, width=1.8),
         )
 
-    said = (" · ".join(filter(None, (_length(each), _caption(each)))) for each in (old, new))
-    captions = (f"{label}: {each}" for label, each in zip(labels, said, strict=True))
-    return Picture(new.name, "\n".join(captions), curves)
+    lengths = (_length(label, each) for label, each in zip(labels, (old, new), strict=True))
+    return Picture(new.name, "‖ΔW‖: " + ", ".join(lengths), curves)
 
 
 def picture_of_pair(
@@ -191,13 +190,12 @@ def _expert_curves(
     return tuple(curves)
 
 
-def _length(spectrum: LayerSpectrum) -> str:
+def _length(label: str, spectrum: LayerSpectrum) -> str:
     """The norm of the merged change, alone and by the experts'."""
-    norm, ratio = spectrum.report.delta_norm, norm_ratio(spectrum.report)
-    if norm is None:
-        return ""
-    by = "" if ratio is None else f", {number_text(ratio, 3)} of the experts' mean"
-    return f"‖ΔW‖ = {number_text(norm, 3)}{by}"
+    ratio = norm_ratio(spectrum.report)
+    by = "" if ratio is None else f" ({number_text(ratio, 3)} × the experts' mean)"
+    norm = float(np.linalg.norm(spectrum.merged))
+    return f"{label} {number_text(norm, 3)}{by}"
 
 
 def _caption(spectrum: LayerSpectrum) -> str:
