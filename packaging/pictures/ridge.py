@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtWidgets import QApplication
 from tabs import turn_to
 
+from ace_gui.gui.app import make_application
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.picture import Studio
@@ -24,11 +24,12 @@ def take_ridge_pictures(
 ) -> list[Path]:
     """The window at ``size`` with fonts of so many percent. Raises WorkbenchError."""
     folder.mkdir(parents=True, exist_ok=True)
+    application = make_application()
+    larger = application.font()
+    larger.setPointSizeF(larger.pointSizeF() * font / 100)
+    application.setFont(larger)  # before there are widgets, as where the system's is larger
     studio = Studio(scheme)
     window, taken = studio.window, []
-    larger = QApplication.font()
-    larger.setPointSizeF(larger.pointSizeF() * font / 100)
-    QApplication.setFont(larger)
     window.resize(*size)
 
     def take(name: str) -> None:

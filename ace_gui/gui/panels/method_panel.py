@@ -315,7 +315,7 @@ def _place(choices: Sequence[tuple[object, str]], value: object) -> int:
 def _form(widget: QWidget) -> QFormLayout:
     form = QFormLayout(widget)
     form.setContentsMargins(0, 0, 4, 0)
-    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     return form
 

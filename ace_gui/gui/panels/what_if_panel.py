@@ -75,7 +75,7 @@ class WhatIfPanel(QWidget):
         self._scroll = scroll_area("Values to try")
         self.table = QTableWidget(len(FIGURES), 2)
         self._cells = _fill_figures_table(self.table)
-        self._note = muted_label("")
+        self.note = muted_label("")
         self.plot = SpectrumPlot()
         self.plot.setAccessibleName("Spectrum under the recipe and under what is tried")
         self._lay_out()
@@ -132,6 +132,7 @@ class WhatIfPanel(QWidget):
         form = self._form = QFormLayout(place)
         form.setContentsMargins(0, 0, 4, 0)
         form.setVerticalSpacing(4)
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
         self.fields = {}
         for info in self._shown.fields if self._shown else ():
             field = ParameterField(info, place)
@@ -167,8 +168,9 @@ class WhatIfPanel(QWidget):
             sentence = what_if.error.sentence
         elif not what_if.is_on:
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
-        self._note.setText(sentence)
-        self._note.setVisible(bool(sentence))
+        both = sentence == _BOTH and new is not None  # the headings say it
+        self.note.setText(sentence)
+        self.note.setVisible(bool(sentence) and not both)
         self.table.setHorizontalHeaderLabels(list(what_if.labels))
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
@@ -188,6 +190,9 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        em = self.fontMetrics().height()
+        self._scroll.setMinimumWidth(9 * em)
+        self.table.setMinimumWidth(14 * em)
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
         buttons.addWidget(self.back)
@@ -198,7 +203,7 @@ class WhatIfPanel(QWidget):
         left.addLayout(buttons)
         middle = QVBoxLayout()
         middle.addWidget(self.table, 1)
-        middle.addWidget(self._note)
+        middle.addWidget(self.note)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(12)

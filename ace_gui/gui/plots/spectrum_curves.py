@@ -105,8 +105,10 @@ def picture_of_comparison(
             *_merge_curves(old, theme, label=labels[0], colour=theme.muted, width=1.8),
         )
 
-    lengths = (_length(label, each) for label, each in zip(labels, (old, new), strict=True))
-    return Picture(new.name, "‖ΔW‖: " + ", ".join(lengths), curves)
+    ratios = [norm_ratio(each.report) for each in (old, new)]
+    said = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
+    caption = ", ".join(said)
+    return Picture(new.name, f"‖ΔW‖ by the experts' mean: {caption}" if caption else "", curves)
 
 
 def picture_of_pair(
@@ -188,14 +190,6 @@ def _expert_curves(
         entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
         curves.append(Curve(entry, values))
     return tuple(curves)
-
-
-def _length(label: str, spectrum: LayerSpectrum) -> str:
-    """The norm of the merged change, alone and by the experts'."""
-    ratio = norm_ratio(spectrum.report)
-    by = "" if ratio is None else f" ({number_text(ratio, 3)} × the experts' mean)"
-    norm = float(np.linalg.norm(spectrum.merged))
-    return f"{label} {number_text(norm, 3)}{by}"
 
 
 def _caption(spectrum: LayerSpectrum) -> str:

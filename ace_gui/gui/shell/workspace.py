@@ -101,7 +101,7 @@ class Workspace(QWidget):
         left.setMinimumWidth(250)
         self.inspector.setMinimumWidth(300)
         self.layers.setMinimumWidth(320)
-        self.heterogeneity.setMinimumHeight(150)
+        self.heterogeneity.setMinimumHeight(12 * self.fontMetrics().height())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.text import tooltip
@@ -55,11 +55,11 @@ class CapField(QWidget):
         self.delta = ParameterField(_DELTA, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)
-        layout = QHBoxLayout(self)
+        layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.choice, 1)
-        layout.addWidget(self.delta, 1)
+        layout.addWidget(self.choice)
+        layout.addWidget(self.delta)
 
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:
         """Show what is in force; no signal."""

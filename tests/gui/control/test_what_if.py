@@ -67,7 +67,8 @@ def asked(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
 
 def answer(norm: float) -> LayerSpectrum:
     known = spectrum(LAYER)
-    report = replace(known.report, delta_norm=norm, ridge_mass=0.01)
+    energies = {"cola": 4.0, "sst2": 4.0}
+    report = replace(known.report, delta_norm=norm, ridge_mass=0.01, energies=energies)
     return replace(known, merged=known.merged * norm, report=report)
 
 
@@ -140,7 +141,9 @@ def test_somebody_who_looks_sees_both_variants(
     lengths = [item.text() for item in shown_row(panel, "delta_norm")]
     assert lengths == ["40.00", "5.000"]
     assert {curve.entry.label for curve in panel.plot.curves()} >= {"published", "automatic"}
-    assert panel.plot.caption.whole == "‖ΔW‖: published 150, automatic 18.7"  # √14 times a factor
+    said = "‖ΔW‖ by the experts' mean: published 20.0, automatic 2.50"
+    assert panel.plot.caption.whole == said
+    assert not panel.note.isVisible()  # the headings say it
     of_two_variants.try_parameter("epsilon", 1e-3)
     asked(worker, qtbot, 2)
     assert panel.table.horizontalHeaderItem(1).text() == "tried"
