@@ -1,4 +1,4 @@
-"""Describes checkpoints in a process of its own, which is ended when a config asks for too much.
+"""Describes checkpoints in a separate process, which is ended when a config needs too much.
 
 A few wrong numbers in a config can make building its model take hours or all memory: a count of
 layers, a product of counts, a list of lists. No check of single numbers finds them all, so the
@@ -44,7 +44,7 @@ _CHECK: Final = "check the numbers in it."
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one description may take: processor time, of which every tensor brings some, and memory.
+    """Limits of one description: processor time, which grows with the tensors, and memory.
 
     The largest published model with a module for every expert, 123 000 tensors, takes 27 s and
     0.8 GB; all others less than a second.
@@ -55,7 +55,7 @@ class Limits:
     memory_bytes: int = 2 << 30
 
     def for_tensors(self, number: int) -> Limits:
-        """With the time that so many tensors in the files bring."""
+        """With the additional time for so many tensors."""
         return replace(self, seconds=self.seconds + self.seconds_a_tensor * number)
 
 
@@ -87,7 +87,7 @@ class Describer:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, None while there is none."""
+        """The process's, None while there is none."""
         return self._process.pid if self._process is not None else None
 
     def describe(
@@ -165,7 +165,7 @@ class Describer:
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+            with contextlib.suppress(OSError):  # what could not be written is not needed any more
                 if pipe is not None:
                     pipe.close()
 
@@ -179,7 +179,7 @@ def _talk(process: subprocess.Popen[bytes], request: bytes) -> bytes:
 
 
 class _Watch:
-    """What a process takes from now on."""
+    """Measures the time and memory of a process from now on."""
 
     def __init__(self, pid: int, limits: Limits) -> None:
         self._process = psutil.Process(pid)

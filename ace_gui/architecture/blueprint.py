@@ -119,7 +119,7 @@ def _parameters(model: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTensor:
-    """What the class of the owning module says; its name decides what the matrix is for."""
+    """Traits by the class of the owning module; the name decides the role of the matrix."""
     from transformers.pytorch_utils import Conv1D
 
     leaf = name.rpartition(".")[2]
@@ -176,7 +176,7 @@ def _is_table(module: Any) -> bool:
 def _with_ties(
     tensors: Mapping[str, ModuleTensor], storage: Mapping[str, int], preferred: Mapping[str, str]
 ) -> dict[str, ModuleTensor]:
-    """Say of each parameter that shares another's storage which one that is.
+    """Name for each parameter that shares another's storage that other one.
 
     The source is the one the model class names as such, else the first in the model.
     """

@@ -20,7 +20,7 @@ ARCHITECTURE: Final = TypeAdapter(Architecture)
 
 
 def serve() -> None:
-    """Say that the libraries are there, then answer until nobody asks any more."""
+    """Report that the libraries are loaded, then answer until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints is no answer
     gc.disable()  # a model is a million objects, and none of them garbage
@@ -38,7 +38,7 @@ def serve() -> None:
 
 
 def _import_libraries() -> None:
-    """What every description needs, so that its time is only that of the model."""
+    """Import what every description needs, so that its time is only that of the model."""
     from ace_gui.architecture import transformers_library
 
     transformers_library.transformers()
@@ -63,7 +63,7 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Where the system can: for the time that nobody looks on."""
+    """Limit the memory where the system can, for the time between two checks."""
     try:
         import resource
     except ImportError:

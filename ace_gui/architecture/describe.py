@@ -23,7 +23,7 @@ largest share of a published model is that of a part alone under the config of t
 
 
 def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
-    """What each tensor of a checkpoint is, by its name in the files.
+    """The traits of each tensor of a checkpoint, by its name in the files.
 
     ``config`` is a plain ``config.json``; its model is built on the meta device, and the class of
     the module that owns a tensor says whether it is a matrix and how it is stored. Tensors the
@@ -73,7 +73,7 @@ def names_model(config: Mapping[str, object] | None) -> bool:
 def by_names(
     config: Mapping[str, object] | None, shapes: Mapping[str, Shape], why: str
 ) -> Architecture:
-    """What the tensors' names alone say; ``why``: the sentence that says why nothing else does."""
+    """Traits from the tensors' names alone; ``why``: a sentence with the reason."""
     return Architecture(
         family=_family(config),
         model_class=None,
@@ -94,7 +94,7 @@ def _family(config: Mapping[str, object] | None) -> str | None:
 def _destinations(
     finder: DiskNames, tensors: Mapping[str, ModuleTensor], shapes: Mapping[str, Shape]
 ) -> dict[str, Destination]:
-    """Where each tensor of the files goes, for those whose place can be theirs by shape."""
+    """The place of each tensor of the files in the model, where the shapes agree."""
     found = ((name, finder.find(name)) for name in shapes)
     return {
         name: place
@@ -104,7 +104,7 @@ def _destinations(
 
 
 def _fits(stored: Shape, built: Shape) -> bool:
-    """Whether the class may speak for a tensor whose size the config may have wrong.
+    """Whether a tensor with other sizes than the config says is still the module's.
 
     A resized vocabulary changes one size; another number of axes, or the two of them swapped,
     means that something else is stored.
@@ -115,7 +115,7 @@ def _fits(stored: Shape, built: Shape) -> bool:
 def _traits(
     by_name: TensorTraits, tensor: ModuleTensor, place: Destination, shape: Shape
 ) -> TensorTraits:
-    """What the model says, in the layout and under the name of the file."""
+    """Traits by the model, in the layout and under the name of the file."""
     stack = tensor.traits.stack and len(shape) == 3
     matrix = tensor.traits.matrix and (len(shape) == 2 or stack)
     return replace(
@@ -173,7 +173,7 @@ def _with_ties(
 ) -> dict[str, TensorTraits]:
     """Ties of the model between tensors that are both in the files, under the files' names.
 
-    Where the source itself is absent, the first of its kin in the files takes its place.
+    Where the source itself is absent, the first tensor tied to it in the files replaces it.
     """
     sources: dict[tuple[str, Shape], str] = {}
     sharing = {
@@ -201,7 +201,7 @@ def _note(
     destinations: Mapping[str, Destination],
     shapes: Mapping[str, Shape],
 ) -> str:
-    """What was guessed, a sentence each; empty where the class spoke for everything."""
+    """A sentence for each guess; empty where the model's class decided everything."""
     sentences = []
     asked = config.get("architectures")
     wanted = asked[0] if isinstance(asked, list) and asked else None

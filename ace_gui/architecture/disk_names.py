@@ -17,7 +17,7 @@ _ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate", "PermuteForRope
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where a tensor of a file goes.
+    """The place of a file's tensor in the model.
 
     ``converted``: the model's tensor is made from it by stacking, joining or splitting.
     ``flipped``: its matrices are transposed on the way. ``pattern``: the library's
@@ -54,7 +54,7 @@ class DiskNames:
             self._canonical[names.canonical(name)].append(name)
 
     def find(self, name: str) -> Destination | None:
-        """Where the file's tensor ``name`` goes; None where the model has no place for it."""
+        """The place of the file's tensor ``name``; None where the model has none."""
         for candidate in dict.fromkeys((name, names.modern_norm(names.unwrapped(name)))):
             if candidate in self.known:
                 return Destination(name=candidate)
@@ -132,7 +132,7 @@ def _converted_rows(
 def _converted(
     finder: DiskNames, converter: Any, target: str, columns: Mapping[str, Any]
 ) -> dict[int, tuple[str, int]]:
-    """Where the library's conversion puts each number: module, and row there; {} if it fails."""
+    """The module and row to which the library's conversion moves each row; {} if it fails."""
     # Each operation fails in its own way where the files have not all that it takes.
     try:
         for operation in converter.operations:

@@ -73,7 +73,7 @@ class _Part:
 
     @property
     def outside(self) -> list[str]:
-        """What it has besides its base model."""
+        """The modules besides its base model."""
         if self.base is None:
             return []
         return [name for name in self.tensors if not name.startswith(self.base)]
@@ -179,7 +179,7 @@ def _labelled(model: Any) -> frozenset[str]:
 
 
 def _add_labels(config: Any) -> Iterator[int]:
-    """Make every number of labels in the config another one; their values before."""
+    """Change every number of labels in the config. Yields the values before."""
     inner = [value for value in vars(config).values() if hasattr(value, "num_labels")]
     for each in (config, *inner):
         yield each.num_labels

@@ -1,4 +1,4 @@
-"""How matrices lie in the tensors that hold several of them.
+"""The layouts of tensors that hold several matrices.
 
 E experts of a Mixture of Experts, H inputs of the MLP, F its inner size.
 """
@@ -82,7 +82,7 @@ def _stored_inputs_first(name: str, shapes: Mapping[str, Shape]) -> bool | None:
 
 
 def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusion | None:
-    """Where query, key and value are; None where that is not known."""
+    """The places of query, key and value; None where they are not known."""
     leaf = names.module_of(name).rpartition(".")[2]
     text: Any = None if config is None else config.get_text_config()
     family = None if text is None else text.model_type

@@ -13,7 +13,7 @@ from ace_gui.errors import CheckpointError
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """What did not fit: names the model misses, names it has no place for, names of other shape."""
+    """Names that the model misses, names that it does not know, and names of another shape."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a tensor's name and shape say of it, where no model class can be asked.
+"""Traits from a tensor's name and shape, where no model class is known.
 
 Covers the names of Hugging Face models, GPT-2, open_clip, timm and plain torch modules. Plain
 strings and regular expressions: no torch, no transformers.
@@ -211,7 +211,7 @@ def block_index(name: str) -> int | None:
 
 
 def block_list(name: str) -> str | None:
-    """What stands before the number of its block in ``name``, without prefixes of its model."""
+    """The part of ``name`` before the number of its block, without the model's prefixes."""
     bare = canonical(name)
     found = _BLOCK.search(bare)
     return bare[: found.start(1)] if found else None
@@ -246,7 +246,7 @@ def module_of(name: str) -> str:
 
 
 def matrix_role(name: str) -> Role:
-    """What the matrix called ``name`` does in its block; OTHER where the name does not say."""
+    """The role of the matrix ``name`` in its block; OTHER where the name does not show it."""
     module = module_of(name)
     return next((role for role, rule in _MATRIX_ROLES if rule.search(module)), Role.OTHER)
 

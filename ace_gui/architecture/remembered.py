@@ -1,4 +1,4 @@
-"""Descriptions kept on disk: importing transformers takes longer than many a merge.
+"""Descriptions kept on disk: importing transformers can take longer than a merge.
 
 A description depends on nothing but the config, the tensors' shapes, transformers and this package,
 so that a digest of these names its file. The files are JSON, checked when read; one that cannot be
@@ -26,7 +26,7 @@ from ace_gui.steps import Steps
 from ace_gui.versions import code_digest
 
 LARGEST_NUMBER: Final = 64
-"""Of files in the folder; the one that was made first makes way."""
+"""Most files in the folder; the oldest is removed first."""
 
 Describe = Callable[[Mapping[str, object] | None, Mapping[str, Shape]], Steps[Architecture]]
 

@@ -28,7 +28,7 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeDecision:
-    """What a scope says of one tensor.
+    """The decision of a scope on one tensor.
 
     ``as_stored``: merged in the orientation of the file, whatever the module's class.
     """
@@ -76,7 +76,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
 
 
 def decide(scope: str, name: str, ndim: int) -> ScopeDecision | None:
-    """What ``scope`` says of the trained tensor ``name``; None for the default scope.
+    """The decision of ``scope`` on the trained tensor ``name``; None for the default scope.
 
     Only for parameters: buffers keep the base's value in every scope, and a head that each expert
     has for itself is kept per expert. RecipeError where there is no such scope.

@@ -14,7 +14,7 @@ _STACK = re.compile(r"^(.*?(?:^|\.))(\d+)\.")
 
 
 def stack_of(name: str) -> str:
-    """What a tensor's numbered blocks are called ("vision_model.encoder.layers"); "" without."""
+    """The name of a tensor's numbered blocks ("vision_model.encoder.layers"); "" without."""
     found = _STACK.match(name)
     return found[1].rstrip(".") if found else ""
 

@@ -1,4 +1,4 @@
-"""What a tensor is in its model. Plain values, no heavy imports."""
+"""Traits of a tensor in its model. Plain values, no heavy imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a tensor does in its model; the value is what people read."""
+    """The role of a tensor in its model. The value is shown to users."""
 
     QUERY = "query"
     KEY = "key"
@@ -49,7 +49,7 @@ class Fusion:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorTraits:
-    """What is known of one tensor beyond its header.
+    """Traits of one tensor beyond its header.
 
     ``matrix``: the weight of a Linear-like module, so that it maps inputs to outputs.
     ``transposed``: it is stored inputs × outputs (GPT-2's Conv1D). ``stack``: several such

@@ -1,4 +1,4 @@
-"""The one gate to transformers: imported on first use, offline, quiet, its own classes only."""
+"""The only access to transformers: imported on first use, offline, quiet, its own classes only."""
 
 from __future__ import annotations
 

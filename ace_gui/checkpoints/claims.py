@@ -1,7 +1,7 @@
-"""What one process makes at a place, no other makes there at the same time.
+"""Keeps two processes from writing to the same place at the same time.
 
 A claim is a lock on an empty file ``.NAME.lock`` beside the place. The system takes it back when
-its process ends, however that ends, so that a file left by a killed one stands in nobody's way.
+its process ends, however that ends, so that the file of a killed process blocks nobody.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it up, and remove the file unless it is someone else's."""
+        """Release it, and remove the file unless another process took it."""
         with suppress(OSError):  # Windows does not remove an open file, and it does no harm
             if self._file.stat().st_size == 0:
                 self._file.unlink()

@@ -1,4 +1,4 @@
-"""What can go wrong while writing, as typed errors, and making writes durable."""
+"""Typed errors of writing, and durable writes."""
 
 from __future__ import annotations
 

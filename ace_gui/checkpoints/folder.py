@@ -1,4 +1,4 @@
-"""Which files of a model folder hold its weights."""
+"""Finds the files of weights in a model folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIANT: Final = re.compile(
     r"(?:\.(?P<single>(?!safetensors)\w+)\.safetensors|\.safetensors\.index\.\w+\.json)$"
 )
 _PICKLE_SUFFIXES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-# What a pickle's weights are called in safetensors.
+# The names in safetensors of a pickle's files.
 _PICKLE_STEMS: Final = {
     "pytorch_model": "model",
     "diffusion_pytorch_model": "diffusion_pytorch_model",
@@ -33,7 +33,7 @@ _SHARD: Final = re.compile(r"-\d+-of-\d+\.\w+$")
 
 _OTHER_FRAMEWORKS: Final = (".h5", ".msgpack", ".onnx", ".npz", ".keras", ".tflite")
 
-# What trainers write beside the weights.
+# Files that trainers write beside the weights.
 _OF_TRAINING: Final = re.compile(
     r"(training_args|optimizer|scheduler|scaler|rng_state|random_states|trainer_state)"
 )

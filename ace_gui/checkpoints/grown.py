@@ -149,7 +149,7 @@ class GrownReader(TensorReader):
         return rows.reshape(-1)[start - first * width : stop - first * width]
 
     def will_read(self, name: str) -> None:
-        """Have the system fetch a tensor from the disk already; a grown one is read as it comes."""
+        """Ask the system to read a tensor ahead; of a grown one nothing is read."""
         if name not in self._grown.growths:
             super().will_read(name)
 

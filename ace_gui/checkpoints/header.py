@@ -29,7 +29,7 @@ LENGTH_BYTES: Final = 8
 METADATA_KEY: Final = "__metadata__"
 
 SNIFF_BYTES: Final = 512
-"""How much of a file's beginning tells what it is."""
+"""Bytes of a file's beginning that show its format."""
 
 _IMPOSSIBLE: Final = 2**63
 _PICKLE_STARTS: Final = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
@@ -61,7 +61,7 @@ class Header:
 
 
 class _Repeated:
-    """Stands for a JSON object that has a key twice."""
+    """Represents a JSON object with a repeated key."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -117,7 +117,7 @@ def _header_length(stamp: FileStamp, beginning: bytes) -> int:
 
 
 def _disguise(beginning: bytes, length: int) -> str:
-    """What a file that is no safetensors file is instead, as a sentence; empty if unknown."""
+    """A sentence on the format of a file that is not safetensors; empty if unknown."""
     # A truncated file whose header is 640 bytes long begins like a pickle, but claims far less.
     pickle = length > HEADER_LIMIT and beginning[:2] in _PICKLE_STARTS
     if pickle or beginning.startswith(b"PK\x03\x04"):
@@ -126,7 +126,7 @@ def _disguise(beginning: bytes, length: int) -> str:
 
 
 def not_weights(beginning: bytes) -> str:
-    """What a file with this beginning is instead of weights, as a sentence; empty if unknown."""
+    """A sentence on a file that is not weights, by its beginning; empty if unknown."""
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if beginning.startswith(b"version https://git-lfs.github.com/spec/"):
         return "This is a Git LFS placeholder, not the weights. Run `git lfs pull`."

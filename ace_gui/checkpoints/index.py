@@ -80,7 +80,7 @@ class Checkpoint:
 
     @property
     def stems(self) -> Mapping[str, str]:
-        """How the file of weights of each part is called, without ``.safetensors``."""
+        """The name of each part's file of weights, without ``.safetensors``."""
         return {name: part.stem for name, part in self.parts.items()}
 
     def tensors_of(self, part: str) -> Mapping[str, TensorInfo]:
@@ -119,7 +119,7 @@ def open_checkpoint(
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """What was read of one part. ``warnings``: a sentence each."""
+    """The contents of one part. ``warnings``: a sentence each."""
 
     part: ModelPart
     headers: list[Header]

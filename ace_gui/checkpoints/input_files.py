@@ -1,4 +1,4 @@
-"""Opening and reading files that may be anything: the only place here that opens an input."""
+"""Opens and reads untrusted files: the only module that opens an input."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _READ_FLAGS: Final = (
 )
 
 JSON_MEMORY: Final = 512_000_000
-"""Most that a JSON file may take in memory; published tokenizers take up to 300 MB."""
+"""Most memory that a JSON file may take; published tokenizers take up to 300 MB."""
 
 JSON_LIMIT: Final = 100_000_000
 """Largest JSON file in bytes; the largest published tokenizers have some 35 MB."""
 
 _MEMORY_A_BYTE: Final = 16
-"""Most that a file at its limit may take, as a multiple of this limit."""
+"""Most memory that a file of the largest size may take, as a multiple of that size."""
 
 _WIDE: Final = re.compile(b"[\xf0-\xf4]")
 """Begins a character for which Python holds a whole text in four bytes a character."""
@@ -43,7 +43,7 @@ _seek_lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class FileStamp:
-    """What tells a file from a changed one. ``size`` in bytes, times in nanoseconds.
+    """Identifies a file and shows whether it changed. ``size`` in bytes, times in nanoseconds.
 
     ``ctime_ns``, of the last change of content or name, is no part of it: a new link to the file
     changes it too.

@@ -44,7 +44,7 @@ class ModelPart:
 
 
 def full_name(part: str, tensor: str) -> str:
-    """What a tensor of a part is called in the checkpoint: ``unet/conv_in.weight``."""
+    """The name of a part's tensor in the checkpoint: ``unet/conv_in.weight``."""
     return f"{part}/{tensor}" if part else tensor
 
 

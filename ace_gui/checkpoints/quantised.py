@@ -1,4 +1,4 @@
-"""What is a valid file but not a model that can be merged: quantised weights and adapters."""
+"""Detects valid files that cannot be merged: quantised weights and adapters."""
 
 from __future__ import annotations
 

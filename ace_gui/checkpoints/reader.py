@@ -68,7 +68,7 @@ class TensorReader:
         return part
 
     def will_read(self, name: str) -> None:
-        """Have the system fetch a tensor from the disk while something else is being done."""
+        """Ask the system to read a tensor ahead."""
         info = self._tensors[name]
         if hasattr(os, "posix_fadvise"):
             with open_regular(info.file) as (descriptor, _):

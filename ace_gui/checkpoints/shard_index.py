@@ -1,6 +1,6 @@
 """``model.safetensors.index.json``, or a pickled model's: which shard holds which tensor.
 
-The index is a text somebody else wrote. Its file names are joined to the folder only after they are
+The index is not trusted. Its file names are joined to the folder only after they are
 known to be plain names of files of weights.
 """
 

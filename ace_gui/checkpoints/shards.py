@@ -1,4 +1,4 @@
-"""Which tensor goes where: shards, their headers and offsets, known before a byte is written."""
+"""Plans the output files: shards, headers and offsets, before a byte is written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Shard:
         return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
     def stored_name(self, tensor: str) -> str:
-        """What the file calls a tensor of the model."""
+        """The name of a tensor in the file."""
         return tensor.removeprefix(full_name(self.part, ""))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Writing a folder beside its place and moving it there whole, so that half of one never shows."""
+"""Writes a folder beside its place and moves it there whole, so that half of one never shows."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def devices(verbose: Verbose = False) -> None:
 
 
 def has_display() -> bool:
-    """Whether a window can be shown here."""
+    """Whether this machine can show a window."""
     if not sys.platform.startswith("linux"):
         return True
     wanted = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")

@@ -1,4 +1,4 @@
-"""What ``ace-gui compare`` and ``ace-gui mergekit`` do: several merges in a table, and recipes for
+"""``ace-gui compare`` and ``ace-gui mergekit``: several merges in a table, and recipes for
 mergekit."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def compare_methods(
 
 
 def _recipe(file: Path) -> Recipe:
-    """The recipe; the sample's, where that is what is named and there is no such file."""
+    """The recipe of a file, or of the sample if that is named and no such file exists."""
     return sample_recipe() if file == SAMPLE and not file.exists() else load_recipe(file)
 
 

@@ -1,4 +1,4 @@
-"""What the commands print: the engine's events as text, tables, JSON and CSV."""
+"""The output of the commands: the engine's events as text, tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
-# How the files begin that the commands write: one that begins so may be written again.
+# The beginnings of the files that the commands write; a file that begins so may be replaced.
 JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
 CSV_MORE: Final = ("log_variance", "gamma_unreliable")
@@ -57,7 +57,7 @@ UNSURE: Final = "?"
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """The files that a command writes beside its ``inputs``; ``overwrite`` is the person's word."""
+    """The files that a command writes beside its ``inputs``; ``overwrite``: replace any file."""
 
     inputs: tuple[Path, ...]
     overwrite: bool
@@ -94,7 +94,7 @@ def _planned(event: Event) -> Plan:
 
 @contextlib.contextmanager
 def said_to_convert(convert: bool) -> Iterator[None]:
-    """How a person gives their consent on the command line, where a model is a pickle."""
+    """Add to an error about a pickle how to consent to its conversion."""
     try:
         yield
     except PickleConsentError as error:

@@ -1,4 +1,4 @@
-"""``ace-gui demo --headless``: the sample's whole journey, printed."""
+"""``ace-gui demo --headless``: merge the sample and print the results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _write(recipe: Recipe, target: Path, console: Console) -> None:
 
 
 def take_picture(file: Path) -> str:
-    """Have the real window draw the sample off screen; what went wrong, or nothing.
+    """Draw the sample in the real window, off screen. Returns the error, or an empty text.
 
     In a process of its own: the window's libraries may be missing on a server, and a missing one
     ends the process that asks for it.

@@ -33,7 +33,7 @@ def raise_interrupt() -> None:
 
 
 def ignore() -> None:
-    """The work is done and its status is known."""
+    """Ignore signals: the work is done and its status is known."""
     _handle(signal.SIG_IGN)
 
 

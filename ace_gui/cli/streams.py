@@ -1,4 +1,4 @@
-"""Standard output and error that take every text, whatever is behind them."""
+"""Standard output and error that accept every text, whatever terminal or file they write to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN: Final = {
 
 
 class _Lasting(io.FileIO):
-    """A stream's file that takes and loses what it cannot write, and remembers why."""
+    """A stream's file that discards what it cannot write, and remembers why."""
 
     problem: OSError | None = None
 

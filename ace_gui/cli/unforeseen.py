@@ -1,4 +1,4 @@
-"""How a command ends: with one sentence, whatever happened, and an exit status."""
+"""The end of a command: one sentence about any error, and an exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILED: Final = 1
 def reported(verbose: bool, *passed: type[Exception]) -> Iterator[None]:
     """Errors as one sentence on stderr and status 1; an interrupt as status 130.
 
-    ``passed``: exceptions that are somebody else's to report.
+    ``passed``: exceptions that the caller reports.
     """
     try:
         yield
@@ -34,7 +34,7 @@ def reported(verbose: bool, *passed: type[Exception]) -> Iterator[None]:
 
 
 def status_of(error: BaseException, *, verbose: bool) -> int:
-    """Say what stopped a command; its exit status."""
+    """Print why a command stopped. Returns its exit status."""
     if isinstance(error, KeyboardInterrupt | Cancelled):
         say("Cancelled.")
         return CANCELLED

@@ -118,7 +118,7 @@ def report_to_file(
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
-    """What is known of a merge before it is made: every tensor, and every check, worst first."""
+    """The result of an inspection: every tensor, and every check, worst first."""
 
     prepared: Prepared
     layers: tuple[Layer, ...]

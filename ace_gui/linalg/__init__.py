@@ -1,5 +1,5 @@
 """Pure tensor functions: centring, heterogeneity, solves, polar factors, spectra.
 
-They know nothing of experts' files, recipes or devices; every tensor stays on its device, and
+They do not use files, recipes or devices; every tensor stays on its device, and
 whatever is factorised is factorised in float64.
 """

@@ -1,4 +1,4 @@
-"""Symmetric matrices by blocks of columns, so that only their upper half is computed. N rows.
+"""Symmetric matrices in blocks of columns: only the upper half is computed. N rows.
 
 A matrix product does not know that its result is symmetric; in blocks, the work below the diagonal
 (nearly half of it) is left out. Everything is in place and on the matrix's own device. Matrices may

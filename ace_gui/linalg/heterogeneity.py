@@ -1,4 +1,4 @@
-"""How much experts disagree in scale: energies and γ (ACE paper, Eq. 7)."""
+"""Differences of scale between experts: energies and γ (ACE paper, Eq. 7)."""
 
 from __future__ import annotations
 

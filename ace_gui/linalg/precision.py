@@ -1,4 +1,4 @@
-"""Float32 products in full float32, whatever the program around us has allowed."""
+"""Float32 products in full float32, whatever the surrounding program has set."""
 
 from __future__ import annotations
 

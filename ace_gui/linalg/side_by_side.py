@@ -1,4 +1,4 @@
-"""Several decompositions at a time, one processor each.
+"""Several decompositions in parallel, one processor each.
 
 A decomposition of a small matrix gains little from a second processor; two of them at once gain all
 of it.

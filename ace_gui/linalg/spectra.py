@@ -1,4 +1,4 @@
-"""Spectra for people to look at."""
+"""Spectra for display."""
 
 from __future__ import annotations
 

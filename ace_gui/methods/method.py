@@ -77,7 +77,7 @@ def scaling_parameter(
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """What a method found out about one tensor; None where it has no such figure.
+    """Figures of a method on one tensor; None where it has no such figure.
 
     ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
     ``left_out``: indices of experts with numerically no change, which took no part. ``gamma``:
@@ -119,7 +119,7 @@ class Merged:
 
 
 class Kind(StrEnum):
-    """What a method is given of a tensor.
+    """Which tensors a method gets, and in what form.
 
     ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
     experts alone. ``TENSOR``: any tensor, whole; matrices of linear layers oriented outputs ×
@@ -133,7 +133,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a method is: what its random numbers depend on, and nothing else does.
+    """All that a method's random numbers depend on; nothing else depends on it.
 
     ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
     vectors. ``seed``: the recipe's.
@@ -145,7 +145,7 @@ class Place:
 
 
 class Context(TypedDict, total=False):
-    """What every method may be told, and most ignore.
+    """Further arguments for methods; most methods ignore them.
 
     ``keep_preliminary``: return the solution before refinement as well, where there is one.
     ``place``: needed by methods that draw random numbers. ``findings``: of the method's survey of
@@ -192,7 +192,7 @@ class MergeFunction(Protocol[ParametersIn]):
 
 
 Layer = tuple[Sequence[Tensor], Sequence[float], Tensor | None]
-"""What a method is given of one tensor: its task vectors, their weights, and W₀."""
+"""The input of a method for one tensor: its task vectors, their weights, and W₀."""
 
 
 class BatchFunction(Protocol[ParametersIn]):

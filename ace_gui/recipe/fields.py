@@ -1,4 +1,4 @@
-"""What a field of a recipe says of itself besides its type and default."""
+"""Metadata of a recipe's fields, besides type and default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TRAITS: Final = "recipe"
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """How a field stands in a recipe file, and what it decides.
+    """How a field is written in a recipe file, and what it decides.
 
     ``limits``: of its value, in pydantic's words. ``under``: the heading in the file under which it
     stands. ``always``: written even where it is the default. ``tidied``: makes a shorthand of the
@@ -34,6 +34,6 @@ def about(**traits: Any) -> Mapping[str, Traits]:
 
 
 def traits_of(described: Field[Any]) -> Traits:
-    """What a field says of itself."""
+    """The traits of a field."""
     found: Traits = described.metadata.get(_TRAITS, Traits())
     return found

@@ -22,7 +22,7 @@ from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import Recipe, hub_name
 
 SCHEMA: Final = 1
-"""The number of what files are written here."""
+"""The schema number of the files written here."""
 
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class NonFinite(StrEnum):
-    """What becomes of a tensor in which an expert has NaN or Inf; the value is a recipe's.
+    """How a tensor with NaN or Inf in an expert is merged. The value stands in a recipe.
 
     ``STOP``: nothing is merged. ``KEEP_BASE``: the merged model has the base's tensor.
     ``SKIP_EXPERT``: that expert is left out of that tensor. In the base they always stop a merge.
@@ -42,7 +42,7 @@ class NonFinite(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """What becomes of the rows of a vocabulary, one a token; the value is a recipe's.
+    """How the rows of a vocabulary, one a token, are merged. The value stands in a recipe.
 
     ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, as the tokenizers
     say; where an expert lacks a token of the base it counts as unchanged. Tokens that the base
@@ -62,7 +62,7 @@ BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION})
 
 
 class Heads(StrEnum):
-    """What becomes of task heads; the value is a recipe's.
+    """How task heads are merged. The value stands in a recipe.
 
     ``AUTO``: merged where all experts have one task, by the shapes of their heads and the names of
     their labels; else each is kept for its expert, in ``heads/``. ``MERGE``: merged; refused where
@@ -92,7 +92,7 @@ class ModelEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What determines a merge besides the models and the method.
+    """The settings of a merge besides the models and the method.
 
     A field here is all that a new choice takes: the recipe file, the window's inputs, what counts
     as another merge, and resuming follow from it.
@@ -100,7 +100,7 @@ class Choices:
     ``out_dtype`` None means: as the base. ``split_fused``: merge the matrices of a fused projection
     (query, key and value; gate and up) one by one. ``vocabulary``: how embeddings and vocabulary
     heads are combined. ``heads``: whether task heads are merged. ``seed`` matters to methods that
-    draw random numbers. ``non_finite``: what becomes of tensors with NaN or Inf. ``cap``: the
+    draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``cap``: the
     limit on the merged change of each matrix, None without. ``overrides``: what some
     tensors do differently; later ones win.
     """
@@ -120,7 +120,7 @@ class Choices:
         return {each.name: getattr(self, each.name) for each in fields(Choices)}
 
     def of_task_vectors(self) -> tuple[object, ...]:
-        """What the task vectors depend on, as far as it is chosen here."""
+        """The settings on which the task vectors depend."""
         rules = tuple(rule for rule in self.overrides if rule.weights)
         ours = [each for each in fields(Choices) if traits_of(each).task_vectors]
         return (*(getattr(self, each.name) for each in ours), rules)
@@ -165,7 +165,7 @@ class Recipe(Choices):
 
 
 def model_name(path: Path) -> str:
-    """What a model is called: its folder or file, or what the hub calls a cached one."""
+    """The name of a model: its folder or file, or its name on the hub if cached."""
     return hub_name(path).rpartition("/")[2] or path.name.removesuffix(".safetensors")
 
 

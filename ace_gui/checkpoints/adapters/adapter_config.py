@@ -1,4 +1,4 @@
-"""``adapter_config.json`` of a PEFT adapter, read as plain JSON and never acted on."""
+"""``adapter_config.json`` of a PEFT adapter, read as plain JSON; nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterSettings:
-    """What decides the scale of B·A.
+    """The settings that decide the scale of B·A.
 
     ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
     value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
@@ -106,7 +106,7 @@ def read_adapter_config(path: Path) -> AdapterSettings:
 
 
 def is_remote(name: str) -> bool:
-    """Whether a path or address would reach for a network: ``\\\\host``, ``//host``, ``http:``.
+    """Whether a path or address is on a network: ``\\\\host``, ``//host``, ``http:``.
 
     Decided from the text alone. A drive letter is not remote, every longer scheme is.
     """

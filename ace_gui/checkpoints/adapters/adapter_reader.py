@@ -1,4 +1,4 @@
-"""Reading what an adapter does to one tensor at a time.
+"""Reads the changes of an adapter, one tensor at a time.
 
 O outputs, I inputs, R rank, as in ``adapters``.
 """
@@ -19,7 +19,7 @@ from ace_gui.checkpoints.witness import Witness
 
 
 class AdapterReader:
-    """Makes the change of one weight from its two factors. Safe to use from several threads."""
+    """Computes the change of one weight from its two factors. Safe to use from several threads."""
 
     def __init__(self, adapter: Adapter, witness: Witness | None = None) -> None:
         self._adapter = adapter
@@ -50,7 +50,7 @@ class AdapterReader:
         return rows[start - first * columns : stop - first * columns]
 
     def will_read(self, low_rank: LowRank) -> None:
-        """Have the system fetch the factors from the disk already."""
+        """Ask the system to read the factors ahead."""
         self._reader.will_read(low_rank.a.name)
         self._reader.will_read(low_rank.b.name)
 
@@ -106,7 +106,7 @@ class ExpandedReader(TensorReader):
         return change
 
     def will_read(self, name: str) -> None:
-        """Have the system fetch a tensor from the disk already."""
+        """Ask the system to read a tensor ahead."""
         if name in self._deltas:
             self._base.will_read(name)
             for placed in self._deltas[name]:

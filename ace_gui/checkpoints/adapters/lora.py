@@ -41,7 +41,7 @@ _FACTOR: Final = re.compile(
     r"^(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<letter>[AB])"
     r"(?:\.(?!(?:weight|bias)$)[^.]+)?(?:\.weight)?$"
 )
-# How PEFT names the copy of a module that it trains as a whole, and a module that it wraps.
+# PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions of an adapter's config, matched in a time that cannot explode.
+"""Regular expressions of an adapter's config, matched in bounded time.
 
 Python's own matcher tries alternatives one after the other, so that a hostile expression takes for
 ever. Here all places in the text that a part of the expression can reach are followed at once.
@@ -99,7 +99,7 @@ class _Text:
         self._fitting: dict[tuple[str, str], int] = {}
 
     def reached(self, parts: Sequence[Any], places: int) -> int:
-        """Where one can be after ``parts``, having been at any of ``places``."""
+        """The places in the text that ``parts`` can reach from any of ``places``."""
         for kind, value in parts:
             places = self._after(str(kind), value, places)
         return places

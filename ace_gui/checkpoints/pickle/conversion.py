@@ -1,4 +1,4 @@
-"""Converting a PyTorch pickle, once and with consent, to a model folder in a cache."""
+"""Converts a PyTorch pickle, once and with consent, to a model folder in a cache."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PAUSE: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """What is converted: ``files`` of weights, their index, and what goes with them."""
+    """The input of a conversion: ``files`` of weights, their index and side files."""
 
     name: str
     stem: str
@@ -63,7 +63,7 @@ class _Source:
 def convert_pickle(path: Path, cache_folder: Path) -> Path:
     """Convert a pickled model, and return the folder to open in its place.
 
-    Call it only with the person's consent. ``path`` is what ``open_checkpoint`` refused with
+    Call it only with the user's consent. ``path`` is what ``open_checkpoint`` refused with
     PickleConsentError. Nothing in the pickle is run. The folder, ``CACHE/HASH/NAME/``, holds one
     safetensors file and copies of the side files; it appears whole or not at all, and is used
     again as long as the files and itself keep their content. Raises CheckpointError, OutputError,

@@ -1,4 +1,4 @@
-"""What a kept conversion was made of and what it holds: a file of digests inside of it."""
+"""The record of a kept conversion: digests of its sources and of its files."""
 
 from __future__ import annotations
 

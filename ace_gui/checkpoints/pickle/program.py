@@ -1,4 +1,4 @@
-"""What a pickle describes, found out without running it.
+"""Interprets a pickle without running it.
 
 A pickle is a program for a small stack machine that can call any function of Python. Here its
 opcodes are followed on a stack of inert values: nothing is imported, nothing is called, and no
@@ -151,7 +151,7 @@ class _Machine:
         if not isinstance(module, str) or not isinstance(attribute, str):
             raise TypeError("a name that is no text")
         name = f"{module}.{attribute}"
-        # Types and layouts of torch are values in many files; calling one is refused all the same.
+        # Types and layouts of torch are values in many files; calling them is refused, too.
         if name not in _CALLS and not name.startswith("torch."):
             self.foreign = self.foreign or name
         self.push(Global(name))

@@ -1,1 +1,1 @@
-"""What the engine and its owner say to each other: plain values, free of torch."""
+"""The messages between the engine and the window: plain values, without torch."""

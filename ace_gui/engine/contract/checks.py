@@ -1,4 +1,4 @@
-"""What was looked at before a merge, each with a verdict. Plain values, nothing heavy."""
+"""The checks before a merge, each with a verdict. Plain values, no heavy imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ace_gui.formatting import human_bytes
 
 
 class Verdict(StrEnum):
-    """How a check came out; the value is what people read."""
+    """The result of a check. The value is shown to users."""
 
     OK = "ok"
     NOTE = "note"
@@ -33,7 +33,7 @@ EVERYTHING: Final = "all models"
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """One check.
 
     ``subject``: the model it is about, or ``EVERYTHING``. ``title``: what was looked at
     ("Vocabulary"). ``details``: every offender, a line each, for folding away.
@@ -47,7 +47,7 @@ class Check:
 
     @property
     def is_worry(self) -> bool:
-        """Whether a person should read it before merging."""
+        """Whether the user should read it before merging."""
         return self.verdict in (Verdict.WARNING, Verdict.ERROR)
 
     @property
@@ -58,7 +58,7 @@ class Check:
 
     @property
     def key(self) -> tuple[str, str, Verdict]:
-        """What it was accepted as: figures in its sentence may change meanwhile."""
+        """Identifies an accepted check; figures in its sentence may change."""
         return self.subject, self.title, self.verdict
 
 

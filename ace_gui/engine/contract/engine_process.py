@@ -1,4 +1,4 @@
-"""The engine in a process of its own, and the handle its owner holds.
+"""The engine in its own process, and the handle by which its owner uses it.
 
 The owner sends jobs and cancellations over a pipe; the engine sends ``(job number, event)`` back.
 One merge-like job and any number of quick ones (plan, spectrum) share the process: jobs are
@@ -27,7 +27,7 @@ COOPERATIVE_SECONDS: Final = 5.0
 """How long a cancelled job may take to reach its next step before the process is ended."""
 
 NICENESS: Final = 5
-"""How far the engine stands back, where the system knows of it: its owner shall go on answering."""
+"""Unix nice increment of the engine, so that the window stays responsive."""
 
 
 class EngineProcess:

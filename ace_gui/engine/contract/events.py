@@ -1,4 +1,4 @@
-"""What the engine says while it works: plain values, nothing of torch."""
+"""The engine's events: plain values, without torch."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class CompareProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodCompared:
-    """One merge of several: what came of it, or the ``error`` that kept it from being made.
+    """The result of one merge of several, or the ``error`` that stopped it.
 
     ``place``: among those compared, from 0. ``seconds`` of planning and merging; ``peak_bytes`` of
     the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
@@ -298,19 +298,19 @@ class MethodCompared:
 
 @dataclass(frozen=True, kw_only=True)
 class JobDone:
-    """The job ended well; nothing more will come of it."""
+    """The job ended well; it sends no more events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailed:
-    """The job ended with an error; nothing more will come of it."""
+    """The job ended with an error; it sends no more events."""
 
     error: WorkbenchError
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobCancelled:
-    """The job was cancelled; nothing more will come of it."""
+    """The job was cancelled; it sends no more events."""
 
 
 Event = (

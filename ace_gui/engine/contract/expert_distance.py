@@ -19,7 +19,7 @@ LARGE_CHANGE: Final = 0.5
 """‖ΔW‖/‖W₀‖ over a model that no fine-tune reaches; unrelated models of one size have about √2."""
 
 OUTLYING: Final = 5.0
-"""Times the median of the experts' changes from which one stands out."""
+"""A change this many times the median change counts as an outlier."""
 
 _TITLE: Final = "Distance from the base"
 
@@ -29,7 +29,7 @@ def relative_changes(
 ) -> dict[str, float]:
     """‖ΔW_t‖/‖W₀‖ of every expert over all layers that it has, its weight taken out again.
 
-    Experts of weight zero are absent: their statistics do not say how far they went. So are those
+    Experts of weight zero are absent: their statistics do not show their change. So are those
     of which no layer is known. Infinite where the base is zero in all layers and the expert is not.
     """
     changed: dict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""What is known of one tensor: of its task vectors, of its merge, and on a closer look.
+"""Findings on one tensor: its task vectors, its merge, its spectra and distributions.
 
 Plain values and NumPy arrays, nothing of torch.
 """
@@ -22,7 +22,7 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerStatistics:
-    """What the experts' task vectors say of one tensor.
+    """Statistics of the experts' task vectors of one tensor.
 
     ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
     fewer than two experts changed the tensor; ``log_variance``: Var ln E of the energies, which,

@@ -1,4 +1,4 @@
-"""How well a tensor took the merge: what is known of it, as a verdict and sentences.
+"""The health of a merged tensor: a verdict and sentences from its figures.
 
 Plain arithmetic on what the engine reported, so that the window does it itself::
 
@@ -51,7 +51,7 @@ WORST_SHOWN: Final = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing to know of a tensor. ``title``: what it is about ("Ridge mass")."""
+    """One finding on a tensor. ``title``: what it is about ("Ridge mass")."""
 
     title: str
     verdict: Verdict
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHealth:
-    """What is known of one tensor's health.
+    """The health of one tensor.
 
     ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``: by what the
     cap of the automatic variant would allow. ``misbehaves``: the published variant of ACE moved the
@@ -185,7 +185,7 @@ UNRELIABLE: Final = "γ is unreliable here"
 
 
 def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
-    """Whether γ says more of the units of the weights than of the experts (``near_pole``).
+    """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
 
     ``tau`` None or infinite: there is none, and the published one is the measure.
     """
@@ -257,7 +257,7 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
 def _before(
     found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
 ) -> Iterator[Finding]:
-    """What the experts alone tell; what a report says in its own words is left to it."""
+    """Findings from the experts alone; the report's own warnings are not repeated."""
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
     kept = [value for name, value in found.energies.items() if name not in found.left_out]
     if report is None and found.left_out:
@@ -280,7 +280,7 @@ def _before(
 
 
 def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
-    """What the merge itself found, and figures out of the ordinary."""
+    """Findings of the merge itself, and unusual figures."""
     for sentence in report.warnings:
         yield _warning("Method", sentence)
     for sentence in report.notes:
@@ -360,7 +360,7 @@ def _tensors(count: int) -> str:
 
 
 def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
-    """Of every figure the value that comes nearest to trouble."""
+    """The most worrying value of every figure."""
     wanted = (
         ("Largest ridge mass Σ εₜ", "ridge_mass", max),
         ("Largest condition number", "condition", max),

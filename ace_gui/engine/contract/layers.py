@@ -1,4 +1,4 @@
-"""One line for each tensor of a plan, with what its task vectors say: what `inspect` gives."""
+"""One line for each tensor of a plan, with its statistics: the result of `inspect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which library a merged folder is for, and the lines of Python that load it. No heavy imports."""
+"""The library that loads a merged folder, and the Python code for it. No heavy imports."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Library:
     task: str = ""
 
     def lines(self, folder: str) -> tuple[str, str]:
-        """What loads the model; ``folder`` is an expression of Python."""
+        """The code that loads the model; ``folder`` is a Python expression."""
         return self.imports, self.load.replace("{folder}", folder)
 
 
@@ -128,7 +128,7 @@ def _sentence_transformers(named: object) -> Library:
 
 
 def _identifier(name: object) -> str:
-    """A name that can stand in Python; empty for what a config has instead of one."""
+    """The value if it is a Python name, else empty."""
     return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else ""
 
 

@@ -1,4 +1,4 @@
-"""What will happen to each tensor, and why. Plain values; ``planning`` makes them."""
+"""The plan: how the merged model obtains each tensor, and why. Plain values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.stored_formats import FORMATS, RECIPE_TAGS, is_float
 
 
 class Disposition(StrEnum):
-    """What becomes of a tensor; the value is what people read."""
+    """How the merged model obtains a tensor. The value is shown to users."""
 
     MERGED = "merged"
     AVERAGED = "averaged"
@@ -35,7 +35,7 @@ COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 
 @dataclass(frozen=True, kw_only=True)
 class RowOverride:
-    """What one tensor does differently from the recipe's method.
+    """The settings of one tensor that differ from the recipe's.
 
     ``parameters``: of ``method``, every one resolved. ``weights``: one an expert of the recipe.
     ``own``: for each of these what it has of parameters of its own; empty where none has any.
@@ -152,7 +152,7 @@ class ExpertSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that is known before a tensor is read.
+    """All that is known before any tensor is read.
 
     ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
     where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a

@@ -1,4 +1,4 @@
-"""Families of roles, which share a colour and a mark wherever layers are drawn."""
+"""Families of roles; each has one colour and one symbol in all plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that sum up a spectrum. Plain NumPy: the window computes them from what it shows.
+"""Summary figures of a spectrum. Plain NumPy: the window computes them from the spectra it shows.
 
 Every function takes the R ≥ 1 singular values σ of one matrix, largest first and not negative, and
 is defined for the zero matrix. Energy is the squared singular value.

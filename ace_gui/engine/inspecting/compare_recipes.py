@@ -1,4 +1,4 @@
-"""Several merges of the same experts, one after another, and what came of each in one row.
+"""Several merges of the same experts, one after another, with one row of results each.
 
 T experts.
 """

@@ -23,7 +23,7 @@ from ace_gui.linalg.heterogeneity import heterogeneity
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
     """Energies of every merged or averaged tensor, γ where the method has it.
 
-    Merged tensors come first: they are what people wait for.
+    Merged tensors come first: users wait for them.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
     rows.sort(key=lambda row: row.disposition != Disposition.MERGED)

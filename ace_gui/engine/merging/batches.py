@@ -1,4 +1,4 @@
-"""Which rows of a plan a GPU merges together.
+"""Groups rows of a plan that a GPU merges together.
 
 That follows from the plan alone: the last digits of a result depend on what it is computed together
 with, and a merge that was cancelled and resumed is to give the very same bits.
@@ -25,7 +25,7 @@ Batch = tuple[PlanRow, ...]
 
 
 def alone(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
-    """All rows that are merged in one piece, each by itself."""
+    """All rows that are merged in one piece, one in each batch."""
     return [(row,) for row in rows if prepared.is_whole(row)]
 
 

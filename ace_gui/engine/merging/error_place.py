@@ -1,4 +1,4 @@
-"""Tells an error of a method for which tensor, and for which experts, it came up."""
+"""Adds the tensor and the experts to an error of a method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a GPU merges at a time, and what is done when it has no room for it."""
+"""How much a GPU merges at a time, and what happens when its memory is full."""
 
 from __future__ import annotations
 

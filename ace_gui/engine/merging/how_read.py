@@ -1,4 +1,4 @@
-"""How the tensors of a plan are found in the files: what a resumed merge must find as it was."""
+"""A digest of how the tensors of a plan are read: a resumed merge must find it unchanged."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _fill(
     readers: Readers,
     device: torch.device,
 ) -> Iterator[Event]:
-    """Merge what the store lacks, and put beside it what belongs to a model."""
+    """Merge the tensors that the store lacks, and write the other files of a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     yield from surveyed(prepared, readers, store=store.folder)
     store.log_readings()
@@ -122,7 +122,7 @@ def _fill(
 def make_manifest(
     prepared: Prepared, device: torch.device, memory_bytes: int | None, *, as_output: bool
 ) -> Manifest:
-    """What the store binds: the recipe, the inputs as they are now, the layout, the versions."""
+    """All on which the store depends: recipe, inputs as they are now, layout, versions."""
     plan, at_once = prepared.plan, GPU_AHEAD
     if device.type == "cpu":
         at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
@@ -150,7 +150,7 @@ def make_manifest(
 
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
-    """What no output may be or lie in: the models as the recipe names them, and their folders."""
+    """No output may be or lie in these: the models as the recipe names them, and their folders."""
     return (*models_of(prepared.plan.recipe), *prepared.plan.input_folders)
 
 
@@ -160,7 +160,7 @@ def models_of(recipe: Recipe) -> tuple[Path, ...]:
 
 
 Begun = Sequence[tuple[PlanRow, TensorMerge]]
-"""What is merged together: rows with their works."""
+"""Rows that are merged together, with their work."""
 
 Merging = tuple[PlanRow, TensorMerge, Iterable[Piece]]
 """A row, its work, and the pieces that this gives."""

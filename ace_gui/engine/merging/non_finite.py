@@ -26,7 +26,7 @@ CHOICE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """How to go on with a row. ``row``: with the experts that take part, none to keep the base's.
+    """How to continue. ``row``: with the experts that take part, none to keep the base's.
 
     ``found``: what each of the others has there, by name ("3 NaN values (first at [0, 3])").
     """
@@ -36,7 +36,7 @@ class Settled:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done, a sentence each, for the report on the tensor."""
+        """Sentences about what was done, for the report on the tensor."""
         told = [f"`{name}` has {what} here" for name, what in self.found.items()]
         if not self.row.experts:
             return (f"The base's tensor is kept: {', and '.join(told)}.",)
@@ -44,7 +44,7 @@ class Settled:
 
 
 def settle(error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Readers) -> Settled:
-    """What the recipe chooses for the row at which ``error`` came up.
+    """The recipe's choice for the row at which ``error`` occurred.
 
     Raises ``error`` where it chooses to stop, and where the base itself is at fault.
     """

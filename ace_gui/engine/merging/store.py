@@ -110,7 +110,7 @@ class Manifest:
     warnings: tuple[str, ...] = ()
 
     def differences(self, other: Manifest) -> list[str]:
-        """What differs, in words, for people who want to resume."""
+        """The differences, in words, for users who want to resume."""
         changed = [
             f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
@@ -294,7 +294,7 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
 
 
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
-    """Remove what stands beside the tensors: an earlier run may have died while writing it."""
+    """Remove the files beside the tensors: an earlier run may have ended while writing them."""
     files = {model / shard.file_name for shard in shards}
     for item in sorted(model.rglob("*"), reverse=True):  # what is in a folder before the folder
         if item.is_dir() and not item.is_symlink():

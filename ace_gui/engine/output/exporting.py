@@ -98,7 +98,7 @@ def _finish(
     hashes: Mapping[str, str],
     complete_heads: bool,
 ) -> None:
-    """Add what stands beside the tensors: config, card and recipe."""
+    """Add the files beside the tensors: config, card and recipe."""
     manifest = read_finished(store)
     if (stage / MODULES).exists():
         hashes = {**hashes, MODULES: sha256(stage / MODULES)}

@@ -1,4 +1,4 @@
-"""What is known of the models that went into a merge: names on the hub, licences, languages.
+"""Metadata of the models of a merge: names on the hub, licences, languages.
 
 A card links to what it names, so that only names from a certain source are given: the folder's
 place in the Hugging Face cache, or what several files, or a card, say alike of the base. No path of

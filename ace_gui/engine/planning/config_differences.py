@@ -1,4 +1,4 @@
-"""Settings of a config that change what equal tensors mean."""
+"""Config settings that change what a model computes from equal tensors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NONE_IS_A_VALUE: Final = frozenset({"rope_scaling", "sliding_window"})
 _PARTS: Final = ("text_config", "vision_config", "audio_config", "encoder", "decoder")
 
 
-def drift(
+def config_differences(
     base: Mapping[str, object], expert: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
     """What differs: its kind ("norm epsilon") and "`rms_norm_eps` is 1e-06, in the base 1e-05".
@@ -62,7 +62,7 @@ def drift(
     for part in _PARTS:
         first, second = base.get(part), expert.get(part)
         if isinstance(first, Mapping) and isinstance(second, Mapping):
-            yield from drift(first, second, f"{prefix}{part}.")
+            yield from config_differences(first, second, f"{prefix}{part}.")
 
 
 def _rope_apart(config: Mapping[str, object]) -> dict[str, object]:

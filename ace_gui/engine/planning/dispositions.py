@@ -1,4 +1,4 @@
-"""What becomes of each tensor, and why: the rules, one tensor at a time."""
+"""The rules that decide how the merged model obtains each tensor, and why."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def plan_rows(
 
 
 def _takes_matrices(row: PlanRow, scope: str) -> bool:
-    """Whether the matrices in a tensor are looked at one by one, whatever the method.
+    """Whether the matrices in a tensor are treated one by one, whatever the method.
 
     The authors' scripts average a stack of matrices as it is.
     """
@@ -115,7 +115,7 @@ def _base_row(
 
 
 def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
-    """The row of a tensor of the base before anything is known of what becomes of it."""
+    """The row of a tensor of the base before its disposition is decided."""
     info, traits = base.checkpoint.tensors[name], base.architecture.traits[name]
     return PlanRow(
         name=name,
@@ -194,7 +194,7 @@ def _combined(
 
 
 def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
-    """Tensors that the base has not: heads and what belongs to them; leftovers by name."""
+    """Tensors that the base lacks: heads and their parts, and leftovers, by name."""
     owners: dict[str, list[int]] = {}
     for t, expert in enumerate(experts):
         for name in expert.extra:

@@ -1,4 +1,4 @@
-"""What belongs to single experts and stands beside the merged weights: heads, masks, factors."""
+"""Files of single experts beside the merged weights: heads, masks, factors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.stored_formats import FORMATS
 
 
 def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:
-    """What expert ``t`` keeps for itself in ``heads/``, under its own names."""
+    """The tensors of expert ``t`` that are saved in ``heads/``, under its own names."""
     names = [
         expert.own_names.get(row.name, row.name)
         for row in rows
@@ -29,7 +29,7 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
 
 
 def leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    """Whether the method of a row leaves something of it for each expert."""
+    """Whether the method of a row stores a module for each expert."""
     merged = row.in_base and row.disposition is Disposition.MERGED and prod(row.shape) > 0
     return merged and method_of(row, default).modules is not None
 
@@ -37,7 +37,7 @@ def leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
 def module_tensors(
     row: PlanRow, default: MergeMethod[Any], names: Sequence[str]
 ) -> Iterator[OutputTensor]:
-    """What a row has in ``modules.safetensors``, expert by expert; ``names``: all experts'."""
+    """The entries of a row in ``modules.safetensors``, by expert; ``names``: all experts'."""
     modules = method_of(row, default).modules
     for t in row.experts:
         start = f"{names[t]}/{row.name}"
@@ -56,7 +56,7 @@ def module_tensors(
 def bytes_beside(
     rows: Sequence[PlanRow], default: MergeMethod[Any], experts: Sequence[OpenedModel]
 ) -> int:
-    """Size of all of it, headers of the files aside; rows may have methods of their own."""
+    """Bytes of these files without their headers; rows may have their own methods."""
     names = [expert.name for expert in experts]
     left = [row for row in rows if leaves_modules(row, default)]
     tensors = [tensor for row in left for tensor in module_tensors(row, default, names)]

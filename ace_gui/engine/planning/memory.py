@@ -1,4 +1,4 @@
-"""How much memory a merge will take, known from the plan alone, and how much it took.
+"""How much memory a merge will take, estimated from the plan alone.
 
 A matrix is O outputs × I inputs.
 """

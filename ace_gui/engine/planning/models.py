@@ -1,4 +1,4 @@
-"""Opens the models of a recipe: headers, configs, traits, and which tensor answers which."""
+"""Opens the models of a recipe: headers, configs, traits, and the matching of their tensors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OpenedModel:
 
     @property
     def outside(self) -> frozenset[str]:
-        """What lies outside of the base, where that is only a part of this model.
+        """Tensors outside the base, where the base is only a part of this model.
 
         Whole stacks of blocks are, and what stands beside them but for heads.
         """
@@ -79,7 +79,7 @@ class OpenedModel:
 
     @property
     def summary(self) -> ExpertSummary:
-        """What a list of models shows."""
+        """The model as a list shows it."""
         architecture, parts = self.architecture, self.checkpoint.parts
         unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
         return ExpertSummary(
@@ -104,7 +104,7 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
 
 
 def _open_base(path: Path, describer: Describer) -> Steps[OpenedModel]:
-    """Open the base model: every tensor answers to its own name."""
+    """Open the base model; its tensors match themselves."""
     checkpoint = open_files(path)
     return OpenedModel(
         name=model_name(path),
@@ -240,7 +240,7 @@ def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[
 
 
 def open_files(path: Path) -> Checkpoint:
-    """Open a model; a pickle only if the person has had it converted before."""
+    """Open a model; a pickle only if the user had it converted before."""
     folder = conversions_folder()
     try:
         return open_checkpoint(path, lambda part: find_converted(part, folder))
@@ -278,7 +278,7 @@ def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architectur
 
 
 def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:
-    """The same files under two names are a slip, not a wish."""
+    """The same files under two names are a mistake."""
     seen = {base.checkpoint.identity: "the base"}
     for expert in experts:
         identity = expert.checkpoint.identity

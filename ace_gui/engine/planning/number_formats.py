@@ -1,6 +1,6 @@
-"""Which number formats can be merged: floating point with floating point, and nothing else.
+"""Which number formats can be merged: only floating point with floating point.
 
-What is no float has no task vector. An integer buffer stays the base's; an integer weight is
+Only floats have task vectors. An integer buffer stays the base's; an integer weight is
 quantised, and integers taken for weights would be added to the model as they are.
 """
 
@@ -50,7 +50,7 @@ def _require_float(row: PlanRow, expert: OpenedModel) -> None:
 
 
 def _refuse_weights(row: PlanRow, base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
-    """A buffer may be anything; what else the base has in integers must not be weights."""
+    """Buffers may be of any type; other integer tensors of the base must not be weights."""
     traits = base.architecture.traits[row.tensor]
     if traits.role is Role.BUFFER:
         return

@@ -1,4 +1,4 @@
-"""What the recipe's overrides make of the plan's rows."""
+"""Applies the recipe's cap and overrides to the plan's rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPEN: Final = frozenset(_FATES.values())
 
 @dataclass(frozen=True, kw_only=True)
 class _Choice:
-    """What the rules so far say of one tensor. ``values``: only what was set."""
+    """The result of the rules so far for one tensor. ``values``: only those that were set."""
 
     method: str
     values: dict[str, ParameterValue]
@@ -157,7 +157,7 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
 
 
 def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Choice) -> None:
-    """What is found out of the whole model is found out with one value for all experts."""
+    """A survey of the whole model uses one value for all experts."""
     if choice.own and method.survey and method.survey(parameters, len(choice.weights)) is not None:
         raise RecipeError(
             f"{method.title} takes parameters of one expert only where entries are chosen within "
@@ -215,7 +215,7 @@ def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
 
 
 def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
-    """What is different for a row of this disposition, in words; nothing where it is as ever."""
+    """What the rules change for a row of this disposition, in words; empty if nothing."""
     found = []
     if row.disposition is Disposition.MERGED:
         same = choice.method == recipe.merge_method

@@ -1,4 +1,4 @@
-"""Which part of an expert answers to which part of the base, and which tensor to which."""
+"""Matches the parts of an expert, and their tensors, to those of the base."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _suiting(
 
 
 def _without(expert: Checkpoint, parts: list[str]) -> Checkpoint:
-    """The expert without these parts; what is left out is said."""
+    """The expert without these parts, with a warning about them."""
     if not parts:
         return expert
     tensors = {

@@ -1,6 +1,6 @@
-"""What can be known of a merge before a tensor is read, with a verdict a row.
+"""Checks of a merge before any tensor is read, each with a verdict.
 
-What makes a merge impossible is an error of planning. Here is what a person may accept.
+What makes a merge impossible is an error of planning. The checks here are for the user to judge.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ace_gui.engine.contract.checks import (
     worst_first,
 )
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.planning import duplicate_models as likeness
+from ace_gui.engine.planning import duplicate_models
 from ace_gui.engine.planning import tokenizers as vocabularies
-from ace_gui.engine.planning.config_differences import drift
+from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
@@ -67,7 +67,7 @@ def preflight(
         find = partial(_vocabulary, vocabulary)
         checks += _together("Vocabulary", find, base, experts, _tokens_agree(base))
         checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
-        checks += _likeness(base, experts, rows)
+        checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
     checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
     checks.append(memory_check(peak_bytes, largest_tensor, free_memory))
@@ -82,7 +82,7 @@ _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 def _together(
     title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
 ) -> list[Check]:
-    """One check for each expert that something is found of, or one that says all is fine."""
+    """One check for each expert with a finding, or one that says that all is fine."""
     found = [(expert, find(base, expert)) for expert in experts]
     checks = [
         Check(
@@ -103,7 +103,7 @@ def _fine(title: str, sentence: str) -> Check:
 
 
 def _of_base(base: OpenedModel) -> list[Check]:
-    """Whether what was opened is all that an output needs."""
+    """Whether the base has all that an output needs."""
     checkpoint, name = base.checkpoint, plain(base.name)
     verdict, sentence = Verdict.OK, "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
@@ -127,7 +127,7 @@ def _of_base(base: OpenedModel) -> list[Check]:
 
 
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    """What the base has and the expert lacks, heads and buffers aside, or has by other names."""
+    """Tensors that the expert lacks or names otherwise, heads and buffers aside."""
     traits = base.architecture.traits
     missing = [
         name
@@ -392,7 +392,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
             f"{plain(str(base.architecture.family))}: equal shapes may mean different things."
         )
         return Verdict.WARNING, sentence, ()
-    found = list(drift(theirs, ours))
+    found = list(config_differences(theirs, ours))
     if not found:
         return None
     kinds = list(dict.fromkeys(kind for kind, _ in found))
@@ -406,16 +406,16 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     return Verdict.WARNING, sentence, lines
 
 
-def _likeness(
+def _duplicates(
     base: OpenedModel, experts: Sequence[OpenedModel], rows: Sequence[PlanRow]
 ) -> list[Check]:
-    """Copies among the models, by a few blocks of each."""
+    """Models with equal weights, judged by a few blocks of each."""
     combined = (row for row in rows if row.in_base and row.disposition in COMBINED)
     names = list(dict.fromkeys(row.tensor for row in combined))
     seen: dict[str, str] = {}
     checks = []
     for model in (base, *experts):
-        digest = likeness.sample(model, names)
+        digest = duplicate_models.sample(model, names)
         if digest is None:
             continue
         if digest not in seen:

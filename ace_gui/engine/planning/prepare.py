@@ -90,7 +90,7 @@ class Prepared:
 
     @property
     def files(self) -> tuple[FileStamp, ...]:
-        """What the result depends on, as it was when it was opened."""
+        """The files on which the result depends, as they were when opened."""
         models = (self.base, *self.experts)
         return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
 
@@ -120,7 +120,7 @@ def prepare(recipe: Recipe) -> Prepared:
 
 
 def preparing(recipe: Recipe) -> Steps[Prepared]:
-    """As ``prepare``, step by step: a model may take long to describe."""
+    """As ``prepare``, in steps: describing a model may take long."""
     method = _checked_method(recipe)
     base, experts = yield from open_models(recipe)
     # Before they are read: what changes later is no longer what was read.
@@ -171,7 +171,7 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
-    """The recipe's method, once all that can be wrong with a recipe by itself is not."""
+    """The recipe's method. Raises RecipeError for errors that need no model to be found."""
     _check_names(recipe)
     if recipe.scope not in SCOPES:
         raise RecipeError(
@@ -206,7 +206,7 @@ def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
-    """Too few may yet become more; a merge refuses these."""
+    """Too few are refused later, by the merge: more may be added."""
     if method.most is not None and len(recipe.models) > method.most:
         raise RecipeError(
             f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
@@ -230,7 +230,7 @@ def experts(count: int) -> str:
 
 
 def too_few(method: MergeMethod[Any], found: int) -> str:
-    """What to say of too few experts."""
+    """The sentence about too few experts."""
     return (
         f"{method.title} merges {'' if method.least == method.most else 'at least '}"
         f"{method.least} experts, but there is only {found}; add more, or choose another method."
@@ -238,7 +238,7 @@ def too_few(method: MergeMethod[Any], found: int) -> str:
 
 
 def _check_weights(recipe: Recipe) -> None:
-    """Refuse weights with which a sum leaves float32, in words about something else."""
+    """Refuse weights so large that sums would leave float32 and raise a misleading error."""
     given = list(zip(recipe.expert_names, recipe.weights, strict=True))
     given += [pair for rule in recipe.overrides for pair in rule.weights.items()]
     for name, weight in given:

@@ -31,7 +31,7 @@ _OF_HEADS: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class HeadChoice:
-    """What becomes of the heads. ``merged``: their names in the base; ``why``, of all of them."""
+    """How the heads are merged. ``merged``: their names in the base; ``why``: the reason."""
 
     merged: frozenset[str] = frozenset()
     why: str = ""
@@ -95,7 +95,7 @@ def is_new(base: OpenedModel, name: str) -> bool:
 
 
 def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
-    """Heads that the base has too, in the experts' shape."""
+    """Heads that the base has, too, in the experts' shape."""
     found = []
     for name, traits in base.architecture.traits.items():
         if traits.role is Role.HEAD and all(expert.has(name) for expert in experts):
@@ -105,7 +105,7 @@ def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]
 
 
 def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
-    """What every expert has and the base lacks: heads, and what stands between body and head."""
+    """Tensors that every expert has and the base lacks: heads, and layers between body and head."""
     first = experts[0]
     answers = [match_names(first.extra, expert.extra) for expert in experts]
     names = [{theirs: own for own, theirs in answer.items()} for answer in answers]
@@ -158,7 +158,7 @@ def _one_task(
 
 
 def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> str:
-    """What makes a merge of the heads impossible; empty if nothing does."""
+    """The reason why the heads cannot be merged; empty if they can."""
     for t, expert in enumerate(experts):
         known = {each.own[t] for each in heads.values()}
         alone = [n for n in _heads_of(expert) if n not in known]
@@ -248,7 +248,7 @@ def _said(why: str, wanted: bool, recipe: Recipe) -> str:
 
 
 def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[str, object]:
-    """What the experts' configs agree on, of heads, and the base's has otherwise."""
+    """Settings of heads in which the experts' configs agree and differ from the base's."""
     configs = [expert.checkpoint.config for expert in experts]
     ours, first = base.checkpoint.config, configs[0]
     if ours is None or first is None:
@@ -304,7 +304,7 @@ def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> Growth:
 
 
 def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tuple[OpenedModel, ...]:
-    """The experts, in which these tensors answer to the base's new ones."""
+    """The experts, with these tensors matched to the base's new ones."""
     return tuple(
         replace(
             expert,

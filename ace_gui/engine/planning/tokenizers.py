@@ -1,4 +1,4 @@
-"""Which token has which id, from the tokenizer files beside a model."""
+"""The ids of tokens, from the tokenizer files of a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Difference:
 
 
 def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """The files that say which token has which id; none for what only ids images or sounds."""
+    """The files with the ids of tokens; none for models of images or sounds."""
     files = files_beside(checkpoint)
     if _FAST in files:
         return (files[_FAST],)

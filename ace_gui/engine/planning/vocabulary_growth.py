@@ -1,4 +1,4 @@
-"""A base whose vocabulary has the tokens that its experts were given."""
+"""A base with the tokens that its experts added to the vocabulary."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class _Growing:
         return replace(expert, token_rows={**expert.token_rows, **dict.fromkeys(shared, rows)})
 
     def _changes(self) -> _Changes:
-        """What changes in the files beside the base: sizes, ids, and its tokenizer if need be."""
+        """Changes to the files beside the base: sizes, ids, and the tokenizer if necessary."""
         after = {token: index for index, token in self.joined.tokens.items()}
         moved = {i: after[t] for i, t in self.ours.tokens.items() if after.get(t, i) != i}
         files = self.base.checkpoint.side_files

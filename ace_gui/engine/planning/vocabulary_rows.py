@@ -32,7 +32,7 @@ class TokenMatch:
 
     @property
     def moved(self) -> int:
-        """How many tokens have another row in the expert."""
+        """The number of tokens with another row in the expert."""
         return int(np.sum((self.rows != NOWHERE) & (self.rows != np.arange(len(self.rows)))))
 
 
@@ -104,7 +104,7 @@ def differs(base: OpenedModel, expert: OpenedModel) -> bool:
 def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
     """Where the expert has the base's tokens; None where every row is the same token's.
 
-    RecipeError where that cannot be known for want of a tokenizer.
+    RecipeError where that needs a tokenizer that is missing.
     """
     sizes = _sizes(base, expert)
     if sizes is None or not differs(base, expert):

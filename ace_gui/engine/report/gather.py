@@ -1,4 +1,4 @@
-"""What a report says, looked at by the engine, and the file in which it says it."""
+"""Gathers the content of a report and writes its file."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
 def merge_reports(
     prepared: Prepared, rows: Sequence[PlanRow], device: torch.device
 ) -> Iterator[LayerReport | None]:
-    """What a merge says of every row; the merged tensors themselves are not kept.
+    """The report on every row; the merged tensors themselves are not kept.
 
     None while a method surveys the whole model first.
     """
@@ -113,7 +113,7 @@ def remarkable(
     statistics: Mapping[str, LayerStatistics],
     reports: Mapping[str, LayerReport],
 ) -> list[PlanRow]:
-    """The merged matrices worth a look, the most remarkable first, at most ``SPECTRA``.
+    """The merged matrices that stand out most, at most ``SPECTRA``.
 
     The most, the medium and the least heterogeneous one (of the largest energies where the method
     has no γ), and the one in the worst health.
@@ -147,7 +147,7 @@ def content_of(
     reports: Mapping[str, LayerReport],
     spectra: Sequence[LayerSpectrum],
 ) -> Content:
-    """What the page is made of."""
+    """The content of the page."""
     recipe = prepared.plan.recipe
     weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
     alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
@@ -168,9 +168,9 @@ def content_of(
 def _whole(
     steps: Iterator[ExpertSpectra | LayerSpectrum | None],
 ) -> Generator[None, None, LayerSpectrum]:
-    """Pass on the pauses of a look; returns all that it found."""
+    """Pass on the pauses of computing a spectrum; returns the spectrum."""
     for found in steps:
         if isinstance(found, LayerSpectrum):
             return found
         yield None
-    raise AssertionError("a look ends with what it found")
+    raise AssertionError("a spectrum is the last event")

@@ -51,7 +51,7 @@ def page(content: Content) -> str:
 
 
 def _counts(content: Content) -> list[tuple[str, int]]:
-    """What became of how many tensors, and how many of them are of which regime."""
+    """Counts of tensors by disposition and by regime."""
     rows = [row for row in content.plan.rows if row.in_base]
     found = Counter(row.disposition for row in rows)
     counts = [(kind.value, found[kind]) for kind in Disposition if found[kind]]

@@ -137,7 +137,7 @@ def _figures(sigma: Spectrum) -> tuple[str, ...]:
 
 
 def tensor_table(content: Content) -> Table:
-    """Every tensor of the base: what became of it, and its figures."""
+    """Every tensor of the base: its disposition and its figures."""
     headings = (
         *("tensor", "role", "shape", "what happened", "regime", "health"),
         *("γ", "‖ΔW‖", "by experts' mean", "Σ εₜ", "condition ≤", "refinement cosine"),

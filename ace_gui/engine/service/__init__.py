@@ -1,1 +1,1 @@
-"""The engine process: runs the jobs that its owner asks for."""
+"""The engine process: runs the jobs of its owner."""

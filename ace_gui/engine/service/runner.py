@@ -57,7 +57,7 @@ from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.sample import sample_accuracies
-from ace_gui.engine.service.scheduling import Turns
+from ace_gui.engine.service.scheduling import JobScheduler
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import ModelEntry, Recipe
@@ -131,7 +131,7 @@ class Runner:
     def _matrix(
         self, job: SpectrumJob | SubspacesJob
     ) -> Steps[tuple[Prepared, PlanRow, torch.device]]:
-        """What a close look needs; the row afresh: under another scope it may lie otherwise."""
+        """What inspecting a matrix needs. Looks the row up again: another scope may change it."""
         prepared, device = (yield from self._prepared(job.recipe)), resolve_device(job.device)
         return prepared, row_of(prepared.plan, job.row.name), device
 
@@ -210,16 +210,16 @@ def serve(pipe: Connection) -> None:
     runner = Runner()
     pipe.send((0, engine_ready()))
     active: dict[int, Iterator[Event | None]] = {}
-    turns = Turns()
+    scheduler = JobScheduler()
     while True:
         try:
             while not active or pipe.poll():
                 if not _obey(pipe, active, runner):
                     return
-            number, started = turns.next(active), time.monotonic()
+            number, started = scheduler.next(active), time.monotonic()
             jobs = tuple(active)
             _step(pipe, number, active)
-            turns.took(number, time.monotonic() - started, jobs)
+            scheduler.took(number, time.monotonic() - started, jobs)
         except (EOFError, OSError):  # the owner is gone
             return
 

@@ -1,4 +1,4 @@
-"""Whose turn it is among the jobs of one engine: a quick look first, yet a long merge goes on."""
+"""Decides which job of an engine runs next: quick ones first, while a long merge continues."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ HEAD_START: Final = 1.5
 """Seconds that newer jobs may work before the oldest has its share of the time."""
 
 
-class Turns:
+class JobScheduler:
     """The newest job goes first, until newer ones took ``HEAD_START`` more than the oldest.
 
-    Somebody who walks through the layers during a merge asks for one look after the other; half of
-    the time is then the merge's.
+    A user who looks at one layer after another during a merge keeps sending jobs; half of
+    the time still goes to the merge.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ LARGEST_ROUNDING: Final = 3e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Probes:
-    """What the sums over experts do to P random vectors, exactly (float64).
+    """The products of the exact sums over experts with P random vectors (float64).
 
     ``given_PI``: the vectors, as rows, since thin products are much faster so. ``scaled_BPI``:
     S₀ times them. ``numerator_BPO``: B times them. Experts that will be left out are among the

@@ -1,4 +1,4 @@
-"""What ACE's solvers are given, what they return, and what is made of it.
+"""Inputs and results of ACE's solvers.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
 shape, T experts, O outputs, I inputs. Each expert enters with a weight w_t and a ridge ε_t,
@@ -82,7 +82,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a solver finds, in float64.
+    """The result of a solver, in float64.
 
     ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
     and left out of it, one a layer. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17),

@@ -34,7 +34,7 @@ class Translation:
 
 @dataclass(kw_only=True)
 class Settings:
-    """What a file says of its method. ``experts``: without the base, which ``base`` may hold.
+    """A mergekit file's settings. ``experts``: without the base, which ``base`` may hold.
 
     ``shared``: settings for all models, the nearest first. ``notes`` collects sentences.
     """
@@ -86,14 +86,14 @@ class Settings:
         return shared, own
 
     def flag(self, name: str, default: bool) -> bool:
-        """Whether something is wanted, of all tensors."""
+        """Whether a switch is on, for all tensors."""
         value = self.fixed(name, default)
         if not isinstance(value, bool):
             raise self.refusal(f"{name!r} must be true or false", name)
         return value
 
     def refusal(self, sentence: str, key: str) -> RecipeError:
-        """What cannot be translated."""
+        """The error about a setting that cannot be translated."""
         return RecipeError(f"This {self.method} of mergekit's: {sentence}.", key=key)
 
 

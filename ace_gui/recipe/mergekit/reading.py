@@ -103,7 +103,7 @@ def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[s
 
 
 def _first_as_base(document: Document, path: Path) -> str:
-    """Averages need no base; that of the first model and its changes to the others is the same."""
+    """The first model as base: averages need none, and the result is the same."""
     models, _ = _models(document, path)
     if document.merge_method not in {"linear", "nuslerp"}:
         raise RecipeError(

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of, worst_first
 from ace_gui.engine.planning import preflight
-from ace_gui.engine.planning.config_differences import drift
+from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.planning.tokenizers import compare
 from ace_gui.errors import CheckpointError, MismatchError
@@ -206,16 +206,19 @@ def test_rope_is_compared_wherever_the_config_keeps_it() -> None:
     old = {"rope_theta": 1e4}
     new = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}
     far = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0}}
-    assert not list(drift(old, new))
-    assert [kind for kind, _ in drift(old, far)] == ["position encoding", "position encoding"]
-    nested = list(drift({"text_config": old}, {"text_config": far}))
+    assert not list(config_differences(old, new))
+    assert [kind for kind, _ in config_differences(old, far)] == [
+        "position encoding",
+        "position encoding",
+    ]
+    nested = list(config_differences({"text_config": old}, {"text_config": far}))
     assert nested[0][1].startswith("`text_config.rope_theta`")
 
 
 def test_what_only_one_config_says_is_no_difference() -> None:
-    assert not list(drift({}, {"hidden_act": "gelu"}))
-    assert list(drift({}, {"rope_scaling": {"factor": 2.0}}))
-    assert not list(drift({}, {"rope_scaling": None}))
+    assert not list(config_differences({}, {"hidden_act": "gelu"}))
+    assert list(config_differences({}, {"rope_scaling": {"factor": 2.0}}))
+    assert not list(config_differences({}, {"rope_scaling": None}))
 
 
 def test_copies_are_found_by_their_blocks(build: Builder) -> None:

@@ -1,30 +1,30 @@
 """A quick look goes before a long merge, which goes on all the same."""
 
-from ace_gui.engine.service.scheduling import HEAD_START, Turns
+from ace_gui.engine.service.scheduling import HEAD_START, JobScheduler
 
 MERGE = 1
 
 
 def run(seconds: float, look: float, merge: float) -> tuple[float, float]:
     """Seconds of the merge and of the looks while one look follows upon the other."""
-    turns, spent = Turns(), {True: 0.0, False: 0.0}
+    scheduler, spent = JobScheduler(), {True: 0.0, False: 0.0}
     number = 2
     while sum(spent.values()) < seconds:
         active = {MERGE, number}
-        turn = turns.next(active)
+        turn = scheduler.next(active)
         took = merge if turn == MERGE else look
-        turns.took(turn, took, active)
+        scheduler.took(turn, took, active)
         spent[turn == MERGE] += took
         number += turn != MERGE
     return spent[True], spent[False]
 
 
 def test_a_first_look_goes_before_the_merge() -> None:
-    turns = Turns()
-    turns.took(MERGE, 60.0, {MERGE})
-    assert turns.next({MERGE, 7}) == 7
-    turns.took(7, HEAD_START, {MERGE, 7})
-    assert turns.next({MERGE, 7}) == 7
+    scheduler = JobScheduler()
+    scheduler.took(MERGE, 60.0, {MERGE})
+    assert scheduler.next({MERGE, 7}) == 7
+    scheduler.took(7, HEAD_START, {MERGE, 7})
+    assert scheduler.next({MERGE, 7}) == 7
 
 
 def test_endless_looks_leave_the_merge_half_of_the_time_or_more() -> None:
@@ -35,8 +35,8 @@ def test_endless_looks_leave_the_merge_half_of_the_time_or_more() -> None:
 
 
 def test_a_job_alone_always_has_its_turn() -> None:
-    turns = Turns()
+    scheduler = JobScheduler()
     for number in (3, 4, 5):
-        assert turns.next({number}) == number
-        turns.took(number, 10.0, {number})
-    assert turns.next({1, 2}) == 2
+        assert scheduler.next({number}) == number
+        scheduler.took(number, 10.0, {number})
+    assert scheduler.next({1, 2}) == 2
