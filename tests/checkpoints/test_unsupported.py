@@ -29,7 +29,7 @@ def refusal(case: Unsupported, folder: Path) -> str:
 
 def table(sentences: dict[str, str]) -> str:
     rows = [f"| {what} | {sentence} |" for what, sentence in sentences.items()]
-    return "\n".join(["| what | what is said |", "|---|---|", *rows])
+    return "\n".join(["| weights | message |", "|---|---|", *rows])
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED, ids=str)
