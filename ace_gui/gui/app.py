@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QThread, QTimer
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import __version__
@@ -16,7 +17,6 @@ from ace_gui.gui.control.engine_thread import EngineWorker
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.preload import Preload
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme, set_scheme
 
@@ -92,3 +92,11 @@ class Workbench:
         self.worker.wait()
         self._stores.close()
         self._app.quit()
+
+
+class Preload(QThread):
+    """Imports the workspace with its plots, which the empty window does not need."""
+
+    def run(self) -> None:
+        """Import."""
+        import_module("ace_gui.gui.shell.workspace")

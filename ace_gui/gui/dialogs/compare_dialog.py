@@ -34,7 +34,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import heading, muted_label
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 

@@ -31,7 +31,7 @@ from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import plain_rows
 
 NAME, REVISION, SIZE = range(3)
 _TITLES: Final = ("Model", "Revision", "Size")

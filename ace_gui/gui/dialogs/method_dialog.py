@@ -36,9 +36,8 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.formatting import value_text
 from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.scroll import scroll_area
 
 _SIZE: Final = (860, 620)
 _SIZES: Final = (290, 570)

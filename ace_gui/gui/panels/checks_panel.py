@@ -21,10 +21,8 @@ from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Theme, current_theme, icon
-from ace_gui.gui.widgets.column import Column
-from ace_gui.gui.widgets.flow import clear_layout
+from ace_gui.gui.widgets.arrangement import Column, clear_layout, scroll_area
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.scroll import scroll_area
 
 WORDS: Final = {
     Verdict.ERROR: "Error",

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCommandLinkButton, QPushButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.flow import clear_layout
+from ace_gui.gui.widgets.arrangement import clear_layout
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
 
 _WIDTH = 520

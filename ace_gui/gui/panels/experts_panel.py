@@ -25,7 +25,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Theme, icon
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 
 

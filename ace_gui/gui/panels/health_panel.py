@@ -28,7 +28,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _WIDEST: Final = 250  # px, of a column; the last takes what is left

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
 from ace_gui.gui.panels.layer.layer_panel import expert_colours
 from ace_gui.gui.plots.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.layer_plot import LayersPlot
-from ace_gui.gui.state.layer_figures import LayerFigures
 from ace_gui.gui.state.session import Session
 
 

@@ -29,8 +29,7 @@ from ace_gui.gui.panels.layer_menu import layer_menu
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import heading, muted_label
-from ace_gui.gui.widgets.table_export import copy_table, save_table
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
 
 EVERY_ROLE = "all roles"
 _WIDTHS = {

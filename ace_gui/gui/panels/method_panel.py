@@ -22,13 +22,12 @@ from ace_gui.gui.panels.overrides_panel import OverridesPanel
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.check_box import CheckBox
-from ace_gui.gui.widgets.column import Column
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.scroll import scroll_area
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.theme import Theme, icon
-from ace_gui.gui.widgets.flow import clear_layout
+from ace_gui.gui.widgets.arrangement import clear_layout
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
 
 _WIDTH = 460

@@ -28,10 +28,9 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.column import Column
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
-from ace_gui.gui.widgets.scroll import scroll_area
 from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (

@@ -17,6 +17,11 @@ class Actions:
 
     def __init__(self, window: QWidget) -> None:
         self._window = window
+        self._add_models()
+        self._add_merging()
+        self._add_view()
+
+    def _add_models(self) -> None:
         make = self._make
         self.open_base = make(
             "Open &base model…", "Choose the folder of the base model", key="Ctrl+O", picture="open"
@@ -43,6 +48,9 @@ class Actions:
         )
         self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
         self.quit = make("&Quit", "Close the window", key=_Key.Quit)
+
+    def _add_merging(self) -> None:
+        make = self._make
         self.merge = make(
             "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
         )
@@ -61,6 +69,9 @@ class Actions:
         self.report = make(
             "&Report…", "Write what the merge did as one HTML file", key="Ctrl+Shift+R"
         )
+
+    def _add_view(self) -> None:
+        make = self._make
         self.find = make("&Find layer", "Filter the layers by name", key=_Key.Find)
         self.next_layer = make("&Next layer", "Select the next layer", key="Alt+Down")
         self.previous_layer = make("&Previous layer", "Select the layer before", key="Alt+Up")

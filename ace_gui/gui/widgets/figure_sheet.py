@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.table_export import copy_table, save_table
+from ace_gui.gui.widgets.table_tools import copy_table, save_table
 
 _SWATCH = 9  # px
 _DIGITS = 3

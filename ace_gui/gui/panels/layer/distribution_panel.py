@@ -12,8 +12,8 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.gaussian import GAUSSIAN_TAIL, TAIL, tail_share
 from ace_gui.gui.plots.histogram_plot import HistogramPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.stacks import fill_with_stack
 
 _SIZES: Final = [365, 130]
 

@@ -19,8 +19,8 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_curves import Curve
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.stacks import fill_with_stack
 
 _SIZES: Final = [370, 120]
 _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}

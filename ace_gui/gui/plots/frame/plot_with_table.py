@@ -21,8 +21,7 @@ from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.widgets.plain_label import heading
-from ace_gui.gui.widgets.table_export import copy_table, save_table
-from ace_gui.gui.widgets.table_style import plain_rows
+from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
 
 REFRESH: Final = 100  # ms between two readings of figures that change
 _NARROW, _WIDE = 60, 420  # px, of a column

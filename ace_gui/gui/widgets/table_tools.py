@@ -1,4 +1,4 @@
-"""Any table as CSV, on the disk or on the clipboard."""
+"""What every table of the window has: its look, and its rows as CSV on disk or clipboard."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMessageBox, QTableView, QWidget
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+
+
+def plain_rows(table: QTableView, *, padding: int) -> None:
+    """Rows chosen whole, without grid and numbers, ``padding`` pixels higher than their text."""
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setShowGrid(False)
+    table.setTabKeyNavigation(False)
+    table.verticalHeader().hide()
+    table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + padding)
+    table.horizontalHeader().setHighlightSections(False)
 
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
