@@ -36,7 +36,7 @@ class LocalizeStitchParameters:
 
 def survey(parameters: LocalizeStitchParameters, experts: int) -> RankSurvey:
     """The smallest magnitude that is kept of each expert, over the whole model."""
-    return trim_survey(experts, parameters.density)
+    return trim_survey([parameters.density] * experts)
 
 
 def localize_stitch(

@@ -122,8 +122,9 @@ class Kind(StrEnum):
     """Which tensors a method gets, and in what form.
 
     ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
-    experts alone. ``TENSOR``: any tensor, whole; matrices of linear layers oriented outputs ×
-    inputs. ``MATRIX``: those matrices only; everything else is averaged.
+    experts, and on what the method's surveys found, alone. ``TENSOR``: any tensor, whole; matrices
+    of linear layers oriented outputs × inputs. ``MATRIX``: those matrices only; everything else is
+    averaged.
     """
 
     ENTRY = "entry"
@@ -207,6 +208,10 @@ class BatchFunction(Protocol[ParametersIn]):
         ...
 
 
+TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings], Survey | None]
+"""From the parameters and the weight of each expert, and what was found before, to what a method
+must know of a tensor before it is given its parts; None where it need not."""
+
 WorkingMemory = Callable[[tuple[int, ...], int], float]
 """From the shape of a tensor (O × I for a matrix) and T to how many float64 numbers the method
 holds at once at most, the expert in hand included."""
@@ -248,7 +253,9 @@ class MergeMethod(Generic[Parameters]):
     is averaged.
     ``for_one_expert``: parameters that an expert may have of its own, where no survey is needed.
     ``survey``: from the parameters and the number of experts to what it must know of the whole
-    model first, None where it need not. ``modules``: what it leaves for each expert beside the
+    model first, None where it need not. ``tensor_surveys``: of a method for entries, what it must
+    know of each tensor before the first part of it, one after the other; given a tensor without
+    their findings, it takes it to be whole. ``modules``: what it leaves for each expert beside the
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
     such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
     for a tensor in one piece, None where the engine should allow for much; a method for entries is
@@ -273,6 +280,7 @@ class MergeMethod(Generic[Parameters]):
     for_one_expert: tuple[str, ...] = ()
     narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
+    tensor_surveys: tuple[TensorSurvey, ...] = ()
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (

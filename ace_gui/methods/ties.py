@@ -19,8 +19,12 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
-from ace_gui.methods.shared.survey import RankSurvey, required_findings
+from ace_gui.methods.shared.election import (
+    ElectionParameters,
+    SurplusSurvey,
+    merged_by_election,
+)
+from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -61,7 +65,39 @@ def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
     """The smallest magnitude kept of each expert over the whole model, where it is chosen there."""
     if parameters.trim == "tensor" or parameters.density == 1:
         return None
-    return trim_survey(experts, parameters.density)
+    return trim_survey([parameters.density] * experts)
+
+
+def thresholds(
+    each: Sequence[TiesParameters],
+    _weights: Sequence[float],
+    findings: Findings,
+) -> RankSurvey | None:
+    """The smallest magnitude kept of each expert in a tensor, where it is chosen there."""
+    if THRESHOLD in findings or all(own.density == 1 for own in each):
+        return None
+    return trim_survey([own.density for own in each])
+
+
+def surplus(
+    each: Sequence[TiesParameters], weights: Sequence[float], findings: Findings
+) -> SurplusSurvey | None:
+    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
+    if each[0].balanced == "positive":
+        return None
+
+    def sparse(deltas: Sequence[Tensor], t: int) -> Tensor:
+        return _kept(deltas[t], t, each, findings)
+
+    return SurplusSurvey(sparse, weights)
+
+
+def _kept(
+    delta: Tensor, t: int, each: Sequence[TiesParameters], findings: Findings | None
+) -> Tensor:
+    if findings is not None and THRESHOLD in findings:
+        return above(delta, findings[THRESHOLD][t])
+    return trimmed(delta, each[t].density)
 
 
 def ties(
@@ -77,18 +113,15 @@ def ties(
     Raises MethodError where a task vector is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
-    thresholds = None
+    findings = context.get("findings")
     if survey(parameters, len(experts)) is not None:
-        thresholds = required_findings(context.get("findings"), len(experts))[THRESHOLD]
+        findings = required_findings(findings, len(experts))
     each = for_each(parameters, context, len(experts))
 
     def sparse(t: int) -> Tensor:
-        delta = task_vector(experts, t)
-        return (
-            trimmed(delta, each[t].density) if thresholds is None else above(delta, thresholds[t])
-        )
+        return _kept(task_vector(experts, t), t, each, findings)
 
-    return merged_by_election(sparse, weights, parameters)
+    return merged_by_election(sparse, weights, parameters, findings)
 
 
 TIES = MergeMethod(
@@ -109,8 +142,9 @@ TIES = MergeMethod(
     ),
     parameters=TiesParameters,
     merge=ties,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     for_one_expert=("density",),
     working_memory=per_entry(7),
     survey=survey,
+    tensor_surveys=(thresholds, surplus),
 )

@@ -18,6 +18,7 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.non_finite import Settled, settle
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.memory import whole_bytes
 from ace_gui.engine.planning.prepare import Prepared
@@ -27,6 +28,7 @@ from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Diagnostics, Merged, Place
 from ace_gui.methods.shared.cap import limited
+from ace_gui.methods.shared.survey import Findings
 
 CPU: Final = torch.device("cpu")
 
@@ -103,7 +105,8 @@ class TensorMerge:
             (piece,) = merge_whole([self], self.device)
             yield self.took(piece)
             return
-        for piece in ordered(pool, self._merged, parts):
+        findings = tensor_findings(self._row, self._prepared, self._readers, pool, parts)
+        for piece in ordered(pool, partial(self._merged, findings=findings), parts):
             self._note(piece)
             yield piece
 
@@ -119,8 +122,7 @@ class TensorMerge:
     def took(self, piece: Piece) -> Piece:
         """What ``merge_whole`` gave for this tensor, noted, completed and rounded."""
         self._note(piece)
-        self._keep_new_rows(piece)
-        return self._rounded(piece)
+        return self._rounded(self._with_new_rows(piece))
 
     def _note(self, piece: Piece) -> None:
         """Remember for the report what a piece says."""
@@ -132,12 +134,16 @@ class TensorMerge:
             return piece
         return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
 
-    def _keep_new_rows(self, piece: Piece) -> None:
-        """Rows of new tokens are the experts' mean, also where a method scales the whole."""
-        if self._row.part is None and self._prepared.is_whole(self._row):
-            tensor = self._row.tensor
-            for start, stop in new_parts(self._prepared.base.checkpoint, tensor):
-                piece.values[start:stop] = self._readers.base.read(tensor, (start, stop))
+    def _with_new_rows(self, piece: Piece) -> Piece:
+        """Rows of new tokens are the experts' mean, whatever a method makes of the others."""
+        row, stop = self._row, piece.start + piece.values.numel()
+        if row.part is None and row.disposition is Disposition.MERGED:
+            for new in new_parts(self._prepared.base.checkpoint, row.tensor):
+                first, last = max(new[0], piece.start), min(new[1], stop)
+                if first < last:
+                    mean = self._readers.base.read(row.tensor, (first, last))
+                    piece.values[first - piece.start : last - piece.start] = mean
+        return piece
 
     def begin_again(self) -> None:
         """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
@@ -164,9 +170,10 @@ class TensorMerge:
         read = partial(self._readers.base.read, self._row.tensor)
         return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
 
-    def _merged(self, part: Part) -> Piece:
+    def _merged(self, part: Part, findings: Findings | None) -> Piece:
         deltas = TaskVectors(self._row, self._readers, CPU, part)
-        return self._rounded(_merged_piece(self._row, self._prepared, deltas, part[0]))
+        piece = _merged_piece(self._row, self._prepared, deltas, part[0], findings)
+        return self._rounded(self._with_new_rows(piece))
 
 
 def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
@@ -198,9 +205,15 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
         ]
 
 
-def _merged_piece(row: PlanRow, prepared: Prepared, deltas: TaskVectors, start: int) -> Piece:
+def _merged_piece(
+    row: PlanRow,
+    prepared: Prepared,
+    deltas: TaskVectors,
+    start: int,
+    findings: Findings | None = None,
+) -> Piece:
     with merging_of(row.name, deltas.names):
-        return _piece(deltas, merge_deltas(row, prepared, deltas), start)
+        return _piece(deltas, merge_deltas(row, prepared, deltas, findings=findings), start)
 
 
 def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
@@ -220,9 +233,17 @@ def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
 
 
 def merge_deltas(
-    row: PlanRow, prepared: Prepared, deltas: TaskVectors, *, keep_preliminary: bool = False
+    row: PlanRow,
+    prepared: Prepared,
+    deltas: TaskVectors,
+    *,
+    keep_preliminary: bool = False,
+    findings: Findings | None = None,
 ) -> Merged:
-    """The merged task vector of one tensor: the recipe's method, or the mean."""
+    """The merged task vector of one tensor: the recipe's method, or the mean.
+
+    ``findings``: also of the tensor, where ``deltas`` are a part of it; None: those of the model.
+    """
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         return linear(deltas, weights, LinearParameters())
@@ -237,7 +258,7 @@ def merge_deltas(
         parameters,
         keep_preliminary=keep_preliminary,
         place=place,
-        findings=prepared.findings_of(row),
+        findings=prepared.findings_of(row) if findings is None else findings,
         own=prepared.own_of(row),
         base=deltas.base,
     )

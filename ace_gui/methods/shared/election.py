@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,9 +13,13 @@ from torch import Tensor
 
 from ace_gui.methods.method import Merged, parameter, scaling_parameter
 from ace_gui.methods.shared.census import finished
+from ace_gui.methods.shared.survey import Findings
 
 PART = 1 << 16
 """Entries worked on at a time: their temporaries stay in the cache."""
+
+SURPLUS = "surplus"
+"""Finding: how many more entries of a tensor elected the positive sign than the negative one."""
 
 TINY = torch.finfo(torch.float32).tiny
 
@@ -77,24 +82,22 @@ class Election:
             self._counts[0, part].add_(signs.clamp(min=0), alpha=abs(weight))
             self._counts[1, part].sub_(signs.clamp_(max=0), alpha=abs(weight))
 
-    def result(self, combine: str, balanced: str = "majority") -> Tensor:
+    def surplus(self) -> float:
+        """How many more entries elected the positive sign than the negative one."""
+        return sum(
+            float((self._sums[0, part] + self._sums[1, part]).sign().sum()) for part in self._parts
+        )
+
+    def result(self, combine: str, *, positive_wins: bool) -> Tensor:
         """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
 
-        Where both signs weigh the same, the sign that most entries of the tensor elected, or the
-        positive one. Works in place: to be called once, at the end.
+        ``positive_wins``: where both signs weigh the same, the positive one is elected, otherwise
+        the negative one. Works in place: to be called once, at the end.
         """
-        elected = (
-            balanced == "positive"
-            or sum(
-                float((self._sums[0, part] + self._sums[1, part]).sign().sum())
-                for part in self._parts
-            )
-            >= 0
-        )
         for part in self._parts:
             positive, negative = self._sums[:, part]
             total = positive + negative
-            chosen = total >= 0 if elected else total > 0
+            chosen = total >= 0 if positive_wins else total > 0
             values = torch.where(chosen, positive, negative)
             if combine == "mean":
                 counts = torch.where(chosen, self._counts[0, part], self._counts[1, part])
@@ -103,17 +106,63 @@ class Election:
         return self._sums[0].reshape(self._shape)
 
 
-def merged_by_election(
-    sparse: Callable[[int], Tensor], weights: Sequence[float], parameters: ElectionParameters
-) -> Merged:
-    """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
-
-    ``sparse``: τ̂_t of expert t, asked for once each.
-    """
+def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Election:
+    """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, asked for once each."""
     vector = sparse(0)
     election = Election(vector)
     election.add(vector, weights[0])
     del vector
     for t in range(1, len(weights)):
         election.add(sparse(t), weights[t])
-    return finished(election.result(parameters.combine, parameters.balanced), parameters.scaling)
+    return election
+
+
+def merged_by_election(
+    sparse: Callable[[int], Tensor],
+    weights: Sequence[float],
+    parameters: ElectionParameters,
+    findings: Findings | None = None,
+) -> Merged:
+    """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
+
+    ``sparse``: τ̂_t of expert t, asked for once each. ``findings``: with the surplus of positive
+    signs in the tensor, where these are only some of its entries.
+    """
+    election = elected(sparse, weights)
+    wins = parameters.balanced == "positive"
+    if not wins:
+        known = (findings or {}).get(SURPLUS)
+        wins = (election.surplus() if known is None else known[0]) >= 0
+    return finished(election.result(parameters.combine, positive_wins=wins), parameters.scaling)
+
+
+class SurplusSurvey:
+    """By how much the positive signs of a tensor outnumber the negative ones, the same for all."""
+
+    whole = False
+
+    def __init__(
+        self, sparse: Callable[[Sequence[Tensor], int], Tensor], weights: Sequence[float]
+    ) -> None:
+        """``sparse``: from the task vectors of a part and t to τ̂_t."""
+        self._sparse = sparse
+        self._weights = weights
+        self._surplus = torch.zeros((), dtype=torch.float64)
+
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
+        """The surplus of a part."""
+        election = elected(partial(self._sparse, deltas), self._weights)
+        return torch.tensor(election.surplus(), dtype=torch.float64)
+
+    def add(self, measured: Tensor) -> None:
+        """Add a surplus."""
+        self._surplus += measured
+
+    def finish_pass(self) -> bool:
+        """One pass is all."""
+        return False
+
+    @property
+    def findings(self) -> Findings:
+        """The surplus."""
+        return {SURPLUS: (float(self._surplus),) * len(self._weights)}

@@ -87,18 +87,22 @@ def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Find
     return survey.findings
 
 
+Ranks = Callable[[int], tuple[int, ...]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Order statistics of one kind of value.
 
     ``names``: of the findings, one a rank. ``values``: from the task vectors of a part and what was
     found so far of their experts, the values of one expert after another. ``ranks``: from the
-    number of an expert's values to the wanted ranks, from 1 for the smallest.
+    number of an expert's values to the wanted ranks, from 1 for the smallest; one for all experts,
+    or one for each.
     """
 
     names: tuple[str, ...]
     values: Callable[[Sequence[Tensor], Findings], Iterator[Tensor]]
-    ranks: Callable[[int], tuple[int, ...]]
+    ranks: Ranks | tuple[Ranks, ...]
 
 
 class RankSurvey:
@@ -141,7 +145,9 @@ class RankSurvey:
         """Choose the bins of the second pass, or the numbers, and go to the next stage."""
         stage = self._stages[self._stage]
         if self._bins is None:
-            self._bins = [_bins(own[0], stage.ranks) for own in self._counts]
+            given = stage.ranks
+            ranks = given if isinstance(given, tuple) else (given,) * self._experts
+            self._bins = [_bins(own[0], of) for own, of in zip(self._counts, ranks, strict=True)]
         else:
             for j, name in enumerate(stage.names):
                 pairs = zip(self._counts, self._bins, strict=True)
@@ -162,7 +168,7 @@ class RankSurvey:
         return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
 
 
-def _bins(counts: Tensor, ranks: Callable[[int], tuple[int, ...]]) -> list[tuple[int, int]]:
+def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
     """For each rank the upper bin that holds it, and its rank in there."""
     total = int(counts.sum())
     return [bin_of_rank(counts, rank) if total else (ZERO_BIN, 1) for rank in ranks(max(1, total))]

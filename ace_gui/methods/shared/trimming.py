@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from ace_gui.methods.method import parameter
-from ace_gui.methods.shared.survey import RankSurvey, Stage, magnitudes
+from ace_gui.methods.shared.survey import Ranks, RankSurvey, Stage, magnitudes
 
 THRESHOLD: Final = "threshold"
 """Finding: the smallest magnitude that is kept of each expert."""
@@ -84,12 +85,14 @@ def above(delta: Tensor, threshold: float) -> Tensor:
     return torch.where(delta.abs().to(torch.float32) >= threshold, delta, 0)
 
 
-def trim_survey(experts: int, density: float) -> RankSurvey:
-    """Finds the smallest magnitude among the largest ``density`` of each expert's entries."""
-    return RankSurvey(
-        experts,
-        Stage(names=(THRESHOLD,), values=magnitudes, ranks=lambda n: (least_rank(density, n),)),
-    )
+def trim_survey(densities: Sequence[float]) -> RankSurvey:
+    """Finds the smallest magnitude among the largest share of each expert's entries."""
+
+    def ranks(density: float) -> Ranks:
+        return lambda entries: (least_rank(density, entries),)
+
+    stage = Stage(names=(THRESHOLD,), values=magnitudes, ranks=tuple(map(ranks, densities)))
+    return RankSurvey(len(densities), stage)
 
 
 def least_rank(density: float, entries: int) -> int:

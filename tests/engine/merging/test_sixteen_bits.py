@@ -1,0 +1,135 @@
+"""16-bit models merged part by part: as the whole tensor would be, and as float64 rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ace_gui.engine import streaming
+from ace_gui.engine.merging import surveying
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.methods import METHODS, checked_parameters
+from ace_gui.methods.shared.survey import surveyed
+from ace_gui.recipe import Recipe
+from tests.helpers import method_oracles as oracle
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
+
+SHAPES = {"a.weight": (37, 29), "b.weight": (64, 48), "b.bias": (64,), "number": ()}
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "PART_ELEMENTS", 160)
+    monkeypatch.setattr(surveying, "PASS_ELEMENTS", 160)
+
+
+def save(folder: Path, tensors: dict[str, Tensor]) -> Path:
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def models(folder: Path, dtype: torch.dtype, *, opposed: bool = False) -> list[Path]:
+    """A base and three experts; ``opposed``: two of them move every entry to and fro, more fro."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(size: float) -> dict[str, Tensor]:
+        drawn = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+        return {name: each * size for name, each in drawn.items()}
+
+    base = {name: each.to(dtype).float() for name, each in noise(0.02).items()}
+    changes = [noise(0.002) for _ in range(3)]
+    if opposed:
+        step = 2**-6
+        base = {name: torch.round(each / 2**-4) * 2**-4 for name, each in base.items()}
+        signs = {name: (each > 0.001) * 2.0 - 1.0 for name, each in changes[0].items()}
+        changes = [{name: sign * way * step for name, sign in signs.items()} for way in (1, -1)]
+        changes.append({name: -step * (each > 0.003) for name, each in noise(0.002).items()})
+    everything = [base] + [{name: base[name] + own[name] for name in base} for own in changes]
+    return [
+        save(folder / f"model{n}", {name: each.to(dtype) for name, each in tensors.items()})
+        for n, tensors in enumerate(everything)
+    ]
+
+
+def deltas_of(recipe: Recipe, name: str) -> tuple[Tensor, list[Tensor]]:
+    base, *experts = (
+        load_file(folder / "model.safetensors")[name].float()
+        for folder in (recipe.base_model, *(entry.model for entry in recipe.models))
+    )
+    return base, [expert - base for expert in experts]
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("ties", {"trim": "tensor"}),
+    ("ties", {"trim": "tensor", "density": 0.9, "combine": "sum"}),
+    ("ties", {"trim": "tensor", "density": 1.0, "balanced": "positive"}),
+    ("ties", {"trim": "model"}),
+    ("linear", {}),
+    ("task_arithmetic", {}),
+    ("emr", {}),
+    ("consensus_ta", {}),
+]
+
+
+@pytest.mark.parametrize("opposed", [False, True], ids=["noise", "balanced signs"])
+@pytest.mark.parametrize(("method", "parameters"), CASES, ids=str)
+def test_parts_give_the_bits_of_the_whole(
+    method: str, parameters: dict[str, Any], opposed: bool, tmp_path: Path
+) -> None:
+    base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
+    recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
+    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
+    of, checked = METHODS[method], checked_parameters(METHODS[method], parameters)
+    tensors = {name: deltas_of(recipe, name) for name in found}
+    survey = of.survey(checked, 3) if of.survey else None
+    findings = surveyed(survey, [deltas for _, deltas in tensors.values()])
+    for name, (start, deltas) in tensors.items():
+        whole = of.merge(deltas, [1.0] * 3, checked, findings=findings, base=start).delta
+        assert torch.equal(found[name], start + whole), name
+
+
+def test_the_cases_hold_balanced_signs(tmp_path: Path) -> None:
+    base, *experts = models(tmp_path, torch.bfloat16, opposed=True)
+    outcomes = {}
+    for balanced in ("majority", "positive"):
+        parameters = {"trim": "tensor", "density": 1.0, "balanced": balanced}
+        recipe = recipe_over(base, experts, merge_method="ties", parameters=parameters)
+        store = tmp_path / balanced
+        outcomes[balanced] = merged_tensors(prepare(recipe), store, device="cpu")
+    name = "b.weight"
+    assert not torch.equal(outcomes["majority"][name], outcomes["positive"][name])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("method", "parameters", "formula"),
+    [
+        ("linear", {}, lambda d: d.mean(axis=0)),
+        ("task_arithmetic", {"scaling": 0.3}, lambda d: 0.3 * d.sum(axis=0)),
+        ("ties", {"trim": "tensor"}, lambda d: oracle.ties(d, 0.2)),
+    ],
+    ids=["linear", "task arithmetic", "ties"],
+)
+def test_the_output_is_the_rounding_of_the_formula_in_float64(
+    method: str, parameters: dict[str, Any], formula: Any, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """float32 may decide a tie of two neighbours otherwise: in one of a thousand entries."""
+    base, *experts = models(tmp_path, dtype)
+    recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
+    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
+    differ = entries = 0
+    for name, values in found.items():
+        start, deltas = deltas_of(recipe, name)
+        merged = torch.tensor(formula(torch.stack(deltas).double().numpy()))
+        exact = (start.double() + merged.reshape(start.shape)).to(dtype)
+        steps = (values.view(torch.int16).int() - exact.view(torch.int16).int()).abs()
+        assert int(steps.max()) <= 1
+        differ, entries = differ + int(steps.sum()), entries + values.numel()
+    assert differ <= entries / 1000
