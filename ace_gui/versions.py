@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-COMPUTING: Final = ("architecture", "checkpoints", "engine", "linalg", "methods", "recipe")
-"""The rooms whose code decides what a merge gives."""
+COMPUTING: Final = (
+    "architecture",
+    "checkpoints",
+    "engine",
+    "linalg",
+    "methods",
+    "recipe",
+    "stored_formats.py",
+)
+"""The rooms, and the file beside them, whose code decides what a merge gives."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")
@@ -31,14 +39,18 @@ def _version(name: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def code_digest(*rooms: str) -> str:
-    """SHA-256 of the source of these rooms of the package; of its version where there is none.
+def code_digest(*places: str) -> str:
+    """SHA-256 of the source of these rooms and files of the package; of its version without any.
 
     A number that somebody has to move by hand would let changed arithmetic mix with old results.
     """
     found = hashlib.sha256()
-    for path in sorted(path for room in rooms for path in (_PACKAGE / room).rglob("*.py")):
+    for path in sorted(path for place in places for path in _sources(_PACKAGE / place)):
         found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     if found.digest() == hashlib.sha256().digest():  # a bundle carries no source
         found.update(_version("ace-workbench").encode())
     return found.hexdigest()
+
+
+def _sources(place: Path) -> Iterable[Path]:
+    return [place] if place.is_file() else place.rglob("*.py")

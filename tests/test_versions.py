@@ -1,5 +1,6 @@
 """What stores and caches are bound to."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,27 @@ def test_without_source_the_version_stands_for_it(package: Path, monkeypatch) ->
     assert digest() != first
 
 
-def test_every_room_that_computes_is_there() -> None:
-    for room in versions.COMPUTING:
-        assert list((versions._PACKAGE / room).rglob("*.py"))
+HELPING = {
+    "errors",
+    "formatting",
+    "imports",
+    "machine",
+    "offline",
+    "output_files",
+    "paths",
+    "steps",
+    "versions",
+}
+"""Files beside the rooms that no number depends on."""
+
+
+def test_all_that_computes_is_bound() -> None:
+    """The rooms, and every file at the top of the package that they import."""
+    beside = {name.removesuffix(".py") for name in versions.COMPUTING if name.endswith(".py")}
+    used = set()
+    for place in versions.COMPUTING:
+        sources = list(versions._sources(versions._PACKAGE / place))
+        assert sources
+        for source in sources:
+            used |= set(re.findall(r"(?:from|import) ace_gui\.(\w+)", source.read_text()))
+    assert used - set(versions.COMPUTING) - HELPING == beside
