@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import transformers
 from torch import Tensor
 
 from ace_gui.engine.merging.merge import merge
@@ -164,7 +164,8 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=1000, help="held out, for each task")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    torch.set_num_threads(max(1, torch.get_num_threads()))
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     chosen = [s for s in FAMILIES if not options.family or any(f in s.name for f in options.family)]
     everything = {}
     for strength in options.strength or (1.0, 0.5, 2.0):
