@@ -11,6 +11,7 @@
     ├── ArchitectureError          a config does not describe the tensors beside it
     ├── RecipeError                a recipe has an unknown key or a value out of range
     ├── MethodError                a merge method cannot be applied to these tensors
+    ├── TaskError                  data of a task, or a model for it, cannot be used
     ├── OutputError                the output folder cannot be written
     ├── ResourceError              not enough disk or memory for what was asked
     ├── ResumeError                an unfinished merge does not belong to this recipe
@@ -101,6 +102,10 @@ class RecipeError(WorkbenchError):
 
 class MethodError(WorkbenchError):
     """A merge method cannot be applied to these tensors."""
+
+
+class TaskError(WorkbenchError):
+    """The data of a task cannot be used, or a model cannot do the task."""
 
 
 class OutputError(WorkbenchError):

@@ -40,6 +40,11 @@ def inspections_folder() -> Path:
     return cache_root() / "inspection"
 
 
+def scores_folder() -> Path:
+    """Where the scores of models are kept."""
+    return cache_root() / "scores"
+
+
 def merges_folder() -> Path:
     """Where the window's merges wait before they are exported."""
     return cache_root() / "merges"

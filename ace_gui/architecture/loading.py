@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,20 +26,24 @@ class LoadReport:
         return not (self.missing or self.unexpected or self.mismatched)
 
 
-def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
+def load_pretrained(
+    folder: Path, config: Mapping[str, Any] | None = None
+) -> tuple[Any, LoadReport]:
     """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
 
-    The class is that of the config's ``architectures``; weights come from safetensors files only,
+    ``config``: another config.json than the folder's. The class is that of the config's
+    ``architectures``; weights come from safetensors files only,
     nothing from the network, and no code of the folder is run. CheckpointError where the folder
     has no usable config or weights, ArchitectureError where transformers has no such model.
     """
-    model_class, config = transformers_library.model_and_config(_read_config(folder))
+    given = read_config(folder) if config is None else config
+    model_class, built = transformers_library.model_and_config(given)
     # Each model class fails in its own way, with errors of any type.
     try:
         with transformers_library.quiet():
             model, info = model_class.from_pretrained(
                 folder,
-                config=config,
+                config=built,
                 local_files_only=True,
                 use_safetensors=True,
                 ignore_mismatched_sizes=True,
@@ -59,7 +64,8 @@ def load_pretrained(folder: Path) -> tuple[Any, LoadReport]:
     )
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json of a folder holds. Raises CheckpointError."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -17,7 +17,8 @@ class Traits:
     ``limits``: of its value, in pydantic's words. ``under``: the heading in the file under which it
     stands. ``always``: written even where it is the default. ``tidied``: makes a shorthand of the
     file the value. ``checked``: returns the value; raises ValueError. ``task_vectors``: whether
-    another value means other task vectors, or only another merge of the same.
+    another value means other task vectors, or only another merge of the same. ``written``: whether
+    it stands in a file at all.
     """
 
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Traits:
     tidied: Callable[[Any], Any] | None = None
     checked: Callable[[Any], Any] | None = None
     task_vectors: bool = True
+    written: bool = True
 
 
 def about(**traits: Any) -> Mapping[str, Traits]:

@@ -33,7 +33,8 @@ known_keys: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 def written_fields(kind: type) -> list[Field[Any]]:
     """The fields of a class that a file has: its own, then those that it inherits."""
     own = inspect.get_annotations(kind)
-    return sorted((each for each in fields(kind) if each.compare), key=lambda f: f.name not in own)
+    written = (each for each in fields(kind) if traits_of(each).written)
+    return sorted(written, key=lambda f: f.name not in own)
 
 
 def values_of(made: BaseModel) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from ace_gui.recipe.fields import about, traits_of
 from ace_gui.recipe.overrides import Cap, Override, ParameterValue
+from ace_gui.recipe.tasks import Task
 
 __all__ = [
     "BY_TOKEN",
@@ -24,6 +25,7 @@ __all__ = [
     "Override",
     "ParameterValue",
     "Recipe",
+    "Task",
     "Vocabulary",
     "model_name",
 ]
@@ -79,6 +81,7 @@ class Heads(StrEnum):
 OutputDtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 _FILLED: Final = about(limits={"min_length": 1})
+_UNWRITTEN: Final = about(written=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,8 @@ class Choices:
     heads are combined. ``heads``: whether task heads are merged. ``seed`` matters to methods that
     draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``cap``: the
     limit on the merged change of each matrix, None without. ``overrides``: what some
-    tensors do differently; later ones win.
+    tensors do differently; later ones win. ``tasks``: with which the models are tried; no part of
+    what is merged.
     """
 
     scope: str = field(default="default", metadata=about(task_vectors=False))
@@ -114,6 +118,7 @@ class Choices:
     non_finite: NonFinite = NonFinite.STOP
     cap: Cap | None = field(default=None, metadata=about(task_vectors=False))
     overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
+    tasks: tuple[Task, ...] = field(default=(), compare=False, metadata=about(task_vectors=False))
 
     def choices(self) -> dict[str, Any]:
         """These alone, by name."""
@@ -140,8 +145,10 @@ class Recipe(Choices):
     base_model: Path
     models: tuple[ModelEntry, ...] = field(metadata=about(limits={"min_length": 1}))
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
-    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    unfound: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=_UNWRITTEN)
+    unfound: Mapping[Path, str] = field(
+        default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
+    )
 
     @property
     def expert_names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
 
@@ -238,6 +239,23 @@ class SampleAccuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationProgress:
+    """A model is tried on a task: ``done`` of ``total`` examples of all models and tasks."""
+
+    model: str
+    task: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """Every model was tried: the base, the experts and the folders, each on every task."""
+
+    scores: tuple[TaskScore, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareProgress:
     """The merge at ``place`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
 
@@ -334,6 +352,9 @@ Event = (
     | ConversionProgress
     | Exported
     | SampleAccuracy
+    | EvaluationProgress
+    | TaskScore
+    | Evaluated
     | CompareProgress
     | MethodCompared
     | JobDone

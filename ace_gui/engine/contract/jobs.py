@@ -166,6 +166,20 @@ class CompareJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluateJob:
+    """Try the recipe's base and experts, and folders with models, on the recipe's tasks.
+
+    Yields EvaluationProgress while it works, a TaskScore each as it is known, then Evaluated.
+    ``limit``: so many examples of each task at most.
+    """
+
+    recipe: Recipe
+    folders: tuple[Path, ...] = ()
+    limit: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampleAccuracyJob:
     """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
 
@@ -184,6 +198,7 @@ Job = (
     | DifferenceJob
     | ReportJob
     | ExportJob
+    | EvaluateJob
     | SampleAccuracyJob
     | CompareJob
 )

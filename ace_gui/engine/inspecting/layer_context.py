@@ -19,15 +19,10 @@ import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from ace_gui.engine.array_cache import Arrays, text_array, text_of
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import (
-    Arrays,
-    InspectionCache,
-    cache_key,
-    text_array,
-    text_of,
-)
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -48,7 +43,7 @@ LARGEST_KEPT: Final = 1 << 24
 _REPORT: Final = TypeAdapter(LayerReport)
 
 _IN_ROWS: Final = frozenset(
-    ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype"]
+    ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype", "tasks"]
 )
 """Choices of a recipe that the row and its files say already, or that only the output follows."""
 

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look, finite_only
 from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.contract.spectral_figures import Spectrum
-from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
     Look,
     finite_only,

@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.spectral_figures import leading
-from ace_gui.engine.inspecting.inspection_cache import Arrays, InspectionCache
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look, finite_only, require_matrix, side_by_side
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.leading import leading_triplets

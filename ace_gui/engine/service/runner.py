@@ -29,6 +29,7 @@ from ace_gui.engine.contract.jobs import (
     ConvertJob,
     DifferenceJob,
     DistributionJob,
+    EvaluateJob,
     ExportJob,
     Job,
     LoadRecipeJob,
@@ -43,6 +44,8 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.messages import Cancel, Quit, Submit
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import distribution
@@ -109,6 +112,10 @@ class Runner:
                 yield from _export(job)
             case CompareJob():
                 yield from compare(job)
+            case EvaluateJob():
+                prepared = yield from self._prepared(job.recipe)
+                models = models_of(prepared, job.folders)
+                yield from evaluate(models, job.recipe.tasks, limit=job.limit, device=job.device)
             case SampleAccuracyJob():
                 yield from sample_accuracies()
 
@@ -144,7 +151,8 @@ class Runner:
 
     def _prepared(self, recipe: Recipe) -> Steps[Prepared]:
         for known in self._recent:
-            if known.plan.recipe == recipe and known.is_current():
+            same = known.plan.recipe == recipe and known.plan.recipe.tasks == recipe.tasks
+            if same and known.is_current():
                 return known
         return (yield from self._prepare(recipe))
 

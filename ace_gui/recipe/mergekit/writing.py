@@ -23,7 +23,9 @@ from ace_gui.recipe.values import Choices, Heads, ParameterValue, Recipe, Vocabu
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 
-_EXPRESSED: Final = {"out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite"}
+_EXPRESSED: Final = {
+    *("out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks")
+}
 """Choices that mergekit makes the same way, or none at all."""
 
 Parameters = Mapping[str, ParameterValue]

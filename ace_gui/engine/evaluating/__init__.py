@@ -1,0 +1,1 @@
+"""How good models are: data of tasks, answers of models, scores."""

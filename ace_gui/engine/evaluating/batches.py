@@ -1,0 +1,120 @@
+"""Pieces of one shape asked together, as many as memory lets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.evaluating.answering import Asker, Batch, Piece
+from ace_gui.errors import ResourceError, is_out_of_memory
+from ace_gui.machine import free_memory
+
+MOST: Final = 64
+"""Pieces in a batch: more bring no speed on a processor, and little on a GPU."""
+
+_SHARE: Final = 0.4
+"""Of the free memory, that a batch may take."""
+
+_TIMES_LARGEST: Final = 8
+"""Bytes that a forward pass holds at once, as a multiple of the largest output in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Which piece of which example."""
+
+    example: int
+    piece: int
+    content: Piece
+
+
+def answered(asker: Asker) -> Iterator[int | list[Any]]:
+    """How many examples have been begun, batch by batch; at last the answers, in order.
+
+    Raises ResourceError where memory does not do for one piece, TaskError for data gone bad.
+    """
+    said: list[dict[int, Any]] = [{} for _ in asker.data.examples]
+    for batch in _batches(asker):
+        for place, answer in zip(batch, _asked(asker, batch), strict=True):
+            said[place.example][place.piece] = answer
+        yield sum(map(bool, said))
+    yield [asker.answer([each[n] for n in range(len(each))]) for each in said]
+
+
+def _batches(asker: Asker) -> Iterator[list[_Place]]:
+    """Pieces as they come, held back until enough of one shape are there."""
+    room, waiting = _Room(asker), defaultdict[Any, list[_Place]](list)
+    for number, example in enumerate(asker.data.examples):
+        for place, piece in enumerate(asker.pieces(example)):
+            shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
+            held = waiting[shape]
+            held.append(_Place(example=number, piece=place, content=piece))
+            if len(held) >= room.pieces(piece):
+                yield waiting.pop(shape)
+    yield from waiting.values()
+
+
+def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
+    """What the model says; where memory runs out, to one half of the batch after the other."""
+    pieces = [place.content for place in batch]
+    names = pieces[0].inputs
+    try:
+        inputs = {
+            name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
+            for name in names
+        }
+        with torch.inference_mode():
+            return asker.ask(Batch(inputs=inputs, notes=[piece.note for piece in pieces]))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    if len(batch) == 1:
+        raise ResourceError(
+            f"There was not enough memory for one example of {asker.data.name}; close other "
+            "programs, or choose another device."
+        )
+    half = len(batch) // 2
+    return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
+
+
+class _Room:
+    """How many pieces go into a batch, from what one of them takes."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._measured, self._most = 0, MOST
+
+    def pieces(self, piece: Piece) -> int:
+        """Measured again where a piece is larger than any before."""
+        size = max(tensor.numel() for tensor in piece.inputs.values())
+        if size > self._measured:
+            self._measured, self._most = size, self._fitting(piece)
+        return self._most
+
+    def _fitting(self, piece: Piece) -> int:
+        device = self._asker.model.device
+        free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+        taken = _TIMES_LARGEST * _largest_output(self._asker, piece)
+        return max(1, min(MOST, int(_SHARE * free / taken)))
+
+
+def _largest_output(asker: Asker, piece: Piece) -> int:
+    """Bytes of the largest output of a module when one piece is asked."""
+    sizes = [sum(tensor.nbytes for tensor in piece.inputs.values()), 1]
+
+    def note(_module: Any, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            sizes.append(output.nbytes)
+
+    hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
+    try:
+        _asked(asker, [_Place(example=0, piece=0, content=piece)])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(sizes)

@@ -1,0 +1,119 @@
+"""Pictures: found, checked and decoded by Pillow, with a limit on what a small file unpacks to."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.evaluating.data.table import Row, Table, columns_at, refused
+from ace_gui.errors import TaskError
+
+MOST_PIXELS: Final = 50_000_000
+FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+"""What is opened: Pillow knows more, among them some that start other programs."""
+
+SUFFIXES: Final = frozenset(
+    (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+)
+IMAGE, LABEL = "image", "label"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture that is not decoded yet. ``given``: its file, its bytes, or its pixels.
+
+    Pixels: H × W or H × W × C, uint8. ``table`` and ``row``: where it stands.
+    """
+
+    table: Path
+    row: str
+    given: Path | bytes | NDArray[np.uint8]
+
+    def opened(self, *, small: bool = False) -> Any:
+        """The decoded picture of Pillow, with 1, 3 or 4 channels. Raises TaskError.
+
+        ``small``: it is only a check, for which a JPEG need not be decoded in full size.
+        """
+        from PIL import Image, UnidentifiedImageError
+
+        if isinstance(self.given, np.ndarray):
+            return Image.fromarray(self.given)
+        source = self.given if isinstance(self.given, Path) else io.BytesIO(self.given)
+        try:
+            with Image.open(source, formats=FORMATS) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    said = f"{image.width} × {image.height} pixels, more than {MOST_PIXELS / 1e6:g}"
+                    raise self._refused(f"The picture has {said} million; make it smaller.")
+                if small:
+                    image.draft(None, (16, 16))
+                image.load()
+                return _plain(image)
+        except TaskError:
+            raise
+        except UnidentifiedImageError as error:
+            known = ", ".join(FORMATS)
+            raise self._refused(f"This is no picture ({known}).", error) from None
+        # Each decoder fails in its own way, with errors of any type.
+        except Exception as error:
+            raise self._refused("The picture is damaged.", error) from None
+
+    def _refused(self, sentence: str, details: object = "") -> TaskError:
+        if isinstance(self.given, Path):
+            return refused(self.given, sentence, details=details)
+        return refused(self.table, sentence, self.row, details)
+
+
+def _plain(image: Any) -> Any:
+    """Palettes and the like as colours; grey and coloured pictures as they are."""
+    return image if image.mode in {"L", "RGB", "RGBA"} else image.convert("RGB")
+
+
+def picture_of(table: Path, row: str, value: Any) -> Picture:
+    """A picture from a cell: a file's name beside the table, bytes, or pixels. Raises TaskError."""
+    if isinstance(value, dict):  # as the library ``datasets`` keeps them
+        value = value.get("bytes") or value.get("path")
+    if isinstance(value, str):
+        folder = table if table.is_dir() else table.parent
+        path = (folder / value).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise refused(table, f"The picture {value!r} lies outside of the data's folder.", row)
+        if not path.is_file():
+            raise refused(table, f"There is no picture {value!r} beside the data.", row)
+        value = path
+    if isinstance(value, np.ndarray):
+        fits = value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] in {(3,), (4,)})
+        if not fits:
+            sentence = f"Pixels must be uint8, height × width or with 3 colours, not {value.shape}."
+            raise refused(table, sentence, row)
+    if not isinstance(value, Path | bytes | np.ndarray):
+        raise refused(table, "There is no picture.", row)
+    return Picture(table=table, row=row, given=value)
+
+
+def folder_table(path: Path) -> Table:
+    """A folder with a folder of pictures for each class, by whose name it is called."""
+    classes = sorted(each for each in path.iterdir() if each.is_dir() and each.name[0] not in "._")
+    found = {each.name: _pictures(each) for each in classes}
+    for name, files in found.items():
+        if not files:
+            raise refused(path / name, "There are no pictures in this folder of a class.")
+    pairs = [(file, name) for name, files in found.items() for file in files]
+
+    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+        places = columns_at(path, (IMAGE, LABEL), wanted)
+        for file, name in pairs:
+            values = (file, name)
+            yield f"{name}/{file.name}", tuple(values[at] for at in places)
+
+    everything = tuple(file for file, _ in pairs)
+    return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)
+
+
+def _pictures(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())

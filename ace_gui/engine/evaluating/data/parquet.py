@@ -1,0 +1,94 @@
+"""Tables from Parquet. A few kilobytes can unpack to any size, so what is unpacked is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.engine.evaluating.data.table import (
+    FILE_BYTES,
+    Row,
+    Table,
+    columns_at,
+    refused,
+)
+
+_AT_ONCE: Final = 64
+"""Rows: a batch of images of several MB each stays small."""
+
+_MOST_ROWS: Final = 1_000_000_000
+
+_DAMAGED: Final = "It is damaged, or not Parquet; write it again."
+
+
+def parquet_table(path: Path) -> Table:
+    """The columns of a Parquet file, and the names of labels that ``datasets`` left in it."""
+    import pyarrow as pa
+
+    file = _opened(path)
+    schema = file.schema_arrow
+    columns = tuple(schema.names)
+
+    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+        columns_at(path, columns, wanted)
+        number = 0
+        try:
+            again = _opened(path, wanted)
+            _require_small(path, again, wanted)
+            for batch in again.iter_batches(_AT_ONCE, columns=list(dict.fromkeys(wanted))):
+                _require_bytes(path, batch.nbytes, f"rows {number + 1} to {number + len(batch)}")
+                for values in zip(*(batch.column(name) for name in wanted), strict=True):
+                    number += 1
+                    yield f"row {number}", tuple(value.as_py() for value in values)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise refused(path, _DAMAGED, f"row {number + 1}", error) from None
+
+    return Table(
+        path=path, columns=columns, rows=rows, files=(path,), names=_names(schema.metadata)
+    )
+
+
+def _opened(path: Path, wanted: Sequence[str] = ()) -> Any:
+    """A long text that is repeated stays one text: columns of text are read as dictionaries."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise refused(path, _DAMAGED)
+        return pq.ParquetFile(path, read_dictionary=list(wanted), memory_map=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise refused(path, _DAMAGED, details=error) from None
+
+
+def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
+    """Before anything is unpacked: what the file itself says of the sizes of the columns."""
+    metadata = file.metadata
+    if metadata.num_rows > _MOST_ROWS:
+        raise refused(path, "It says that it has more than a billion rows; choose a part of it.")
+    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
+        columns = (group.column(place) for place in range(group.num_columns))
+        chosen = [each for each in columns if each.path_in_schema.split(".")[0] in wanted]
+        _require_bytes(path, sum(each.total_uncompressed_size for each in chosen), "")
+
+
+def _require_bytes(path: Path, size: int, row: str) -> None:
+    if size > FILE_BYTES:
+        sentence = f"It unpacks to more than {FILE_BYTES / 1e9:g} GB; split it into smaller files."
+        raise refused(path, sentence, row)
+
+
+def _names(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Sequence[str]]:
+    """What numbers of a column are called, as the library ``datasets`` writes it."""
+    try:
+        told = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            column: [str(name) for name in feature["names"]]
+            for column, feature in told.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}

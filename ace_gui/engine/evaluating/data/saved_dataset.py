@@ -1,0 +1,60 @@
+"""Tables from folders that ``datasets`` saved: Arrow files, which are read as they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.engine.evaluating.data.table import Row, Table, columns_at, refused
+from ace_gui.offline import go_offline
+
+STATE: Final = "state.json"
+SPLITS: Final = "dataset_dict.json"
+_AT_ONCE: Final = 64
+
+
+def saved_table(path: Path) -> Table:
+    """A saved dataset; of several splits the folder of one must be named."""
+    if (path / SPLITS).is_file():
+        splits = sorted(each.parent.name for each in path.glob(f"*/{STATE}"))
+        if len(splits) != 1:
+            told = ", ".join(splits)
+            raise refused(path, f"Name the folder of one of the splits in it: {told}.")
+        path = path / splits[0]
+    dataset = _loaded(path)
+    columns = tuple(dataset.column_names)
+    names = {c: f.names for c, f in dataset.features.items() if type(f).__name__ == "ClassLabel"}
+
+    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+        columns_at(path, columns, wanted)
+        number = 0
+        chosen = dataset.select_columns(list(dict.fromkeys(wanted)))
+        try:
+            for batch in chosen.iter(_AT_ONCE):
+                for values in zip(*(batch[name] for name in wanted), strict=True):
+                    number += 1
+                    yield f"row {number}", values
+        except (ValueError, OSError) as error:  # Arrow's errors are these
+            raise refused(path, "The data are damaged.", f"row {number + 1}", error) from None
+
+    files = tuple(sorted(file for file in path.iterdir() if file.is_file()))
+    return Table(path=path, columns=columns, rows=rows, files=files, names=names)
+
+
+def _loaded(path: Path) -> Any:
+    """Pictures stay as they are: the library would decode them without a limit, or fetch them."""
+    go_offline()
+    import datasets
+
+    try:
+        found = datasets.load_from_disk(str(path), keep_in_memory=False).with_format(None)
+        for column, feature in found.features.items():
+            if isinstance(feature, datasets.Image | datasets.Audio):
+                found = found.cast_column(column, type(feature)(decode=False))
+        return found
+    # Its files may hold anything, on which the library fails with errors of any type.
+    except Exception as error:
+        raise refused(
+            path, "This saved dataset cannot be read; save it again.", "", error
+        ) from None

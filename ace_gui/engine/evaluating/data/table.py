@@ -1,0 +1,50 @@
+"""A table: what every file of data is read as, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.errors import TaskError
+from ace_gui.formatting import place
+
+ROW_BYTES: Final = 4_000_000
+"""Most that one row of text takes; an encyclopedia's longest article has two million characters."""
+
+FILE_BYTES: Final = 2_000_000_000
+"""Most that is taken into memory of one file."""
+
+Row = tuple[str, tuple[Any, ...]]
+"""Where it stands in the file, for people ("row 12"), and its values in the order asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """``rows``: called with columns, gives the rows with these alone, in the file's order.
+
+    ``names``: by column, what its numbers are called. ``files``: all that it is read from. ``rows``
+    raises TaskError where a row cannot be read.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: Callable[[Sequence[str]], Iterator[Row]]
+    files: tuple[Path, ...]
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
+    """The error that says ``sentence`` of a file, or of a row in it."""
+    at = f"{place(path)}, {row}" if row else place(path)
+    return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
+
+
+def columns_at(path: Path, columns: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The places of the wanted columns. Raises TaskError where one is missing."""
+    for name in wanted:
+        if name not in columns:
+            known = ", ".join(map(repr, columns[:20]))
+            raise refused(path, f"There is no column {name!r}; there are {known}.")
+    return [columns.index(name) for name in wanted]

@@ -1,0 +1,206 @@
+"""The evaluation: every model on every task, one model in memory at a time."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from ace_gui.checkpoints.input_files import status_of
+from ace_gui.engine.array_cache import ArrayCache
+from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
+from ace_gui.engine.contract.scores import TaskScore, normalised
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.answering import asker
+from ace_gui.engine.evaluating.batches import answered
+from ace_gui.engine.evaluating.examples import TaskData, read_task
+from ace_gui.engine.evaluating.labels import head_labels
+from ace_gui.engine.evaluating.loading import load
+from ace_gui.engine.evaluating.metrics import Measured, measured
+from ace_gui.engine.evaluating.subjects import Loading, Models, Subject, require_kind
+from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.errors import TaskError
+from ace_gui.paths import scores_folder
+from ace_gui.recipe.tasks import Task
+from ace_gui.versions import code_digest, library_versions
+
+SEED: Final = 0
+"""Of the examples that are drawn where there is a limit: always the same ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """One model on one task. ``owner``: the expert whose task it is; ``targets``: right answers."""
+
+    subject: Subject
+    data: TaskData
+    loading: Loading
+    targets: Sequence[Any]
+    owner: int | None
+
+
+def evaluate(
+    models: Models, tasks: Sequence[Task], *, limit: int | None = None, device: str = "auto"
+) -> Iterator[Event | None]:
+    """Score the base and the folders on every task, and each expert on its own.
+
+    A task that belongs to no expert is one for all of them. All data are read and checked first.
+    What is known of the same files is not computed again. Closing the generator cancels.
+
+    Raises TaskError, CheckpointError, MismatchError and ResourceError.
+    """
+    if not tasks:
+        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
+    where = resolve_device(device)
+    trials: list[_Trial] = []
+    for task, name in zip(tasks, task_names(tasks), strict=True):
+        trials += _trials(models, task, name, limit)
+        yield None
+    total = sum(len(trial.data.examples) for trial in trials)
+    found: dict[tuple[str, str], TaskScore] = {}
+    done = 0
+    for trial, measure in _measured(_experts_first(trials), where):
+        if isinstance(measure, Measured):
+            score = _score(trial, measure, found)
+            found[score.model, score.task] = score
+            done += len(trial.data.examples)
+            yield score
+        else:
+            names = {"model": trial.subject.name, "task": trial.data.name}
+            yield EvaluationProgress(**names, done=done + measure, total=total)
+    yield Evaluated(scores=tuple(found[t.subject.name, t.data.name] for t in trials))
+
+
+def task_names(tasks: Sequence[Task]) -> list[str]:
+    """A name for each. Raises TaskError where two have the same."""
+    names = [task.title for task in tasks]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise TaskError(f"Two tasks are called {twice[0]!r}; give each a name.", key="tasks")
+    return names
+
+
+def _trials(models: Models, task: Task, name: str, limit: int | None) -> list[_Trial]:
+    owner = models.owner(task, name)
+    data = read_task(task, name, models.reference(task, name), limit=limit, seed=SEED)
+    trials = []
+    for subject in models.subjects():
+        if subject.expert is not None and owner not in (None, subject.expert):
+            continue
+        loading = models.loading(subject, task, name)
+        require_kind(loading, data, subject)
+        targets = targets_of(data, loading.config)
+        trials.append(
+            _Trial(subject=subject, data=data, loading=loading, targets=targets, owner=owner)
+        )
+    return trials
+
+
+def _experts_first(trials: Sequence[_Trial]) -> list[_Trial]:
+    """The others are measured by the experts; and what has one model stands together."""
+    order = list(dict.fromkeys(trial.subject.name for trial in trials))
+    return sorted(trials, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
+
+
+def _measured(
+    trials: Sequence[_Trial], device: torch.device
+) -> Iterator[tuple[_Trial, Measured | int]]:
+    """Each trial with how many examples are answered, and at last with what was measured."""
+    cache = ArrayCache(scores_folder())
+    model, loaded = None, None
+    for trial in trials:
+        key = _key(trial, device)
+        known = _remembered(cache, key)
+        if known is None:
+            if loaded != trial.loading:
+                if model is not None:
+                    model = None
+                    gc.collect()  # so that there is one model in memory
+                model, loaded = load(trial.loading, device), trial.loading
+            for said in answered(asker(trial.data, trial.loading, model)):
+                if isinstance(said, int):
+                    yield trial, said
+                else:
+                    known = _measure(trial, said)
+        assert known is not None
+        _remember(cache, key, known)
+        yield trial, known
+
+
+def _measure(trial: _Trial, answers: Sequence[Any]) -> Measured:
+    names = trial.data.task.labels or head_labels(trial.loading.config)
+    return measured(trial.data.metric, trial.data.kind, answers, trial.targets, names)
+
+
+def _score(
+    trial: _Trial, measure: Measured, found: Mapping[tuple[str, str], TaskScore]
+) -> TaskScore:
+    name, metric = trial.data.name, trial.data.metric.value
+    of_expert = trial.subject.expert is not None
+    score = TaskScore(
+        model=trial.subject.name,
+        task=name,
+        metric=metric,
+        score=measure.score,
+        n=len(trial.data.examples),
+        standard_error=measure.standard_error,
+        of_expert=of_expert,
+        each_N=measure.each_N,
+    )
+    if trial.owner is None:
+        return score
+    own = score if of_expert else next(s for s in found.values() if s.of_expert and s.task == name)
+    return replace(score, normalised=normalised(metric, score.score, own.score))
+
+
+def _key(trial: _Trial, device: torch.device) -> str:
+    """Names everything on which answers and their score depend."""
+    data, loading = trial.data, trial.loading
+    own = None if loading.own is None else sorted(loading.own.names.items())
+    terms = (
+        repr(data.task),
+        data.kind,
+        data.metric,
+        sorted(data.columns.items()),
+        _digest(example.row for example in data.examples),
+        sorted(loading.config.items()),
+        own,
+        [_stamp(path) for path in (*loading.files, *data.table.files)],
+        device.type,
+        code_digest("engine", "architecture", "checkpoints"),
+        *library_versions().values(),
+    )
+    return _digest([json.dumps(terms, default=str)])
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    status = status_of(path)
+    return str(path), status.st_size, status.st_mtime_ns
+
+
+def _digest(texts: Any) -> str:
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return found.hexdigest()
+
+
+def _remembered(cache: ArrayCache, key: str) -> Measured | None:
+    entry = cache.get(key)
+    if entry is None or {"figures", "each"} - entry.keys():
+        return None
+    score, error = entry["figures"].tolist()
+    return Measured(score=score, standard_error=error, each_N=entry["each"])
+
+
+def _remember(cache: ArrayCache, key: str, measure: Measured) -> None:
+    figures = np.array([measure.score, measure.standard_error])
+    cache.put(key, {"figures": figures, "each": measure.each_N})

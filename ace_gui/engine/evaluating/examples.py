@@ -1,0 +1,196 @@
+"""The examples of a task: read, drawn by chance where there are many, and checked one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ace_gui.engine.evaluating.data.images import Picture, picture_of
+from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, refused
+from ace_gui.engine.evaluating.kinds import (
+    CHOICES,
+    IMAGE,
+    LABEL,
+    PAIR,
+    TEXT,
+    TOKENS,
+    columns_of,
+    kind_of,
+    metric_of,
+)
+from ace_gui.formatting import shown
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """``row``: where it stands. ``given``: by role, what the model gets: texts, tokens, a picture.
+
+    ``label``: what the answer should be, as the data say it.
+    """
+
+    row: str
+    given: Mapping[str, Any]
+    label: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData:
+    """A task with its examples, and what was guessed for it."""
+
+    task: Task
+    name: str
+    kind: TaskKind
+    metric: Metric
+    columns: Mapping[str, tuple[str, ...]]
+    table: Table
+    examples: tuple[Example, ...]
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """What the numbers in the column of labels are called, where that is known."""
+        return self.table.names.get(self.columns.get(LABEL, ("",))[0], ())
+
+
+def read_task(
+    task: Task, name: str, config: Mapping[str, Any], *, limit: int | None, seed: int
+) -> TaskData:
+    """The task with its examples. ``config``: of the model whose task it is.
+
+    ``limit``: so many examples at most, besides the task's own limit. The same seed draws the same.
+    Raises TaskError, naming file and row.
+    """
+    table = open_table(task.data)
+    kind = kind_of(task, config, table)
+    columns = columns_of(task, kind, table)
+    limits = [most for most in (limit, task.limit) if most is not None]
+    wanted = [column for names in columns.values() for column in names]
+    rows = drawn(table, table.rows(wanted), min(limits, default=None), seed)
+    if not rows:
+        raise refused(table.path, "There are no examples.")
+    return TaskData(
+        task=task,
+        name=name,
+        kind=kind,
+        metric=metric_of(task, kind),
+        columns=columns,
+        table=table,
+        examples=tuple(_example(table, kind, columns, row) for row in rows),
+    )
+
+
+def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> list[Row]:
+    """So many rows, each with the same chance, in the file's order; one pass, little memory.
+
+    J. S. Vitter, Random Sampling with a Reservoir, ACM TOMS 11 (1985), Algorithm R.
+    """
+    generator = np.random.default_rng(seed)
+    kept: list[tuple[int, Row]] = []
+    size = 0
+    for number, row in enumerate(rows):
+        if limit is None or len(kept) < limit:
+            kept.append((number, row))
+            size += _bytes_of(row[1])
+            if size > FILE_BYTES:
+                sentence = f"The examples take more than {FILE_BYTES / 1e9:g} GB; set a limit."
+                raise refused(table.path, sentence, row[0])
+        elif (place := int(generator.integers(number + 1))) < limit:
+            size += _bytes_of(row[1]) - _bytes_of(kept[place][1][1])
+            kept[place] = (number, row)
+    return [row for _, row in sorted(kept, key=lambda pair: pair[0])]
+
+
+def _bytes_of(values: Any) -> int:
+    if isinstance(values, str | bytes | tuple | list):
+        inner = 0 if isinstance(values, str | bytes) else sum(map(_bytes_of, values))
+        return 64 + len(values) + inner
+    if isinstance(values, dict):
+        return 64 + sum(_bytes_of(value) for value in values.values())
+    return 64
+
+
+def _example(
+    table: Table, kind: TaskKind, columns: Mapping[str, tuple[str, ...]], row: Row
+) -> Example:
+    """An example whose values are of the right kinds. Raises TaskError."""
+    where, values = row
+    given: dict[str, Any] = {}
+    start = 0
+    for role, names in columns.items():
+        cells = values[start : start + len(names)]
+        start += len(names)
+        value = cells[0] if len(cells) == 1 else list(cells)
+        check = _label_check(kind) if role == LABEL else _CHECKS[role]
+        given[role] = check(table, where, names[0], value)
+    label = given.pop(LABEL, None)
+    return Example(row=where, given=given, label=label)
+
+
+_Check = Callable[[Table, str, str, Any], Any]
+
+
+def _text(table: Table, row: str, column: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a text.", row)
+    return value
+
+
+def _texts(table: Table, row: str, column: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, dict) and isinstance(value.get("text"), list):
+        value = value["text"]  # choices with their letters
+    if not isinstance(value, list | tuple) or not value:
+        sentence = f"The column {column!r} has {shown(value)}, not a list of texts."
+        raise refused(table.path, sentence, row)
+    return tuple(_text(table, row, column, each) for each in value)
+
+
+def _picture(table: Table, row: str, _column: str, value: Any) -> Picture:
+    found = picture_of(table.path, row, value)
+    found.opened(small=True)
+    return found
+
+
+def _number(table: Table, row: str, column: str, value: Any) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a number.", row)
+    return found
+
+
+def _label(table: Table, row: str, column: str, value: Any) -> Any:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return value
+    raise refused(table.path, f"The column {column!r} has {shown(value)}, not a label.", row)
+
+
+def _tags(table: Table, row: str, column: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        sentence = f"The column {column!r} has {shown(value)}, not a label for each word."
+        raise refused(table.path, sentence, row)
+    return tuple(_label(table, row, column, each) for each in value)
+
+
+_CHECKS: Final[Mapping[str, _Check]] = {
+    TEXT: _text,
+    PAIR: _text,
+    CHOICES: _texts,
+    TOKENS: _texts,
+    IMAGE: _picture,
+}
+
+
+def _label_check(kind: TaskKind) -> _Check:
+    special: Mapping[TaskKind, _Check] = {
+        TaskKind.REGRESSION: _number,
+        TaskKind.TEXT_TO_TEXT: _text,
+        TaskKind.TOKEN_CLASSIFICATION: _tags,
+    }
+    return special.get(kind, _label)

@@ -1,0 +1,212 @@
+"""What kinds of tasks a model does, and what each kind wants of the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.errors import TaskError
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
+
+TEXT, PAIR, LABEL, IMAGE, CHOICES, TOKENS = "text", "pair", "label", "image", "choices", "tokens"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindTraits:
+    """``classes``: what the names of model classes that do it end in. ``metrics``: the first is the
+    default. ``roles``: what it needs of the data; ``optional``: what it can use besides."""
+
+    classes: re.Pattern[str]
+    metrics: tuple[Metric, ...]
+    roles: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+_LANGUAGE_MODELS: Final = r"ForCausalLM|LMHeadModel|LMHead"
+_CLASSIFIED: Final = (Metric.ACCURACY, Metric.F1, Metric.MATTHEWS)
+_MEASURED: Final = (Metric.PEARSON, Metric.SPEARMAN)
+
+KINDS: Final[Mapping[TaskKind, KindTraits]] = {
+    TaskKind.IMAGE_CLASSIFICATION: KindTraits(
+        classes=re.compile(r"ForImageClassification(WithTeacher)?$"),
+        metrics=_CLASSIFIED,
+        roles=(IMAGE, LABEL),
+    ),
+    TaskKind.TEXT_CLASSIFICATION: KindTraits(
+        classes=re.compile(r"ForSequenceClassification$"),
+        metrics=_CLASSIFIED,
+        roles=(TEXT, LABEL),
+        optional=(PAIR,),
+    ),
+    TaskKind.REGRESSION: KindTraits(
+        classes=re.compile(r"ForSequenceClassification$"),
+        metrics=_MEASURED,
+        roles=(TEXT, LABEL),
+        optional=(PAIR,),
+    ),
+    TaskKind.MULTIPLE_CHOICE: KindTraits(
+        classes=re.compile(rf"(ForMultipleChoice|{_LANGUAGE_MODELS})$"),
+        metrics=_CLASSIFIED,
+        roles=(TEXT, CHOICES, LABEL),
+    ),
+    TaskKind.CAUSAL_LM: KindTraits(
+        classes=re.compile(rf"({_LANGUAGE_MODELS})$"),
+        metrics=(Metric.PERPLEXITY,),
+        roles=(TEXT,),
+    ),
+    TaskKind.TEXT_TO_TEXT: KindTraits(
+        classes=re.compile(rf"(ForConditionalGeneration|{_LANGUAGE_MODELS})$"),
+        metrics=(Metric.EXACT_MATCH,),
+        roles=(TEXT, LABEL),
+    ),
+    TaskKind.TOKEN_CLASSIFICATION: KindTraits(
+        classes=re.compile(r"ForTokenClassification$"),
+        metrics=(Metric.ACCURACY, Metric.F1),
+        roles=(TOKENS, LABEL),
+    ),
+    TaskKind.CLIP_ZERO_SHOT: KindTraits(
+        classes=re.compile(r"^(?!.*For)(Chinese|Alt)?(CLIP|SigLIP|Siglip)\w*Model$"),
+        metrics=_CLASSIFIED,
+        roles=(IMAGE, LABEL),
+    ),
+}
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    TEXT: (
+        *("text", "sentence", "sentence1", "premise", "question1", "question", "query", "content"),
+        *("review", "prompt", "input", "inputs", "source", "document", "context", "ctx", "goal"),
+    ),
+    PAIR: ("text_pair", "pair", "sentence2", "hypothesis", "question2", "sentence", "passage"),
+    LABEL: (
+        *(
+            "label",
+            "labels",
+            "target",
+            "targets",
+            "score",
+            "class",
+            "answer",
+            "answerkey",
+            "output",
+        ),
+        *("outputs", "summary", "translation", "completion", "ner_tags", "pos_tags", "tags", "y"),
+    ),
+    IMAGE: ("image", "images", "img", "picture", "file", "file_name", "path", "pixels", "x"),
+    CHOICES: ("choices", "endings", "options", "answers"),
+    TOKENS: ("tokens", "words"),
+}
+"""What columns are often called, by what they are for; the first that is there is taken."""
+
+_NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "source_id"))
+
+
+def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
+    """The kind that the task says, else what the model's class does with such data.
+
+    Raises TaskError where the model cannot do it, or it is not plain what to do.
+    """
+    name = class_of(config)
+    if task.kind is not None:
+        if not KINDS[task.kind].classes.search(name):
+            raise TaskError(
+                f"{task.title}: a model of the class {name or 'unknown'} does no "
+                f"{task.kind.value}; choose another model, or another kind.",
+                key="kind",
+            )
+        return task.kind
+    found = [kind for kind, traits in KINDS.items() if traits.classes.search(name)]
+    if TaskKind.REGRESSION in found:
+        one = len(config.get("id2label") or "12") == 1 or config.get("problem_type") == "regression"
+        return TaskKind.REGRESSION if one else TaskKind.TEXT_CLASSIFICATION
+    if TaskKind.MULTIPLE_CHOICE in found and TaskKind.CAUSAL_LM in found:
+        asked = _first(CHOICES, table.columns) or task.columns.get(CHOICES)
+        answered = _first(LABEL, table.columns) or task.columns.get(LABEL)
+        if asked and answered:
+            return TaskKind.MULTIPLE_CHOICE
+        return TaskKind.TEXT_TO_TEXT if LABEL in task.columns else TaskKind.CAUSAL_LM
+    if not found:
+        raise TaskError(
+            f"{task.title}: what a model of the class {name or 'unknown'} does is not known here; "
+            "give the task a kind, and an expert that does it.",
+            key="kind",
+        )
+    return found[0]
+
+
+def class_of(config: Mapping[str, Any]) -> str:
+    """The name of the model class of a config.json; empty where it does not say."""
+    named = config.get("architectures")
+    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+
+
+def metric_of(task: Task, kind: TaskKind) -> Metric:
+    """The task's metric, else its kind's. Raises TaskError for one of another kind."""
+    known = KINDS[kind].metrics
+    if task.metric is not None and task.metric not in known:
+        told = ", ".join(each.value for each in known)
+        raise TaskError(
+            f"{task.title}: {task.metric.value} does not suit {kind.value}; choose {told}.",
+            key="metric",
+        )
+    return task.metric or known[0]
+
+
+def columns_of(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str, ...]]:
+    """The columns for each role of the kind: as the task says, else by what they are called.
+
+    Raises TaskError where one is missing, or it is not plain which one is meant.
+    """
+    traits = KINDS[kind]
+    known = (*traits.roles, *traits.optional)
+    for role in task.columns:
+        if role not in known:
+            told = ", ".join(known)
+            raise TaskError(
+                f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows {told}.",
+                key="columns",
+            )
+    chosen = {
+        role: (given,) if isinstance(given, str) else tuple(given)
+        for role, given in task.columns.items()
+    }
+    for names in chosen.values():
+        for name in names:
+            if name not in table.columns:
+                told = ", ".join(map(repr, table.columns[:20]))
+                raise refused(table.path, f"There is no column {name!r}; there are {told}.")
+    left = [c for c in table.columns if not any(c in names for names in chosen.values())]
+    said = set(chosen)
+    for role in reversed(traits.roles):  # labels and pictures are called so; a text, anything
+        if role not in chosen:
+            found = _first(role, left) or (_only(left) if role == TEXT else None)
+            if found is None:
+                raise _unclear(table, kind, role)
+            chosen[role] = (found,)
+            left.remove(found)
+    if PAIR in traits.optional and TEXT not in said and PAIR not in chosen:
+        other = _first(PAIR, left)
+        if other is not None:
+            chosen[PAIR] = (other,)
+    return chosen
+
+
+def _first(role: str, columns: Sequence[str]) -> str | None:
+    lower = {column.lower(): column for column in reversed(columns)}
+    return next((lower[name] for name in COLUMNS[role] if name in lower), None)
+
+
+def _only(columns: Sequence[str]) -> str | None:
+    left = [column for column in columns if column.lower() not in _NO_TEXT]
+    return left[0] if len(left) == 1 else None
+
+
+def _unclear(table: Table, kind: TaskKind, role: str) -> TaskError:
+    told = ", ".join(map(repr, table.columns[:20]))
+    return refused(
+        table.path,
+        f"It is not plain which column is the {role} of {kind.value}, of {told}; say it in the "
+        f"task, as columns: {{{role}: NAME}}.",
+    )

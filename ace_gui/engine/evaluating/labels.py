@@ -1,0 +1,76 @@
+"""The labels of a head, and which of them an example's answer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ace_gui.errors import TaskError
+from ace_gui.formatting import listing
+from ace_gui.recipe.tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """``ids``: by what the data may call a label, its place in the head. ``allowed``: places that
+    can be answers, in order."""
+
+    ids: Mapping[str, int]
+    allowed: tuple[int, ...]
+
+    def place(self, value: object, names: Sequence[str] = ()) -> int | None:
+        """The place of an example's label in the head; None for one that the head does not know.
+
+        ``names``: what the numbers of its column are called.
+        """
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            return None
+        if isinstance(value, int) and 0 <= value < len(names):
+            named = self.ids.get(names[value].casefold())
+            value = value if named is None else named
+        place = self.ids.get(value.strip().casefold()) if isinstance(value, str) else value
+        if place is None and isinstance(value, str) and _is_number(value):
+            place = int(value)
+        return place if place in self.allowed else None
+
+
+def _is_number(text: str) -> bool:
+    digits = text.strip()
+    return digits.isascii() and digits.isdigit() and len(digits) < 10
+
+
+def head_labels(config: Mapping[str, Any]) -> list[str]:
+    """The labels of a config's head, by place. Two where the config does not say."""
+    told = config.get("id2label")
+    if isinstance(told, Mapping):
+        try:
+            named = {int(place): str(name) for place, name in told.items()}
+            return [named[place] for place in range(len(named))]
+        except (ValueError, KeyError):
+            pass
+    count = config.get("num_labels", 2)
+    count = count if isinstance(count, int) and 0 < count < 1_000_000 else 2
+    return [f"LABEL_{place}" for place in range(count)]
+
+
+def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:
+    """The labels of a head as far as the task has to do with them. Raises TaskError."""
+    names = head_labels(config)
+    ids = {name.casefold(): place for place, name in enumerate(names)}
+    everything = tuple(range(len(names)))
+    if not task.labels:
+        return Labels(ids=ids, allowed=everything)
+    asked = [label.casefold() for label in task.labels]
+    if all(label in ids for label in asked):
+        return Labels(ids=ids, allowed=tuple(ids[label] for label in asked))
+    if len(asked) == len(names):
+        return Labels(ids={label: n for n, label in enumerate(asked)}, allowed=everything)
+    unknown = [label for label in task.labels if label.casefold() not in ids]
+    raise TaskError(
+        f"{task.title}: the labels {listing(unknown)} are not among the head's, {listing(names)}; "
+        "name some of these, or all of them in the data's words and the head's order.",
+        key="labels",
+    )

@@ -1,0 +1,67 @@
+"""A model in memory, with the head of its task, ready to answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from ace_gui.architecture.loading import load_pretrained
+from ace_gui.checkpoints import reader_of
+from ace_gui.engine.evaluating.subjects import Loading, Own
+from ace_gui.errors import MismatchError
+from ace_gui.formatting import listing
+from ace_gui.machine import free_memory
+
+_SHARE: Final = 0.7
+"""Of the free memory, that a model in float32 may take."""
+
+
+def load(loading: Loading, device: torch.device) -> Any:
+    """The model in evaluation mode: in float32, or as it is stored where that is too large.
+
+    Raises MismatchError where a tensor is missing: it would be filled with chance.
+    """
+    model, report = load_pretrained(loading.folder, loading.config)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if 4 * count <= _SHARE * _free(device):
+        model = model.float()
+    lacking = {*report.missing, *report.mismatched}
+    if loading.own is not None:
+        lacking -= _put(loading, loading.own, model, lacking)
+    if lacking:
+        raise MismatchError(
+            f"{loading.folder.name} cannot be scored as {type(model).__name__}: it lacks "
+            f"{listing(sorted(lacking))}.",
+            path=loading.folder,
+        )
+    if getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = -1  # no token: inputs are of one length
+    return model.to(device).eval()
+
+
+def _free(device: torch.device) -> int:
+    return free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+
+
+def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
+    """Copy an expert's own tensors into a model; their names."""
+    places = dict(model.named_parameters(remove_duplicate=False)) | dict(
+        model.named_buffers(remove_duplicate=False)
+    )
+    names = dict(own.names)
+    if own.fills:
+        names |= {name: name for name in lacking if name in own.checkpoint.tensors}
+    reader = reader_of(own.checkpoint)
+    for name, stored in names.items():
+        tensor = reader.read(stored)
+        place = places.get(name)
+        if place is None or place.shape != tensor.shape:
+            raise MismatchError(
+                f"{loading.folder.name} has no place for `{stored}` of {own.checkpoint.path.name}; "
+                "score the expert's own model instead.",
+                path=own.checkpoint.path,
+                tensor=stored,
+            )
+        place.data.copy_(tensor)
+    return set(names)

@@ -1,0 +1,250 @@
+"""The models that are scored, and what each is loaded from for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.architecture.loading import read_config
+from ace_gui.checkpoints import Checkpoint, is_adapter, open_checkpoint
+from ace_gui.checkpoints.side_files import own_file
+from ace_gui.engine.evaluating.examples import TaskData
+from ace_gui.engine.evaluating.kinds import KINDS, class_of
+from ace_gui.engine.merging.merge import HEADS
+from ace_gui.engine.planning.expert_files import head_tensors
+from ace_gui.engine.planning.models import open_files
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import RecipeError, TaskError
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import Task
+
+BASE: Final = "base"
+RECIPE: Final = "merge_recipe.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model that is scored. ``expert``: which of the recipe's experts it is, None for others."""
+
+    name: str
+    path: Path
+    expert: int | None = None
+    is_base: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Tensors that replace some of a model's: by the model's name, the name in ``checkpoint``.
+
+    ``fills``: what the model lacks is taken from it as well.
+    """
+
+    checkpoint: Checkpoint = field(compare=False)
+    names: Mapping[str, str]
+    fills: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """What a model is loaded from; two that are equal are the same model.
+
+    ``config``: of the model with its head. ``preprocessing``: folders with a tokenizer or image
+    processor, the first that has one counts.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    own: Own | None = None
+    preprocessing: tuple[Path, ...] = field(compare=False)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file on which answers may depend."""
+        found = [
+            entry
+            for folder in (self.folder, *self.preprocessing)
+            for entry in sorted(_files(folder))
+        ]
+        found += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
+        return tuple(dict.fromkeys(found))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [entry for entry in folder.iterdir() if entry.is_file()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """The recipe's models, where there is a recipe, and folders besides them."""
+
+    prepared: Prepared | None
+    folders: tuple[Path, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def subjects(self) -> list[Subject]:
+        """All of them: the base, the experts, the folders as they are called."""
+        found = []
+        if self.prepared is not None:
+            recipe = self.prepared.plan.recipe
+            found.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
+            named = zip(recipe.expert_names, recipe.models, strict=True)
+            found += [
+                Subject(name=name, path=entry.model, expert=t)
+                for t, (name, entry) in enumerate(named)
+            ]
+        pairs = zip(self.names, self.folders, strict=True)
+        return found + [Subject(name=name, path=folder) for name, folder in pairs]
+
+    def owner(self, task: Task, name: str) -> int | None:
+        """Which expert a task belongs to: the one it names, else the one that is called as it is.
+
+        Raises TaskError where the recipe has no such expert.
+        """
+        if self.prepared is None:
+            return None
+        names = self.prepared.plan.recipe.expert_names
+        if task.expert is not None and task.expert not in names:
+            told = ", ".join(names)
+            raise TaskError(
+                f"The task {name} belongs to {task.expert!r}, but the recipe's experts are {told}.",
+                key="expert",
+            )
+        wanted = task.expert or name
+        return names.index(wanted) if wanted in names else None
+
+    def owner_name(self, task: Task, name: str) -> str | None:
+        """The name of the expert whose head a merged model may have kept."""
+        owner = self.owner(task, name)
+        if self.prepared is None or owner is None:
+            return task.expert or name
+        return self.prepared.plan.recipe.expert_names[owner]
+
+    def reference(self, task: Task, name: str) -> Mapping[str, Any]:
+        """The config of a model whose task it is, from which its kind is guessed."""
+        owner = self.owner(task, name)
+        if self.prepared is not None and owner is not None:
+            return self._expert_config(self.prepared, owner)
+        subject = self.subjects()[-1]
+        return self.loading(subject, task, name).config
+
+    def loading(self, subject: Subject, task: Task, name: str) -> Loading:
+        """What a model is loaded from for a task. Raises CheckpointError and TaskError."""
+        owner = self.owner(task, name)
+        if self.prepared is not None and subject.expert is not None:
+            return self._expert(self.prepared, subject.expert)
+        if self.prepared is not None and subject.is_base and owner is not None:
+            return self._base_with_head(self.prepared, owner)
+        folder = _folder(subject.path)
+        config = read_config(folder)
+        kept = self.owner_name(task, name)
+        head = None if kept is None else _kept_head(folder, kept)
+        preprocessing = (folder, *self._others(owner))
+        if head is None or kept is None:
+            return Loading(folder=folder, config=config, preprocessing=preprocessing)
+        own_config = self._kept_config(folder, kept, owner)
+        own = Own(checkpoint=head, names={each: each for each in head.tensors})
+        both = _with_vocabulary(own_config, config)
+        return Loading(folder=folder, config=both, preprocessing=preprocessing, own=own)
+
+    def _others(self, owner: int | None) -> tuple[Path, ...]:
+        """Folders of the recipe that may have the tokenizer or processor that a model lacks."""
+        if self.prepared is None:
+            return ()
+        recipe = self.prepared.plan.recipe
+        first = () if owner is None else (recipe.models[owner].model,)
+        return tuple(path for path in (*first, recipe.base_model) if path.is_dir())
+
+    def _expert_config(self, prepared: Prepared, t: int) -> Mapping[str, Any]:
+        config = prepared.experts[t].checkpoint.config
+        return (
+            read_config(_folder(prepared.plan.recipe.models[t].model)) if config is None else config
+        )
+
+    def _expert(self, prepared: Prepared, t: int) -> Loading:
+        path, expert = prepared.plan.recipe.models[t].model, prepared.experts[t]
+        if not is_adapter(path):
+            folder = _folder(path)
+            preprocessing = (folder, *self._others(t))
+            return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing)
+        base = _folder(prepared.plan.recipe.base_model)
+        return Loading(
+            folder=base,
+            config=read_config(base),
+            preprocessing=(path, base),
+            own=Own(checkpoint=expert.checkpoint, names=dict(expert.own_names), fills=False),
+        )
+
+    def _base_with_head(self, prepared: Prepared, owner: int) -> Loading:
+        """The base, with the expert's head where the base has none of that task."""
+        base, expert = _folder(prepared.plan.recipe.base_model), prepared.experts[owner]
+        config, own_config = read_config(base), self._expert_config(prepared, owner)
+        kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
+        preprocessing = (base, *self._others(owner))
+        if not kept and class_of(config) == class_of(own_config):
+            return Loading(folder=base, config=config, preprocessing=preprocessing)
+        return Loading(
+            folder=base,
+            config=_with_vocabulary(own_config, config),
+            preprocessing=preprocessing,
+            own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
+        )
+
+    def _kept_config(self, folder: Path, kept: str, owner: int | None) -> Mapping[str, Any]:
+        """The config that goes with a kept head: beside it, else of the expert's own folder."""
+        beside = folder / HEADS / kept
+        if (beside / "config.json").is_file():
+            return read_config(beside)
+        if self.prepared is not None and owner is not None:
+            return self._expert_config(self.prepared, owner)
+        try:
+            recipe = load_recipe(folder / RECIPE)
+            expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
+            return read_config(_folder(expert.model))
+        except (RecipeError, KeyError):
+            raise TaskError(
+                f"{folder.name} keeps a head of {kept}, but nothing says to which model it belongs;"
+                " name the recipe too.",
+                path=folder,
+            ) from None
+
+
+def models_of(
+    prepared: Prepared | None, folders: Sequence[Path], names: Sequence[str] = ()
+) -> Models:
+    """The models of a recipe, and folders under these names, or as they are written."""
+    named = tuple(names) or tuple(map(str, folders))
+    return Models(prepared=prepared, folders=tuple(folders), names=named)
+
+
+def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
+    """Raise TaskError where the class of a model cannot do the task."""
+    if not KINDS[data.kind].classes.search(class_of(loading.config)):
+        raise TaskError(
+            f"{subject.name} is of the class {class_of(loading.config) or 'unknown'}, which does "
+            f"no {data.kind.value}; say in the task {data.name} to which expert it belongs.",
+            path=subject.path,
+        )
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a model is loaded from: of a converted pickle, the converted one."""
+    checkpoint = open_files(path)
+    if checkpoint.folder is None:
+        sentence = f"{path.name} is a file of weights alone; a model needs its folder to be scored."
+        raise TaskError(sentence, path=path)
+    return checkpoint.folder
+
+
+def _kept_head(folder: Path, expert: str) -> Checkpoint | None:
+    place = f"{HEADS}/{expert}.safetensors"
+    if not (folder / place).is_file() or own_file(folder / place, place) is None:
+        return None
+    return open_checkpoint(folder / place)
+
+
+def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config of a head, for a body whose vocabulary may have other tokens."""
+    size = body.get("vocab_size")
+    return {**config, "vocab_size": size} if size is not None and "vocab_size" in config else config

@@ -1,0 +1,102 @@
+"""What the right answers are, as the model that is asked would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_gui.engine.evaluating.data.table import refused
+from ace_gui.engine.evaluating.examples import Example, TaskData
+from ace_gui.engine.evaluating.kinds import CHOICES, TOKENS
+from ace_gui.engine.evaluating.labels import Labels, head_labels, labels_of
+from ace_gui.errors import TaskError
+from ace_gui.formatting import listing, shown
+from ace_gui.recipe.tasks import TaskKind
+
+_CLASSES = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
+
+
+def targets_of(data: TaskData, config: Mapping[str, Any]) -> list[Any]:
+    """The right answer of each example: a place in the head (a tuple of them for words), a place
+    among choices or labels, a number, a text; None where the text itself is what is predicted.
+
+    ``config``: of the model with its head. Raises TaskError for an unknown label.
+    """
+    if data.kind in _CLASSES:
+        labels = labels_of(data.task, config)
+        return [_place(data, example, example.label, labels, config) for example in data.examples]
+    if data.kind is TaskKind.TOKEN_CLASSIFICATION:
+        labels = labels_of(data.task, config)
+        return [_places(data, example, labels, config) for example in data.examples]
+    if data.kind is TaskKind.MULTIPLE_CHOICE:
+        return [_choice(data, example) for example in data.examples]
+    if data.kind is TaskKind.CLIP_ZERO_SHOT:
+        names = zero_shot_labels(data)
+        return [names.index(_zero_shot_label(data, example)) for example in data.examples]
+    return [example.label for example in data.examples]
+
+
+def zero_shot_labels(data: TaskData) -> list[str]:
+    """What pictures can show: as the task says, else every label that occurs, sorted."""
+    found = {_zero_shot_label(data, example) for example in data.examples}
+    return list(data.task.labels) or sorted(found)
+
+
+def _zero_shot_label(data: TaskData, example: Example) -> str:
+    value, names = example.label, data.label_names
+    if isinstance(value, int) and 0 <= value < len(names):
+        value = names[value]
+    known = data.task.labels
+    if isinstance(value, int) and 0 <= value < len(known):
+        value = known[value]
+    if not isinstance(value, str) or (known and value not in known):
+        told = (
+            "is no label of the task" if known else "is no name of a label; add labels to the task"
+        )
+        raise refused(data.table.path, f"{shown(value)} {told}.", example.row)
+    return value
+
+
+def _place(
+    data: TaskData, example: Example, value: Any, labels: Labels, config: Mapping[str, Any]
+) -> int:
+    place = labels.place(value, data.label_names)
+    if place is None:
+        raise _unknown(data, example, value, data.task.labels or head_labels(config))
+    return place
+
+
+def _unknown(data: TaskData, example: Example, value: Any, known: Sequence[str]) -> TaskError:
+    sentence = (
+        f"The label {shown(value)} is not among the head's, {listing(known)}; correct it, or "
+    )
+    return refused(
+        data.table.path, f"{sentence}say in the task which labels there are.", example.row
+    )
+
+
+def _places(
+    data: TaskData, example: Example, labels: Labels, config: Mapping[str, Any]
+) -> tuple[int, ...]:
+    words = example.given[TOKENS]
+    if len(words) != len(example.label):
+        sentence = f"There are {len(words)} words, but {len(example.label)} labels."
+        raise refused(data.table.path, sentence, example.row)
+    return tuple(_place(data, example, value, labels, config) for value in example.label)
+
+
+def _choice(data: TaskData, example: Example) -> int:
+    """A place among the choices: its number from 0, its letter, or the text of the choice."""
+    value, choices = example.label, example.given[CHOICES]
+    text = value.strip() if isinstance(value, str) else ""
+    place = value if isinstance(value, int) else -1
+    if text in choices:
+        place = choices.index(text)
+    elif text.isascii() and text.isdigit() and len(text) < 10:
+        place = int(text)
+    elif len(text) == 1 and "A" <= text.upper() <= "Z":
+        place = ord(text.upper()) - ord("A")
+    if not 0 <= place < len(choices):
+        sentence = f"The label {shown(value)} is none of the {len(choices)} choices, from 0 or A."
+        raise refused(data.table.path, sentence, example.row)
+    return place
