@@ -10,23 +10,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ace_gui import errors
-    from ace_gui.library import Comparison, Inspection, MergeResult, compare, inspect, merge, plan
+    from ace_gui.library import (
+        Comparison,
+        Evaluation,
+        Inspection,
+        MergeResult,
+        compare,
+        evaluate,
+        inspect,
+        merge,
+        plan,
+    )
     from ace_gui.methods.method import Kind, Merged, parameter
     from ace_gui.methods.registry import register_method
     from ace_gui.recipe import Recipe
+    from ace_gui.recipe.tasks import Task
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
+    "Evaluation",
     "Inspection",
     "Kind",
     "MergeResult",
     "Merged",
     "Recipe",
+    "Task",
     "__version__",
     "compare",
     "errors",
+    "evaluate",
     "inspect",
     "merge",
     "parameter",
@@ -38,6 +52,7 @@ _PLACES: Final = {
     "Kind": "ace_gui.methods.method",
     "Merged": "ace_gui.methods.method",
     "Recipe": "ace_gui.recipe",
+    "Task": "ace_gui.recipe.tasks",
     "parameter": "ace_gui.methods.method",
     "register_method": "ace_gui.methods.registry",
 }

@@ -16,6 +16,7 @@ from typing import Any
 from ace_gui.engine import workflow
 from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import (
+    Evaluated,
     Event,
     Exported,
     MergeFinished,
@@ -24,14 +25,17 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.recipe_file import recipe_from
+from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
+from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
+GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]
 Progress = Callable[[Event], object]
 
 
@@ -56,6 +60,24 @@ class MergeResult:
     seconds: float
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """``scores``: one a model and task, base first, then experts, then the folders."""
+
+    scores: tuple[TaskScore, ...]
+
+    @property
+    def means(self) -> tuple[MeanScore, ...]:
+        """The mean score and the mean share of the experts' of every model."""
+        return means(self.scores)
+
+    def to_frame(self) -> Any:
+        """The scores as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame([score.record() for score in self.scores])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +181,43 @@ def compare(
         if progress is not None:
             progress(event)
     return Comparison(rows=tuple(rows))
+
+
+def evaluate(
+    recipe: GivenRecipe | None,
+    models: Sequence[Path | str] = (),
+    tasks: GivenTasks | None = None,
+    *,
+    limit: int | None = None,
+    device: str = "auto",
+    convert: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score the recipe's base and experts, and models in folders, on tasks.
+
+    ``recipe`` None: the folders alone. ``tasks``: a file, what such a file says for each, or
+    ``Task``s; None: the recipe's. ``limit``: so many examples of each at most, drawn by a fixed
+    seed. Raises TaskError for data or models that cannot be used, before anything long runs.
+    """
+    given = None if recipe is None else recipe_from(recipe)
+    chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
+    folders, names = [Path(model) for model in models], [str(model) for model in models]
+    scores: tuple[TaskScore, ...] = ()
+    for event in workflow.score(
+        given, folders, chosen, names=names, limit=limit, device=device, convert=convert
+    ):
+        if isinstance(event, Evaluated):
+            scores = event.scores
+        if progress is not None:
+            progress(event)
+    return Evaluation(scores=scores)
+
+
+def _tasks(given: GivenTasks) -> tuple[Task, ...]:
+    if isinstance(given, str | Path):
+        return load_tasks(Path(given))
+    made = (each if isinstance(each, Task) else tasks_from({"tasks": [each]})[0] for each in given)
+    return tuple(made)
 
 
 def _frame(items: Iterable[Layer]) -> Any:

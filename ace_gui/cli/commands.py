@@ -260,6 +260,50 @@ def compare(
         )
 
 
+@app.command("evaluate")
+def evaluate(
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            parser=path_given,
+            metavar="RECIPE_OR_FOLDER…",
+            help="A recipe, whose base and experts are tried, and folders with models.",
+        ),
+    ],
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path_given,
+            metavar="FILE",
+            help="A YAML file with tasks (default: the recipe's).",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Examples of each task at most, drawn by chance."),
+    ] = None,
+    json: JsonFile = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Score base, experts and any model on one's own data; see the help page on tasks."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.evaluating import evaluate_models
+
+        evaluate_models(
+            models,
+            tasks_file=tasks,
+            limit=limit,
+            json_file=json,
+            device=device,
+            convert=convert,
+            overwrite=overwrite,
+        )
+
+
 @app.command("mergekit")
 def mergekit(
     recipe: RecipeFile,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
@@ -28,6 +30,7 @@ from ace_gui.errors import PickleConsentError
 from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,29 @@ def report_to_file(
     checks = worst_first((*checks, *unrelated_checks(prepared)))
     yield PlanReady(plan=replace(prepared.plan, checks=checks))
     for event in report(prepared, file, device, InspectionCache(inspections_folder())):
+        if event is not None:
+            yield event
+
+
+def score(
+    recipe: Recipe | None,
+    folders: Sequence[Path],
+    tasks: Sequence[Task],
+    *,
+    names: Sequence[str] = (),
+    limit: int | None = None,
+    device: str = "auto",
+    convert: bool = False,
+) -> Iterator[Event]:
+    """Try the recipe's base and experts, and the folders, on tasks; ``names``: of the folders.
+
+    Yields what ``evaluate`` yields, and raises what it and ``prepare`` raise.
+    """
+    use_threads(None)
+    resolve_device(device)
+    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
+    models = models_of(prepared, folders, names)
+    for event in evaluate(models, tasks, limit=limit, device=device):
         if event is not None:
             yield event
 

@@ -173,3 +173,8 @@ _NUMBER: Final = Annotated[int, AfterValidator(_known_schema), pydantic.Field(al
 
 Document: Final = _schema(Recipe, (), schema_=(_NUMBER, SCHEMA))
 """A recipe file; validate it with the ``Places`` of its folder as context."""
+
+_TASKS: Final[Any] = Document.model_fields["tasks"].annotation
+
+TasksDocument: Final = pydantic.create_model("Tasks", __config__=_CONFIG, tasks=(_TASKS, ...))
+"""The tasks of a recipe file alone; validated as a whole one is."""

@@ -14,12 +14,19 @@ from pydantic import BaseModel, ValidationError
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import shown
-from ace_gui.recipe.file_schema import SCHEMA, Document, in_file, known_keys, values_of
+from ace_gui.recipe.file_schema import (
+    SCHEMA,
+    Document,
+    TasksDocument,
+    in_file,
+    known_keys,
+    values_of,
+)
 from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit.schema import is_mergekit
 from ace_gui.recipe.places import Places
-from ace_gui.recipe.values import Override, Recipe, model_name
+from ace_gui.recipe.values import Override, Recipe, Task, model_name
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
@@ -106,6 +113,23 @@ def load_recipe(path: Path) -> Recipe:
     Raises RecipeError with the file, and the key where one is at fault.
     """
     return _recipe(_parse(path, _read(path)), path)
+
+
+def load_tasks(path: Path) -> tuple[Task, ...]:
+    """The tasks of a recipe, or of a file with tasks alone; paths are taken from its folder.
+
+    Raises RecipeError.
+    """
+    return tasks_from(_parse(path, _read(path)), path)
+
+
+def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tuple[Task, ...]:
+    """The tasks in what such a file says. Raises RecipeError."""
+    alone = _plain_paths({"tasks": content.get("tasks") or []})
+    found = values_of(_validated(path, alone, TasksDocument, Places(folder=path.parent)))["tasks"]
+    if not found:
+        raise RecipeError(f"{path} has no tasks; add them under the key tasks.", path=path)
+    return tuple(found)
 
 
 def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:

@@ -20,8 +20,8 @@ class TaskScore:
     """``model``: base, an expert's name, or a folder as it was given. ``n``: examples.
 
     ``normalised``: the share of what the task's own expert reaches; None where none owns it, or
-    its own score is no measure. ``of_expert``: the model is an expert of the recipe. ``each_N``: by
-    example, what it adds to the score.
+    its own score is no measure. ``own``: the model is that expert. ``each_N``: by example, what it
+    adds to the score.
     """
 
     model: str
@@ -31,7 +31,7 @@ class TaskScore:
     n: int
     standard_error: float
     normalised: float | None = None
-    of_expert: bool = False
+    own: bool = False
     each_N: NDArray[np.float64] = field(
         default_factory=lambda: np.empty(0), compare=False, repr=False
     )
@@ -82,9 +82,8 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
 
 
 def line_of(score: TaskScore) -> str:
-    """The line of a table on which a score stands: an expert on its own task shares one."""
-    own = score.of_expert and score.normalised is not None
-    return EXPERTS if own else score.model
+    """The line of a table on which a score stands: experts on their own tasks share one."""
+    return EXPERTS if score.own else score.model
 
 
 def _mean(model: str, tasks: int, scores: Sequence[TaskScore]) -> MeanScore:

@@ -65,18 +65,20 @@ def evaluate(
         trials += _trials(models, task, name, limit)
         yield None
     total = sum(len(trial.data.examples) for trial in trials)
-    found: dict[tuple[str, str], TaskScore] = {}
+    found: dict[tuple[Subject, str], TaskScore] = {}
     done = 0
     for trial, measure in _measured(_experts_first(trials), where):
         if isinstance(measure, Measured):
             score = _score(trial, measure, found)
-            found[score.model, score.task] = score
+            found[trial.subject, trial.data.name] = score
             done += len(trial.data.examples)
             yield score
         else:
             names = {"model": trial.subject.name, "task": trial.data.name}
             yield EvaluationProgress(**names, done=done + measure, total=total)
-    yield Evaluated(scores=tuple(found[t.subject.name, t.data.name] for t in trials))
+    order = models.subjects()
+    by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
+    yield Evaluated(scores=tuple(score for _, score in by_model))
 
 
 def task_names(tasks: Sequence[Task]) -> list[str]:
@@ -141,10 +143,10 @@ def _measure(trial: _Trial, answers: Sequence[Any]) -> Measured:
 
 
 def _score(
-    trial: _Trial, measure: Measured, found: Mapping[tuple[str, str], TaskScore]
+    trial: _Trial, measure: Measured, found: Mapping[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
     name, metric = trial.data.name, trial.data.metric.value
-    of_expert = trial.subject.expert is not None
+    own = trial.owner is not None and trial.subject.expert == trial.owner
     score = TaskScore(
         model=trial.subject.name,
         task=name,
@@ -152,13 +154,13 @@ def _score(
         score=measure.score,
         n=len(trial.data.examples),
         standard_error=measure.standard_error,
-        of_expert=of_expert,
+        own=own,
         each_N=measure.each_N,
     )
     if trial.owner is None:
         return score
-    own = score if of_expert else next(s for s in found.values() if s.of_expert and s.task == name)
-    return replace(score, normalised=normalised(metric, score.score, own.score))
+    best = score if own else next(s for s in found.values() if s.own and s.task == name)
+    return replace(score, normalised=normalised(metric, score.score, best.score))
 
 
 def _key(trial: _Trial, device: torch.device) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.data.table import Table, columns_at, refused
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
@@ -159,37 +159,38 @@ def columns_of(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str,
 
     Raises TaskError where one is missing, or it is not plain which one is meant.
     """
-    traits = KINDS[kind]
-    known = (*traits.roles, *traits.optional)
-    for role in task.columns:
-        if role not in known:
-            told = ", ".join(known)
-            raise TaskError(
-                f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows {told}.",
-                key="columns",
-            )
-    chosen = {
-        role: (given,) if isinstance(given, str) else tuple(given)
-        for role, given in task.columns.items()
-    }
-    for names in chosen.values():
-        for name in names:
-            if name not in table.columns:
-                told = ", ".join(map(repr, table.columns[:20]))
-                raise refused(table.path, f"There is no column {name!r}; there are {told}.")
+    traits, chosen = KINDS[kind], _said(task, kind, table)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
-    said = set(chosen)
+    alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures are called so; a text, anything
         if role not in chosen:
             found = _first(role, left) or (_only(left) if role == TEXT else None)
             if found is None:
-                raise _unclear(table, kind, role)
+                told = ", ".join(map(repr, table.columns[:20]))
+                raise refused(
+                    table.path,
+                    f"It is not plain which column is the {role} of {kind.value}, of {told}; say "
+                    f"it in the task, as columns: {{{role}: NAME}}.",
+                )
             chosen[role] = (found,)
             left.remove(found)
-    if PAIR in traits.optional and TEXT not in said and PAIR not in chosen:
-        other = _first(PAIR, left)
-        if other is not None:
-            chosen[PAIR] = (other,)
+    second = None if alone or PAIR not in traits.optional else _first(PAIR, left)
+    return chosen if second is None else {**chosen, PAIR: (second,)}
+
+
+def _said(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str, ...]]:
+    """What the task says of columns. Raises TaskError."""
+    known = (*KINDS[kind].roles, *KINDS[kind].optional)
+    chosen = {}
+    for role, given in task.columns.items():
+        if role not in known:
+            raise TaskError(
+                f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows "
+                f"{', '.join(known)}.",
+                key="columns",
+            )
+        chosen[role] = (given,) if isinstance(given, str) else tuple(given)
+        columns_at(table.path, table.columns, chosen[role])
     return chosen
 
 
@@ -201,12 +202,3 @@ def _first(role: str, columns: Sequence[str]) -> str | None:
 def _only(columns: Sequence[str]) -> str | None:
     left = [column for column in columns if column.lower() not in _NO_TEXT]
     return left[0] if len(left) == 1 else None
-
-
-def _unclear(table: Table, kind: TaskKind, role: str) -> TaskError:
-    told = ", ".join(map(repr, table.columns[:20]))
-    return refused(
-        table.path,
-        f"It is not plain which column is the {role} of {kind.value}, of {told}; say it in the "
-        f"task, as columns: {{{role}: NAME}}.",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,17 +46,22 @@ class Picture:
         if isinstance(self.given, np.ndarray):
             return Image.fromarray(self.given)
         source = self.given if isinstance(self.given, Path) else io.BytesIO(self.given)
+        large = f"The picture has more than {MOST_PIXELS / 1e6:g} million pixels; make it smaller."
         try:
-            with Image.open(source, formats=FORMATS) as image:
-                if image.width * image.height > MOST_PIXELS:
-                    said = f"{image.width} × {image.height} pixels, more than {MOST_PIXELS / 1e6:g}"
-                    raise self._refused(f"The picture has {said} million; make it smaller.")
-                if small:
-                    image.draft(None, (16, 16))
-                image.load()
-                return _plain(image)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about what a writer of metadata did
+                image = Image.open(source, formats=FORMATS)
+                with image:
+                    if image.width * image.height > MOST_PIXELS:
+                        raise self._refused(large)
+                    if small:
+                        image.draft(None, (16, 16))
+                    image.load()
+                    return _plain(image)
         except TaskError:
             raise
+        except Image.DecompressionBombError as error:
+            raise self._refused(large, error) from None
         except UnidentifiedImageError as error:
             known = ", ".join(FORMATS)
             raise self._refused(f"This is no picture ({known}).", error) from None

@@ -39,15 +39,27 @@ def parquet_table(path: Path) -> Table:
             _require_small(path, again, wanted)
             for batch in again.iter_batches(_AT_ONCE, columns=list(dict.fromkeys(wanted))):
                 _require_bytes(path, batch.nbytes, f"rows {number + 1} to {number + len(batch)}")
-                for values in zip(*(batch.column(name) for name in wanted), strict=True):
+                for values in zip(*(_values(batch.column(name)) for name in wanted), strict=True):
                     number += 1
-                    yield f"row {number}", tuple(value.as_py() for value in values)
+                    yield f"row {number}", values
         except (pa.ArrowException, OSError, ValueError) as error:
             raise refused(path, _DAMAGED, f"row {number + 1}", error) from None
 
     return Table(
         path=path, columns=columns, rows=rows, files=(path,), names=_names(schema.metadata)
     )
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column; one that stands there often is made only once."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.DictionaryArray):
+        found: list[Any] = column.to_pylist()
+        return found
+    places = column.indices.to_pylist()
+    made = {at: None if at is None else column.dictionary[at].as_py() for at in set(places)}
+    return [made[at] for at in places]
 
 
 def _opened(path: Path, wanted: Sequence[str] = ()) -> Any:

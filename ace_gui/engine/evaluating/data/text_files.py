@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,10 +79,11 @@ def json_table(path: Path) -> Table:
 
     What the first row has are the columns; a row that lacks one has None there.
     """
-    first = next((line for line in _lines(path) if line.strip()), "")
+    first = list(islice((line for line in _lines(path) if line.strip()), 2))
     if not first:
         raise refused(path, "The file is empty.")
-    objects = _objects_in_lines if _is_object(first) else _objects_in_whole
+    lines = len(first) > 1 and _is_object(first[0])
+    objects = _objects_in_lines if lines else _objects_in_whole
     columns = tuple(next(objects(path), ("", {}))[1])
     if not columns:
         raise refused(path, "There are no rows with named values.")
@@ -119,6 +121,8 @@ def _objects_in_whole(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             found = lists[0]  # {"data": [...]}
         elif lists and len(lists) == len(found) and len({len(each) for each in lists}) == 1:
             found = [dict(zip(found, each, strict=True)) for each in zip(*lists, strict=True)]
+        else:
+            found = [found]  # one row
     if not isinstance(found, list):
         raise refused(
             path, "This is not a list of objects, nor an object with lists of one length."

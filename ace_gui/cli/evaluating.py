@@ -1,0 +1,100 @@
+"""What ``ace-gui evaluate`` does: models on tasks, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
+from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
+from ace_gui.engine.contract.scores import TaskScore, line_of, means
+from ace_gui.engine.workflow import score
+from ace_gui.errors import Cancelled, RecipeError
+from ace_gui.formatting import printable
+from ace_gui.recipe.recipe_file import load_recipe, load_tasks
+
+JSON_MARK: Final = b'{\n "scores": ['
+_RECIPES: Final = frozenset((".yaml", ".yml"))
+
+
+def evaluate_models(
+    paths: Sequence[Path],
+    *,
+    tasks_file: Path | None,
+    limit: int | None,
+    json_file: Path | None,
+    device: str,
+    convert: bool,
+    overwrite: bool = False,
+) -> None:
+    """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's."""
+    recipes = [path for path in paths if path.suffix in _RECIPES]
+    folders = list(dict.fromkeys(path for path in paths if path not in recipes))
+    if len(recipes) > 1 or (not recipes and tasks_file is None):
+        raise RecipeError("Name one recipe, or folders with --tasks FILE.", key="tasks")
+    recipe = load_recipe(recipes[0]) if recipes else None
+    tasks = () if recipe is None else recipe.tasks
+    tasks = tasks if tasks_file is None else load_tasks(tasks_file)
+    data = [path for task in tasks for path in (task.data, task.calibration) if path is not None]
+    files = [*recipes, *([] if tasks_file is None else [tasks_file])]
+    models = [] if recipe is None else [recipe.base_model, *(m.model for m in recipe.models)]
+    outputs = Outputs((*files, *folders, *models, *data), overwrite=overwrite)
+    outputs.check({json_file: JSON_MARK})
+    with said_to_convert(convert):
+        events = score(recipe, folders, tasks, limit=limit, device=device, convert=convert)
+        found = _driven(events)
+    if json_file is not None:
+        content = {
+            "scores": [each.record() for each in found],
+            "means": [each.record() for each in means(found)],
+        }
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        outputs.write(json_file, text + "\n", JSON_MARK)
+    wide_console().print(score_table(found))
+
+
+def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
+    """Let the models answer, with a progress bar where there is a terminal."""
+    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        for event in events:
+            match event:
+                case EvaluationProgress():
+                    what = printable(f"{event.model} on {event.task}")
+                    progress.update(bar, total=event.total, completed=event.done, description=what)
+                case Evaluated(scores=scores):
+                    return scores
+    raise Cancelled
+
+
+def score_table(scores: Sequence[TaskScore]) -> Table:
+    """One line a model: score and standard error by task, mean, and mean share of the experts."""
+    tasks = {each.task: each for each in scores}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for task, one in tasks.items():
+        heading = f"{printable(task)}\n{one.metric}, n {one.n}"
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("mean", "of experts"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for mean in means(scores):
+        own = {each.task: each for each in scores if line_of(each) == mean.model}
+        cells = [_cell(own.get(task)) for task in tasks]
+        table.add_row(shown(mean.model), *cells, _number(mean.score), _number(mean.normalised))
+    return table
+
+
+def _cell(score: TaskScore | None) -> str:
+    return "" if score is None else f"{score.score:.3f} ± {score.standard_error:.3f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

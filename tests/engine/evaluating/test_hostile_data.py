@@ -1,0 +1,326 @@
+"""Data that are bad, or made to harm: refused in one sentence that names file and row, and soon."""
+
+import io
+import json
+import pickle
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from ace_gui.engine.evaluating.data import images, parquet
+from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating.examples import TaskData, read_task
+from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.errors import TaskError
+from ace_gui.recipe.tasks import Task, TaskKind
+from tests.helpers.scored_models import save_pictures
+
+TEXTS = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}}
+NUMBERS = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
+PICTURES = {"architectures": ["ViTForImageClassification"], "id2label": {"0": "cat", "1": "dog"}}
+WORDS = {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O", "1": "B"}}
+
+
+def read(path: Path, config: dict = TEXTS, limit: int | None = None, **task: object) -> TaskData:
+    data = read_task(Task(data=path, **task), "task", config, limit=limit, seed=0)
+    targets_of(data, config)
+    return data
+
+
+def refusal(path: Path, config: dict = TEXTS, **task: object) -> str:
+    with pytest.raises(TaskError) as caught:
+        read(path, config, **task)
+    sentence = caught.value.sentence
+    assert sentence.isprintable()
+    assert len(sentence) < 600
+    return sentence
+
+
+BAD_TEXT: dict[str, tuple[str, bytes, str]] = {
+    "empty csv": ("a.csv", b"", "empty"),
+    "header alone": ("a.csv", b"text,label\n", "no examples"),
+    "a column is missing": ("a.csv", b"text,lab\ngood,1\n", "label"),
+    "an unknown label": ("a.csv", b"text,label\ngood,yes\nbad,maybe\n", "row 3"),
+    "no label": ("a.csv", b"text,label\ngood,yes\nbad,\n", "row 3"),
+    "a label out of range": ("a.csv", b"text,label\ngood,2\n", "row 2"),
+    "the hidden labels of a benchmark": ("a.csv", b"text,label\ngood,-1\n", "row 2"),
+    "another encoding": ("a.csv", "text,label\ngood,yes\ncafé,no\n".encode("latin-1"), "row 3"),
+    "UTF-16": ("a.csv", "text,label\ngood,yes\n".encode("utf-16"), "UTF-8"),
+    "too many cells": ("a.csv", b"text,label\ngood,yes\nbad,no,1\n", "row 3"),
+    "an open quotation mark": ("a.csv", b'text,label\ngood,yes\n"bad,no\n', "row 3"),
+    "a column twice": ("a.csv", b"text,text\na,b\n", "row 1"),
+    "broken JSON": ("a.json", b'[{"text": "a", "label": 1}, {', "JSON"),
+    "a broken line": ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', "row 2"),
+    "a list in a line": ("a.jsonl", b'{"text": "a", "label": 1}\n[1]\n', "row 2"),
+    "deep JSON": ("a.json", b"[" * 100_000, "JSON"),
+    "a deep line": ("a.jsonl", b'{"text": "a", "label": 0}\n' + b'{"a":' * 50_000, "row 2"),
+    "a number as text": ("a.jsonl", b'{"text": 5, "label": 1}\n', "row 1"),
+    "a value is missing": (
+        "a.jsonl",
+        b'{"text": "a", "label": 1}\n{"label": 0}\n',
+        "row 2",
+    ),
+    "a huge number": ("a.jsonl", b'{"text": "a", "label": ' + b"9" * 5000 + b"}\n", "JSON"),
+    "no rows": ("a.json", b"[]", "named values"),
+    "an unknown kind": ("a.xlsx", b"PK", "csv"),
+    "a loading script": ("a.py", b"raise SystemExit", "program"),
+    "no Parquet": ("a.parquet", b"PAR1" + b"\0" * 100, "damaged"),
+    "no archive": ("a.npz", b"PK\3\4" + b"\0" * 100, "damaged"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXT)
+def test_bad_files(tmp_path: Path, case: str) -> None:
+    name, content, expected = BAD_TEXT[case]
+    (tmp_path / name).write_bytes(content)
+    sentence = refusal(tmp_path / name)
+    assert name in sentence
+    assert expected in sentence
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(tmp_path / "none.csv")
+    (tmp_path / "folder").mkdir()
+    assert "no data" in refusal(tmp_path / "folder")
+    (tmp_path / "folder" / "folder.py").write_text("raise SystemExit")
+    assert "program" in refusal(tmp_path / "folder")
+
+
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "a.csv")
+    assert "no data" in refusal(tmp_path / "a.csv")
+
+
+def test_lines_of_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    with path.open("wb") as file:
+        file.write(b"text,label\ngood,yes\n")
+        file.truncate(1_000_000_000)  # one line of zeros; no disk is used
+    assert "row 3" in refusal(path)
+    many = ("a" * 1000 + "\n") * 5000
+    path.write_text(f'text,label\ngood,yes\n"{many}",no\n')
+    assert "row 3" in refusal(path)
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "sts.csv"
+    for value in ("nan", "inf", "high", ""):
+        path.write_text(f"text,score\na,1.5\nb,{value}\n")
+        assert "row 3" in refusal(path, NUMBERS)
+
+
+def test_labels_of_words_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "ner.jsonl"
+    path.write_text('{"tokens": ["a", "b"], "ner_tags": [0]}\n')
+    assert "2 words, but 1 labels" in refusal(path, WORDS)
+    path.write_text('{"tokens": ["a", "b"], "ner_tags": [0, 7]}\n')
+    assert "row 1" in refusal(path, WORDS)
+
+
+# Arrays
+
+
+class _Harm:
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return pytest.fail, ("a pickle was run",)
+
+
+def npz(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def test_pickled_arrays_are_not_run(tmp_path: Path) -> None:
+    objects = np.empty(1, object)
+    objects[0] = _Harm()
+    label = npy(np.zeros(1, np.int64))
+    path = npz(tmp_path / "a.npz", image=npy(objects), label=label)
+    assert "could run code" in refusal(path, PICTURES)
+    path = npz(tmp_path / "b.npz", image=pickle.dumps(_Harm()), label=label)
+    assert "damaged" in refusal(path, PICTURES)
+
+
+def test_an_archive_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ace_gui.engine.evaluating.data import arrays
+
+    monkeypatch.setattr(arrays, "FILE_BYTES", 10_000_000)
+    label = npy(np.zeros(4, np.int64))
+    path = npz(tmp_path / "a.npz", image=npy(np.zeros((4, 2000, 2000), np.uint8)), label=label)
+    assert path.stat().st_size < 50_000
+    assert "unpacks to more" in refusal(path, PICTURES)
+
+
+@pytest.mark.parametrize("shape", ["(4, 1000000)", "(4, 100000000000000)", "()", "(-4, 8, 8)"])
+def test_headers_that_lie(tmp_path: Path, shape: str) -> None:
+    label = npy(np.zeros(4, np.int64))
+    path = npz(tmp_path / "a.npz", image=header(shape) + b"\0" * 256, label=label)
+    refusal(path, PICTURES)
+
+
+def test_arrays_of_different_lengths_and_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, image=np.zeros((4, 8, 8), np.uint8), label=np.zeros(3, np.int64))
+    assert "'image' 4" in refusal(path, PICTURES)
+    np.savez(path, image=np.zeros((4, 8), np.uint8), label=np.zeros(4, np.int64))
+    assert "row 1" in refusal(path, PICTURES)
+
+
+# Parquet
+
+
+def test_a_text_repeated_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte written once and meant a hundred thousand times."""
+    path = tmp_path / "bomb.parquet"
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["a" * 1_000_000])
+    table = pa.table({"text": text, "label": pa.array([1] * 100_000)})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 1_000_000
+    assert len(read(path, limit=5).examples) == 5
+    monkeypatch.setattr("ace_gui.engine.evaluating.examples.FILE_BYTES", 20_000_000)
+    assert "set a limit" in refusal(path)
+
+
+def test_parquet_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bomb.parquet"
+    table = pa.table({"text": ["a" * 3_000_000 + str(n) for n in range(10)], "label": [1] * 10})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(parquet, "FILE_BYTES", 10_000_000)
+    assert "unpacks to more" in refusal(path)
+
+
+def test_damaged_pages(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [f"text {n}" for n in range(1000)]
+    pq.write_table(pa.table({"text": rows, "label": [1] * 1000}), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[20:200] = b"\xff" * 180
+    path.write_bytes(content)
+    assert "damaged" in refusal(path)
+
+
+# Pictures
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that says how large it is."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data).to_bytes(4, "big")
+        return len(data).to_bytes(4, "big") + kind + data + check
+
+    size = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    rows = zlib.compress(b"\0" * 1000)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", size + b"\x08\x02\0\0\0")
+        + chunk(b"IDAT", rows)
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (png(60_000, 60_000), "pixels"),
+        (png(64, 64), "damaged"),
+        (b"GIF89a", "picture"),
+        (b"", "no picture"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "no picture"),
+    ],
+    ids=["bomb", "cut off", "header alone", "empty", "a program for printers"],
+)
+def test_bad_pictures(tmp_path: Path, content: bytes, expected: str) -> None:
+    save_pictures(tmp_path / "data", ("cat", "dog"), 2)
+    (tmp_path / "data" / "dog" / "bad.png").write_bytes(content)
+    sentence = refusal(tmp_path / "data", PICTURES)
+    assert "dog/bad.png" in sentence
+    assert expected in sentence
+
+
+def test_folders_of_pictures(tmp_path: Path) -> None:
+    save_pictures(tmp_path / "data", ("cat", "dog"), 1)
+    (tmp_path / "data" / "tree").mkdir()
+    assert "no pictures" in refusal(tmp_path / "data", PICTURES)
+    (tmp_path / "data" / "tree").rmdir()
+    assert len(read(tmp_path / "data", PICTURES).examples) == 2
+    config = {**PICTURES, "id2label": {"0": "cat", "1": "mouse"}}
+    assert "dog" in refusal(tmp_path / "data", config)
+
+
+def test_pictures_named_in_a_table_lie_beside_it(tmp_path: Path) -> None:
+    (file,) = save_pictures(tmp_path / "secret", ("cat",), 1)
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "a.csv"
+    for name in (str(file), "../secret/cat/000.png"):
+        path.write_text(f"image,label\n{name},cat\n")
+        assert "outside" in refusal(path, PICTURES)
+    path.write_text("image,label\nnone.png,cat\n")
+    assert "row 2" in refusal(path, PICTURES)
+    Image.open(file).save(tmp_path / "data" / "one.png")
+    path.write_text("image,label\none.png,cat\n")
+    assert len(read(path, PICTURES).examples) == 1
+
+
+def test_pixels_are_counted_before_they_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_pictures(tmp_path / "data", ("cat",), 1)
+    monkeypatch.setattr(images, "MOST_PIXELS", 10)
+    assert "pixels" in refusal(tmp_path / "data", PICTURES)
+
+
+# Saved datasets
+
+
+def test_saved_datasets_that_are_broken(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "state.json").write_text("{}")
+    assert "saved dataset" in refusal(folder)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../x.arrow"}]}))
+    (folder / "dataset_info.json").write_text("{}")
+    assert "saved dataset" in refusal(folder)
+
+
+# Tasks that do not suit
+
+
+def test_tasks_that_do_not_suit(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("one,two,three\na,b,c\n")
+    assert "columns: {label: NAME}" in refusal(path)
+    assert "'four'" in refusal(path, columns={"text": "four"})
+    assert "no use for 'image'" in refusal(path, columns={"image": "one"})
+    columns = {"text": "one", "label": "two"}
+    assert "does no causal-lm" in refusal(path, kind=TaskKind.CAUSAL_LM, columns=columns)
+    assert "not known" in refusal(path, {"architectures": ["BertModel"]}, columns=columns)
+    assert "head's" in refusal(path, columns=columns, labels=("maybe",))
+
+
+def test_a_table_of_another_kind_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    table = open_table(tmp_path / "a.txt")
+    assert [row for row, _ in table.rows(["text"])] == ["row 1", "row 3"]

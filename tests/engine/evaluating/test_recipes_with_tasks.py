@@ -1,0 +1,199 @@
+"""Base, experts and merges of a recipe, each with the right head; what is known is not redone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import ace_gui
+from ace_gui.engine.contract.events import Evaluated, EvaluationProgress
+from ace_gui.engine.evaluating import evaluate as evaluation
+from ace_gui.errors import MismatchError, TaskError
+from tests.helpers.scored_models import save_bert, save_pictures, save_vit, sentence
+
+SIZES = {"two": ("no", "yes"), "three": ("low", "middle", "high")}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A masked language model, and classifiers of two and three labels; merged, heads kept."""
+    folder = tmp_path_factory.mktemp("family")
+    save_bert(folder / "base", "MaskedLM")
+    for seed, (name, labels) in enumerate(SIZES.items(), 1):
+        names = dict(enumerate(labels))
+        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
+        generator = np.random.default_rng(seed)
+        rows = [f"{sentence(generator)},{generator.choice(labels)}" for _ in range(60)]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    recipe = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": [{"model": name} for name in SIZES],
+        "tasks": [{"data": f"{name}.csv"} for name in SIZES],
+        "schema": 1,
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    ace_gui.merge(folder / "recipe.yaml", folder / "merged", device="cpu")
+    return folder
+
+
+def share_right(model: Any, folder: Path, name: str) -> float:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / name)
+    lines = (folder / f"{name}.csv").read_text().splitlines()[1:]
+    right = 0
+    for line in lines:
+        text, label = line.split(",")
+        with torch.no_grad():
+            logits = model(**tokenizer(text, return_tensors="pt")).logits
+        right += SIZES[name][int(logits.argmax())] == label
+    return right / len(lines)
+
+
+def with_head_of(folder: Path, body: str, name: str) -> Any:
+    """The published way: the expert's class and config, other weights, then the expert's head."""
+    kind = transformers.BertForSequenceClassification
+    expert = kind.from_pretrained(folder / name)
+    model = kind.from_pretrained(
+        folder / body, config=expert.config, ignore_mismatched_sizes=True
+    ).eval()
+    mine, body_names = expert.state_dict(), transformers.AutoModel.from_pretrained(folder / body)
+    kept = {key: mine[key] for key in mine if key.startswith(("classifier.", "bert.pooler."))}
+    assert body_names is not None
+    model.load_state_dict(kept, strict=False)
+    return model
+
+
+def test_every_model_is_scored_with_the_head_of_the_task(family: Path) -> None:
+    found = ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], device="cpu")
+    scores = {(each.model, each.task): each for each in found.scores}
+    merged = str(family / "merged")
+    assert set(scores) == {(m, t) for m in ("base", merged) for t in SIZES} | {
+        (t, t) for t in SIZES
+    }
+    for name in SIZES:
+        expert = transformers.BertForSequenceClassification.from_pretrained(family / name).eval()
+        own = share_right(expert, family, name)
+        assert scores[name, name].score == own
+        assert scores[name, name].normalised == 1
+        for model, body in (("base", "base"), (merged, "merged")):
+            expected = share_right(with_head_of(family, body, name), family, name)
+            assert scores[model, name].score == expected
+            assert scores[model, name].normalised == pytest.approx(expected / own)
+    base, experts, last = found.means
+    assert (base.model, experts.model, last.model) == ("base", "experts", merged)
+    assert experts.normalised == 1
+    of_merged = [scores[merged, name].score for name in SIZES]
+    assert last.score == pytest.approx(sum(of_merged) / 2)
+
+
+def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
+    loads = []
+    load = evaluation.load
+    monkeypatch.setattr(evaluation, "load", lambda *a: loads.append(a[0].folder.name) or load(*a))
+    again = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
+    assert again.scores == first.scores
+    assert [each.each_N.tolist() for each in again.scores] == [
+        each.each_N.tolist() for each in first.scores
+    ]
+    assert loads == []
+    data = family / "two.csv"
+    before = data.read_text()
+    data.write_text(before.replace("no\n", "yes\n"))
+    try:
+        changed = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
+    finally:
+        data.write_text(before)
+    assert changed.scores[0].score != first.scores[0].score
+    assert sorted(loads) == ["base", "two"]
+
+
+def test_one_model_is_in_memory_at_a_time(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import weakref
+
+    living: list[weakref.ref[Any]] = []
+    load = evaluation.load
+
+    def counted(*arguments: Any) -> Any:
+        assert all(each() is None for each in living)
+        model = load(*arguments)
+        living.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(evaluation, "load", counted)
+    ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], limit=7, device="cpu")
+    assert len(living) == 6
+
+
+def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
+    events: list[Any] = []
+    ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
+    told = [each for each in events if isinstance(each, EvaluationProgress)]
+    assert [each.done for each in told] == sorted(each.done for each in told)
+    assert {each.total for each in told} == {120}
+    assert told[-1].done == 120
+    assert isinstance(events[-1], Evaluated)
+
+
+def test_data_are_checked_before_any_model_is_loaded(
+    family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "load", lambda *_: pytest.fail("a model was loaded"))
+    bad = family / "bad.csv"
+    bad.write_text("text,label\ncat,yes\ndog,maybe\n")
+    tasks = [{"data": family / "two.csv"}, {"data": bad, "expert": "two"}]
+    with pytest.raises(TaskError, match=r"bad\.csv, row 3") as caught:
+        ace_gui.evaluate(family / "recipe.yaml", tasks=tasks, device="cpu")
+    assert caught.value.path == bad
+    assert caught.value.key == "row 3"
+
+
+def test_tasks_that_belong_to_nobody(family: Path, tmp_path: Path) -> None:
+    task = {"data": family / "two.csv", "name": "other"}
+    with pytest.raises(TaskError, match="to which expert it belongs"):
+        ace_gui.evaluate(family / "recipe.yaml", tasks=[task], device="cpu")
+    with pytest.raises(TaskError, match="experts are two, three"):
+        ace_gui.evaluate(family / "recipe.yaml", tasks=[{**task, "expert": "four"}], device="cpu")
+    with pytest.raises(TaskError, match="give each a name"):
+        ace_gui.evaluate(family / "recipe.yaml", tasks=[task, task], device="cpu")
+    with pytest.raises(TaskError, match="no tasks"):
+        ace_gui.evaluate(family / "recipe.yaml", tasks=[], device="cpu")
+
+
+def test_a_model_that_lacks_a_tensor_is_not_filled_with_chance(family: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = family / "lacking"
+    save_bert(folder, "SequenceClassification", id2label=dict(enumerate(SIZES["two"])))
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["classifier.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MismatchError, match=r"classifier\.weight"):
+        ace_gui.evaluate(None, [folder], [{"data": family / "two.csv"}], device="cpu")
+
+
+def test_answers_among_the_labels_of_the_task(tmp_path: Path) -> None:
+    """One head for two tasks; without a task's labels, those of the other are answers too."""
+    names = ("a/cat", "a/dog", "b/mat", "b/tree")
+    save_vit(tmp_path / "model", names)
+    save_pictures(tmp_path / "data" / "all", ("0", "1"), 20)
+    task = {"data": tmp_path / "data" / "all"}
+    (whole,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
+    task["labels"] = ["a/cat", "a/dog"]
+    (own,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
+    assert own.score > whole.score
+
+
+def test_a_recipe_keeps_its_tasks(family: Path) -> None:
+    from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+
+    recipe = load_recipe(family / "recipe.yaml")
+    (family / "again.yaml").write_text(dump_recipe(recipe, family))
+    again = load_recipe(family / "again.yaml")
+    assert again.tasks == recipe.tasks
+    assert [task.data.name for task in again.tasks] == ["two.csv", "three.csv"]
+    assert "tasks" in (family / "merged" / "merge_recipe.yaml").read_text()

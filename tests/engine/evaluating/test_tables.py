@@ -1,0 +1,172 @@
+"""The same examples from every kind of file; drawn by chance; their columns guessed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating.examples import read_task
+from ace_gui.engine.evaluating.kinds import kind_of
+from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.recipe.tasks import Task, TaskKind
+
+ROWS = [
+    {"sentence": "NA", "label": "yes", "idx": 0},
+    {"sentence": 'null, "and" more', "label": "no", "idx": 1},
+    {"sentence": "two\nlines", "label": "yes", "idx": 2},
+    {"sentence": "größer ☃", "label": "no", "idx": 3},
+]
+CONFIG = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}}
+
+
+def _csv(path: Path, separator: str = ",") -> Path:
+    lines = [f"sentence{separator}label{separator}idx"]
+    for row in ROWS:
+        text = row["sentence"].replace('"', '""')
+        lines.append(f'"{text}"{separator}{row["label"]}{separator}{row["idx"]}')
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    return path
+
+
+def _columns() -> dict[str, list[Any]]:
+    return {name: [row[name] for row in ROWS] for name in ROWS[0]}
+
+
+def _json(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _lines(path: Path) -> Path:
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS), encoding="utf8")
+    return path
+
+
+def _parquet(path: Path, **settings: Any) -> Path:
+    pq.write_table(pa.table(_columns()), path, **settings)
+    return path
+
+
+def _npz(path: Path) -> Path:
+    np.savez(path, **{name: np.array(values) for name, values in _columns().items()})
+    return path
+
+
+def _saved(path: Path) -> Path:
+    import datasets
+
+    columns = {**_columns(), "label": [["no", "yes"].index(row["label"]) for row in ROWS]}
+    found = datasets.Dataset.from_dict(columns)
+    found.cast_column("label", datasets.ClassLabel(names=["no", "yes"])).save_to_disk(path)
+    return path
+
+
+WRITERS = {
+    "csv": lambda folder: _csv(folder / "a.csv"),
+    "semicolons": lambda folder: _csv(folder / "a.csv", ";"),
+    "tsv": lambda folder: _csv(folder / "a.tsv", "\t"),
+    "json": lambda folder: _json(folder / "a.json", ROWS),
+    "json columns": lambda folder: _json(folder / "a.json", _columns()),
+    "json data": lambda folder: _json(folder / "a.json", {"version": 1, "data": ROWS}),
+    "jsonl": lambda folder: _lines(folder / "a.jsonl"),
+    "json lines": lambda folder: _lines(folder / "a.json"),
+    "parquet": lambda folder: _parquet(folder / "a.parquet"),
+    "parquet groups": lambda folder: _parquet(folder / "a.parquet", row_group_size=1),
+    "npz": lambda folder: _npz(folder / "a.npz"),
+    "saved": lambda folder: _saved(folder / "saved"),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
+    data = read_task(Task(data=WRITERS[writer](tmp_path)), "task", CONFIG, limit=None, seed=0)
+    assert data.kind is TaskKind.TEXT_CLASSIFICATION
+    assert data.columns == {"label": ("label",), "text": ("sentence",)}
+    assert [each.given for each in data.examples] == [{"text": row["sentence"]} for row in ROWS]
+    assert targets_of(data, CONFIG) == [1, 0, 1, 0]
+
+
+def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> None:
+    """The head has the labels in another order: their names count, not their numbers."""
+    data = read_task(Task(data=_saved(tmp_path / "a")), "task", CONFIG, limit=None, seed=0)
+    turned = {**CONFIG, "id2label": {"0": "YES", "1": "NO"}}
+    assert targets_of(data, turned) == [0, 1, 0, 1]
+    unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
+    assert targets_of(data, unnamed) == [1, 0, 1, 0]
+
+
+def test_labels_in_the_words_of_the_data(tmp_path: Path) -> None:
+    task = Task(data=_csv(tmp_path / "a.csv"), labels=("yes", "no"))
+    unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
+    data = read_task(task, "task", unnamed, limit=None, seed=0)
+    assert targets_of(data, unnamed) == [0, 1, 0, 1]
+
+
+def test_a_split_is_named_where_there_are_several(tmp_path: Path) -> None:
+    import datasets
+
+    part = datasets.Dataset.from_dict(_columns())
+    datasets.DatasetDict(train=part, test=part.select([1])).save_to_disk(tmp_path / "both")
+    with pytest.raises(Exception, match="test, train"):
+        open_table(tmp_path / "both")
+    data = read_task(Task(data=tmp_path / "both" / "test"), "task", CONFIG, limit=None, seed=0)
+    assert len(data.examples) == 1
+
+
+def numbered(folder: Path, count: int) -> Path:
+    (folder / "many.txt").write_text("".join(f"{number}\n" for number in range(count)))
+    return folder / "many.txt"
+
+
+MODEL = {"architectures": ["GPT2LMHeadModel"]}
+
+
+def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path: Path) -> None:
+    path = numbered(tmp_path, 1000)
+
+    def drawn(seed: int, limit: int | None = None, own: int | None = 100) -> list[int]:
+        data = read_task(Task(data=path, limit=own), "t", MODEL, limit=limit, seed=seed)
+        return [int(each.given["text"]) for each in data.examples]
+
+    first = drawn(0)
+    assert first == drawn(0) == sorted(set(first))
+    assert first != drawn(1)
+    assert len(drawn(0, limit=30)) == 30
+    assert drawn(0, own=None) == list(range(1000))
+    assert drawn(0, own=5000) == list(range(1000))
+
+
+def test_every_row_has_the_same_chance(tmp_path: Path) -> None:
+    """Of 40 rows 10 are drawn 400 times: 100 ± 5 σ each."""
+    path, counts = numbered(tmp_path, 40), np.zeros(40)
+    for seed in range(400):
+        data = read_task(Task(data=path), "t", MODEL, limit=10, seed=seed)
+        counts[[int(each.given["text"]) for each in data.examples]] += 1
+    assert np.all(np.abs(counts - 100) < 5 * np.sqrt(400 * 0.25 * 0.75))
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "columns", "kind"),
+    [
+        ("RobertaForSequenceClassification", {"id2label": {"0": "a"}}, "text,label", "regression"),
+        ("RobertaForSequenceClassification", {}, "text,label", "text-classification"),
+        ("LlamaForCausalLM", {}, "text", "causal-lm"),
+        ("LlamaForCausalLM", {}, "question,choices,answer", "multiple-choice"),
+        ("T5ForConditionalGeneration", {}, "input,target", "text-to-text"),
+        ("BertForTokenClassification", {}, "tokens,ner_tags", "token-classification"),
+        ("ViTForImageClassification", {}, "image,label", "image-classification"),
+        ("CLIPModel", {}, "image,label", "clip-zero-shot"),
+    ],
+)
+def test_kinds_are_guessed(
+    tmp_path: Path, model: str, more: dict[str, Any], columns: str, kind: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{columns}\n")
+    config = {"architectures": [model], **more}
+    assert kind_of(Task(data=path), config, open_table(path)) == kind
