@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ace_gui.architecture import library
+from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import place
 
@@ -39,13 +39,13 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
         )
     # Each class fails in its own way, with errors of any type.
     try:
-        with library.quiet():
-            return getattr(library.transformers(), loader).from_pretrained(
+        with transformers_library.quiet():
+            return getattr(transformers_library.transformers(), loader).from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
     except Exception as error:
         raise CheckpointError(
-            library.failure(
+            transformers_library.failure(
                 error,
                 f"The {what}",
                 f"The {what} in {place(folder)} cannot be read; copy it again.",
