@@ -125,23 +125,24 @@ def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]
 
 
 def comparison_table(rows: Sequence[MethodCompared]) -> Table:
-    """One line a merge: accuracy where it is known, norm, distances, health, time, memory."""
-    tasks = next((row.accuracies for row in rows if row.accuracies), {})
+    """One line a merge: scores where there are tasks, norm, distances, health, time, memory."""
+    tasks = next((row.by_task for row in rows if row.scores), {})
     table = Table(box=None, pad_edge=False)
     table.add_column("method", no_wrap=True)
-    headings = (*tasks, "mean") if tasks else ()
+    headings = (*map(printable, tasks), "mean", "of experts") if tasks else ()
     for heading in (*headings, "norm", "distance", "cosine", "warned", "seconds", "memory"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if not row.error:
-            table.add_row(shown(row.title), *_accuracy_cells(row), *_cells(row))
+            table.add_row(shown(row.title), *_score_cells(row), *_cells(row))
     return table
 
 
-def _accuracy_cells(row: MethodCompared) -> list[str]:
-    if not row.accuracies:
+def _score_cells(row: MethodCompared) -> list[str]:
+    if not row.scores:
         return []
-    return [f"{value:.3f}" for value in (*row.accuracies.values(), row.mean_accuracy or 0.0)]
+    values = (*row.by_task.values(), row.mean.score, row.mean.normalised)
+    return ["" if value is None else f"{value:.3f}" for value in values]
 
 
 def _cells(row: MethodCompared) -> list[str]:

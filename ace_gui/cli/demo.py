@@ -15,8 +15,9 @@ from rich.text import Text
 from ace_gui.checkpoints import check_output_folder
 from ace_gui.cli.console import print_checks, print_layers, wide_console
 from ace_gui.engine.contract.events import Exported, SampleAccuracy
+from ace_gui.engine.contract.scores import EXPERTS
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.engine.sample import EXPERTS, sample_accuracies, sample_recipe
+from ace_gui.engine.sample import sample_accuracies, sample_recipe
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
@@ -36,7 +37,7 @@ def run_headless(out: Path | None) -> None:
     console = wide_console()
     print_checks(found.checks, console)
     console.print("\nHeld-out accuracy of the sample, each merge with its method's defaults:\n")
-    console.print(accuracy_table(list(sample_accuracies())))
+    console.print(accuracy_table([row for row in sample_accuracies() if row is not None]))
     if target is not None:
         _write(recipe, target, console)
 

@@ -247,34 +247,24 @@ def save_model(model: ViTForImageClassification, folder: Path) -> None:
 
 
 def save_tasks(images: Images, all_tasks: tuple[Task, ...], out: Path) -> None:
-    """Write the held-out images, what the tasks are, and the recipe of the merge."""
-    held_out, rows = {}, []
+    """Write the held-out images, and the recipe of the merge with the tasks."""
+    held_out = {}
+    recipe = ["schema: 1", "merge_method: ace", "base_model: base", "models:"]
+    recipe += [f"  - model: experts/{task.name}\n    name: {task.name}" for task in all_tasks]
+    recipe += ["tasks:"]
     for task in all_tasks:
         image, labels = images.held_out(task)
         held_out |= {f"{task.name}_images": image, f"{task.name}_labels": labels.astype(np.uint8)}
-        ids = [task.first_label + k for k in range(len(task.labels))]
-        rows.append(
-            {
-                "name": task.name,
-                "title": task.title,
-                "description": task.description,
-                "expert": f"experts/{task.name}",
-                "label_ids": ids,
-                "labels": task.labels,
-                "images": f"{task.name}_images",
-                "targets": f"{task.name}_labels",
-            }
-        )
+        columns = f"{{image: {task.name}_images, label: {task.name}_labels}}"
+        recipe += [
+            f"  - name: {task.name}  # {task.title}: {task.description}",
+            f"    expert: {task.name}",
+            "    data: heldout.npz",
+            f"    columns: {columns}",
+            f"    labels: [{', '.join(f'{task.name}/{label}' for label in task.labels)}]",
+        ]
     np.savez_compressed(out / "heldout.npz", **held_out)
-    described = {
-        "held_out": "heldout.npz",
-        "pixels": {"rescale": 1 / 255, "mean": 0.5, "std": 0.5, "channels": 1, "side": SIDE},
-        "tasks": rows,
-    }
-    (out / "tasks.json").write_text(json.dumps(described, indent=2) + "\n")
-    models = "".join(f"  - model: experts/{t.name}\n    name: {t.name}\n" for t in all_tasks)
-    recipe = f"merge_method: ace\nbase_model: base\nmodels:\n{models}"
-    (out / "sample.yaml").write_text(recipe)
+    (out / "sample.yaml").write_text("\n".join(recipe) + "\n")
 
 
 def make(out: Path) -> None:

@@ -17,7 +17,7 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
 
@@ -270,13 +270,13 @@ class CompareProgress:
 class MethodCompared:
     """The result of one merge of several, or the ``error`` that stopped it.
 
-    ``place``: among those compared, from 0. ``seconds`` of planning and merging; ``peak_bytes`` of
+    ``place``: among those compared, from 0. ``seconds`` of merging; ``peak_bytes`` of
     the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
     merged or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F, ``distances`` ‖Δ − ΔW_t‖_F by that (1
     is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
     and ``noted``: tensors with a warning or a departure from the published procedure; ``refined``:
-    heterogeneous ones. ``accuracies``: by task, only of the sample. ``reports``: a tensor each.
-    ``warnings``: of the merge as a whole.
+    heterogeneous ones. ``scores``: on the recipe's tasks, if it has any. ``reports``: a tensor
+    each. ``warnings``: of the merge as a whole.
     """
 
     title: str
@@ -293,7 +293,7 @@ class MethodCompared:
     warned: int = 0
     noted: int = 0
     refined: int = 0
-    accuracies: Mapping[str, float] = field(default_factory=dict)
+    scores: tuple[TaskScore, ...] = ()
     reports: tuple[LayerReport, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -309,9 +309,15 @@ class MethodCompared:
         return sum(self.distances.values()) / len(self.distances) if self.distances else None
 
     @property
-    def mean_accuracy(self) -> float | None:
-        """Unweighted mean over the tasks."""
-        return sum(self.accuracies.values()) / len(self.accuracies) if self.accuracies else None
+    def by_task(self) -> Mapping[str, float]:
+        """The scores alone."""
+        return {each.task: each.score for each in self.scores}
+
+    @property
+    def mean(self) -> MeanScore:
+        """Unweighted means over the tasks."""
+        found = means(self.scores)
+        return found[0] if found else MeanScore(model=self.title, score=None, normalised=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,292 +1,120 @@
-"""How a model of each kind is asked: examples as pieces of input, and outputs as answers.
-
-A piece is one row of inputs without the dimension of a batch: a text, a window of a long one, one
-choice of several, a picture. Only pieces of one shape go together, so nothing is padded and no
-answer depends on its neighbours. L tokens, V vocabulary, N pieces, C labels.
-"""
+"""Pieces of one shape asked together, as many as memory lets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from ace_gui.architecture.preprocessing import load_image_processor, load_tokenizer, longest_input
-from ace_gui.engine.evaluating.examples import Example, TaskData
-from ace_gui.engine.evaluating.kinds import CHOICES, IMAGE, PAIR, TEXT, TOKENS
-from ace_gui.engine.evaluating.labels import labels_of
-from ace_gui.engine.evaluating.subjects import Loading
-from ace_gui.engine.evaluating.targets import zero_shot_labels
-from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
+from ace_gui.errors import ResourceError, is_out_of_memory
+from ace_gui.machine import free_memory
 
-Inputs = Mapping[str, Tensor]
-MORE_TOKENS: Final = 8
-"""How many more than the longest right answer a generated one may have."""
+MOST: Final = 64
+"""Pieces in a batch: more bring no speed on a processor, and little on a GPU."""
 
+_SHARE: Final = 0.4
+"""Of the free memory, that a batch may take."""
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """``inputs``: of the model. ``note``: what else its answer takes."""
-
-    inputs: Inputs
-    note: Any = None
+_TIMES_LARGEST: Final = 8
+"""Bytes that a forward pass holds at once, as a multiple of the largest output in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Pieces of one shape: their inputs stacked, on the model's device, and their notes."""
+class _Place:
+    """Which piece of which example."""
 
-    inputs: Inputs
-    notes: Sequence[Any]
-
-
-class Asker:
-    """Asks one model about the examples of one task; a kind is a subclass."""
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        self.data, self.loading, self.model = data, loading, model
-
-    def pieces(self, example: Example) -> list[Piece]:
-        """The inputs of an example."""
-        raise NotImplementedError
-
-    def ask(self, batch: Batch) -> list[Any]:
-        """What the model says to each piece of a batch."""
-        raise NotImplementedError
-
-    def answer(self, said: list[Any]) -> Any:
-        """The answer to an example from what was said to its pieces."""
-        return said[0]
+    example: int
+    piece: int
+    content: Piece
 
 
-class _OfText(Asker):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.tokenizer = load_tokenizer(loading.preprocessing)
-        self.longest = longest_input(self.tokenizer, model.config)
+def answered(asker: Asker) -> Iterator[int | list[Any]]:
+    """How many examples have been begun, batch by batch; at last the answers, in order.
 
-    def encoded(self, *texts: Any, **settings: Any) -> dict[str, Tensor]:
-        """Tokens of a text, or of a pair, cut to what the model takes."""
-        cut = {} if self.longest is None else {"truncation": True, "max_length": self.longest}
-        found = self.tokenizer(*texts, **cut, **settings)
-        return {name: torch.tensor(found[name]) for name in self.tokenizer.model_input_names}
-
-    def pieces(self, example: Example) -> list[Piece]:
-        texts = [example.given[role] for role in (TEXT, PAIR) if role in example.given]
-        return [Piece(inputs=self.encoded(*texts))]
+    Raises ResourceError where memory does not do for one piece, TaskError for data gone bad.
+    """
+    said: list[dict[int, Any]] = [{} for _ in asker.data.examples]
+    for batch in _batches(asker):
+        for place, answer in zip(batch, _asked(asker, batch), strict=True):
+            said[place.example][place.piece] = answer
+        yield sum(map(bool, said))
+    yield [asker.answer([each[n] for n in range(len(each))]) for each in said]
 
 
-class _TextClassifier(_OfText):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    def ask(self, batch: Batch) -> list[Any]:
-        return _best(self.model(**batch.inputs).logits, self.own)
-
-
-def _best(logits_NC: Tensor, own: Tensor) -> list[int]:
-    """The place of the highest logit among the labels that can be answers."""
-    found: list[int] = own[logits_NC[:, own].argmax(dim=1)].tolist()
-    return found
+def _batches(asker: Asker) -> Iterator[list[_Place]]:
+    """Pieces as they come, held back until enough of one shape are there."""
+    room, waiting = _Room(asker), defaultdict[Any, list[_Place]](list)
+    for number, example in enumerate(asker.data.examples):
+        for place, piece in enumerate(asker.pieces(example)):
+            shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
+            held = waiting[shape]
+            held.append(_Place(example=number, piece=place, content=piece))
+            if len(held) >= room.pieces(piece):
+                yield waiting.pop(shape)
+    yield from waiting.values()
 
 
-class _Regressor(_OfText):
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
-        return found
-
-
-class _WordClassifier(_OfText):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        if not self.tokenizer.is_fast:
-            raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    def pieces(self, example: Example) -> list[Piece]:
-        """A word's answer is that of its first token; one that was cut off has none."""
-        words = list(example.given[TOKENS])
-        cut = {} if self.longest is None else {"truncation": True, "max_length": self.longest}
-        found = self.tokenizer(words, is_split_into_words=True, **cut)
-        owners = found.word_ids()
-        firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
-        names = self.tokenizer.model_input_names
-        return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
-
-    def ask(self, batch: Batch) -> list[Any]:
-        logits_NLC = self.model(**batch.inputs).logits
-        best_NL = self.own[logits_NLC[:, :, self.own].argmax(dim=2)].cpu()
-        return [
-            tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
-            for best_L, firsts in zip(best_NL, batch.notes, strict=True)
-        ]
-
-
-def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
-    """ln p of every token but the first, given those before it: N × (L − 1), float64."""
-    logits_NLV = model(**inputs).logits[:, :-1].float()
-    next_NL1 = inputs["input_ids"][:, 1:, None]
-    chosen_NL = logits_NLV.gather(2, next_NL1).squeeze(2) - logits_NLV.logsumexp(dim=2)
-    found: Tensor = chosen_NL.double()
-    return found
-
-
-class _Predictor(_OfText):
-    """Perplexity. A long text goes in windows that share one token, so that each is predicted."""
-
-    def pieces(self, example: Example) -> list[Piece]:
-        token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
-        longest = self.longest or len(token_L)
-        starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
-        windows = [token_L[start : start + longest] for start in starts]
-        return [
-            Piece(inputs={"input_ids": window, "attention_mask": torch.ones_like(window)})
-            for window in windows
-        ]
-
-    def ask(self, batch: Batch) -> list[Any]:
-        count = batch.inputs["input_ids"].shape[1] - 1
-        if count < 1:  # nothing before, nothing to predict
-            return [(0.0, 0)] * len(batch.notes)
-        return [
-            (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
-        ]
-
-    def answer(self, said: list[Any]) -> Any:
-        return sum(nll for nll, _ in said), sum(tokens for _, tokens in said)
-
-
-class _Chooser(_OfText):
-    """A model with a head for choices: each of them is scored alone."""
-
-    def pieces(self, example: Example) -> list[Piece]:
-        text = example.given[TEXT]
-        encoded = [self.encoded(text, choice) for choice in example.given[CHOICES]]
-        return [Piece(inputs={n: t[None] for n, t in each.items()}) for each in encoded]
-
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.model(**batch.inputs).logits[:, 0].tolist()
-        return found
-
-    def answer(self, said: list[Any]) -> Any:
-        return max(range(len(said)), key=said.__getitem__)
-
-
-class _LanguageChooser(_Chooser):
-    """A language model: the choice that is most likely to follow the text, after a space."""
-
-    def pieces(self, example: Example) -> list[Piece]:
-        text, found = example.given[TEXT], []
-        before = self.tokenizer(text)["input_ids"]
-        for choice in example.given[CHOICES]:
-            whole = self.tokenizer(f"{text} {choice}")["input_ids"]
-            pairs = enumerate(zip(before, whole, strict=False))
-            start = next((at for at, (a, b) in pairs if a != b), min(len(before), len(whole) - 1))
-            cut = max(0, len(whole) - self.longest) if self.longest else 0
-            token_L = torch.tensor(whole[cut:])
-            inputs = {"input_ids": token_L, "attention_mask": torch.ones_like(token_L)}
-            found.append(Piece(inputs=inputs, note=max(start - cut, 1)))
-        return found
-
-    def ask(self, batch: Batch) -> list[Any]:
-        found_NL = _log_likelihoods(self.model, batch.inputs)
-        pairs = zip(found_NL, batch.notes, strict=True)
-        return [float(row_L[start - 1 :].sum()) for row_L, start in pairs]
-
-
-class _Writer(_OfText):
-    """Greedy generation."""
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
-        self.most = max(lengths) + MORE_TOKENS
-
-    def ask(self, batch: Batch) -> list[Any]:
-        fill = self.tokenizer.pad_token_id
-        written = self.model.generate(
-            **batch.inputs,
-            max_new_tokens=self.most,
-            do_sample=False,
-            num_beams=1,
-            pad_token_id=self.tokenizer.eos_token_id if fill is None else fill,
-        )
-        if not self.model.config.is_encoder_decoder:
-            written = written[:, batch.inputs["input_ids"].shape[1] :]
-        found: list[str] = self.tokenizer.batch_decode(written, skip_special_tokens=True)
-        return found
-
-
-class _OfPictures(Asker):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.processor = load_image_processor(loading.preprocessing)
-        config = getattr(model.config, "vision_config", None) or model.config
-        self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
-
-    def pieces(self, example: Example) -> list[Piece]:
-        picture = example.given[IMAGE].opened()
-        picture = picture if picture.mode == self.mode else picture.convert(self.mode)
-        found = self.processor(images=[picture], return_tensors="pt")
-        return [Piece(inputs={name: tensor[0] for name, tensor in found.items()})]
-
-
-class _PictureClassifier(_OfPictures):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    def ask(self, batch: Batch) -> list[Any]:
-        return _best(self.model(**batch.inputs).logits, self.own)
-
-
-class _ZeroShot(_OfPictures):
-    """The label whose prompt lies nearest to the picture."""
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        tokenizer = load_tokenizer(loading.preprocessing)
-        prompts = [data.task.prompt.replace("{}", label) for label in zero_shot_labels(data)]
-        full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
-        asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
+def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
+    """What the model says; where memory runs out, to one half of the batch after the other."""
+    pieces = [place.content for place in batch]
+    names = pieces[0].inputs
+    try:
+        inputs = {
+            name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
+            for name in names
+        }
         with torch.inference_mode():
-            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
-        self.text_CD = functional.normalize(torch.cat(rows), dim=1)
-
-    def ask(self, batch: Batch) -> list[Any]:
-        seen_ND = functional.normalize(
-            _pooled(self.model.get_image_features(**batch.inputs)), dim=1
+            return asker.ask(Batch(inputs=inputs, notes=[piece.note for piece in pieces]))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    if len(batch) == 1:
+        raise ResourceError(
+            f"There was not enough memory for one example of {asker.data.name}; close other "
+            "programs, or choose another device."
         )
-        found: list[int] = (seen_ND @ self.text_CD.T).argmax(dim=1).tolist()
-        return found
+    half = len(batch) // 2
+    return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
 
 
-def _pooled(found: Any) -> Tensor:
-    features: Tensor = found if isinstance(found, Tensor) else found.pooler_output
-    return features
+class _Room:
+    """How many pieces go into a batch, from what one of them takes."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._measured, self._most = 0, MOST
+
+    def pieces(self, piece: Piece) -> int:
+        """Measured again where a piece is larger than any before."""
+        size = max(tensor.numel() for tensor in piece.inputs.values())
+        if size > self._measured:
+            self._measured, self._most = size, self._fitting(piece)
+        return self._most
+
+    def _fitting(self, piece: Piece) -> int:
+        device = self._asker.model.device
+        free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+        taken = _TIMES_LARGEST * _largest_output(self._asker, piece)
+        return max(1, min(MOST, int(_SHARE * free / taken)))
 
 
-_ASKERS: Final[Mapping[TaskKind, type[Asker]]] = {
-    TaskKind.IMAGE_CLASSIFICATION: _PictureClassifier,
-    TaskKind.TEXT_CLASSIFICATION: _TextClassifier,
-    TaskKind.REGRESSION: _Regressor,
-    TaskKind.CAUSAL_LM: _Predictor,
-    TaskKind.MULTIPLE_CHOICE: _Chooser,
-    TaskKind.TEXT_TO_TEXT: _Writer,
-    TaskKind.TOKEN_CLASSIFICATION: _WordClassifier,
-    TaskKind.CLIP_ZERO_SHOT: _ZeroShot,
-}
+def _largest_output(asker: Asker, piece: Piece) -> int:
+    """Bytes of the largest output of a module when one piece is asked."""
+    sizes = [sum(tensor.nbytes for tensor in piece.inputs.values()), 1]
 
+    def note(_module: Any, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            sizes.append(output.nbytes)
 
-def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
-    """What asks a model about a task's examples. Raises CheckpointError and TaskError."""
-    chosen = _ASKERS[data.kind]
-    if chosen is _Chooser and not type(model).__name__.endswith("ForMultipleChoice"):
-        chosen = _LanguageChooser
-    return chosen(data, loading, model)
+    hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
+    try:
+        _asked(asker, [_Place(example=0, piece=0, content=piece)])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(sizes)

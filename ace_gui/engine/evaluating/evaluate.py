@@ -19,12 +19,12 @@ from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.evaluating.answering import asker
-from ace_gui.engine.evaluating.batches import answered
+from ace_gui.engine.evaluating.answering import answered
+from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.examples import TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
-from ace_gui.engine.evaluating.loading import load
 from ace_gui.engine.evaluating.metrics import Measured, measured
+from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.subjects import Loading, Models, Subject, require_kind
 from ace_gui.engine.evaluating.targets import targets_of
 from ace_gui.errors import TaskError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,9 +77,13 @@ def _files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The recipe's models, where there is a recipe, and folders besides them."""
+    """The recipe's models, where there is a recipe, and folders besides them.
+
+    ``with_base``: whether the base is scored too.
+    """
 
     prepared: Prepared | None
+    with_base: bool = True
     folders: tuple[Path, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -88,7 +92,8 @@ class Models:
         found = []
         if self.prepared is not None:
             recipe = self.prepared.plan.recipe
-            found.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
+            if self.with_base:
+                found.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
             named = zip(recipe.expert_names, recipe.models, strict=True)
             found += [
                 Subject(name=name, path=entry.model, expert=t)
@@ -216,6 +221,11 @@ def models_of(
     """The models of a recipe, and folders under these names, or as they are written."""
     named = tuple(names) or tuple(map(str, folders))
     return Models(prepared=prepared, folders=tuple(folders), names=named)
+
+
+def experts_of(prepared: Prepared, folders: Sequence[Path]) -> Models:
+    """The experts alone, and folders that are measured by them."""
+    return replace(models_of(prepared, folders), with_base=False)
 
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:

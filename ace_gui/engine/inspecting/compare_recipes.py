@@ -22,6 +22,7 @@ from torch import Tensor
 from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.events import (
     CompareProgress,
+    Evaluated,
     Event,
     MergeFinished,
     MethodCompared,
@@ -31,13 +32,15 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
+from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, preparing
-from ace_gui.engine.sample import folder_accuracy, is_sample, sample_tasks
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.machine import peak_memory, reset_peak_memory
@@ -115,11 +118,13 @@ def compare(job: CompareJob) -> Iterator[Event | None]:
 def _compared(
     job: CompareJob, variant: Variant, progress: CompareProgress
 ) -> Iterator[Event | None]:
-    reset_peak_memory()
-    started = time.monotonic()
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
     refuse_errors(store_checks(prepared.plan, memory_bytes=job.memory_bytes, needs_disk=not begun))
+    for _ in scored(prepared, None, job.device):  # what is wrong with the data is said now
+        yield None
+    reset_peak_memory()
+    started = time.monotonic()
     warnings: tuple[str, ...] = ()
     events = merge(
         prepared,
@@ -139,10 +144,10 @@ def _compared(
     for known in measure(prepared, variant.store):
         measured = known
         yield None
-    accuracies: Mapping[str, float] = {}
-    if is_sample(variant.recipe):
+    scores: tuple[TaskScore, ...] = ()
+    for known_scores in scored(prepared, variant.store / MODEL, job.device):
+        scores = known_scores
         yield None
-        accuracies = folder_accuracy("", variant.store / MODEL, sample_tasks()).by_task
     found = reports(variant.store)
     yield MethodCompared(
         title=progress.title,
@@ -150,13 +155,29 @@ def _compared(
         place=progress.place,
         seconds=seconds,
         peak_bytes=peak,
-        accuracies=accuracies,
+        scores=scores,
         parameters=prepared.plan.parameters,
         **measured,
         **_health(found),
         reports=tuple(found.values()),
         warnings=warnings,
     )
+
+
+def scored(prepared: Prepared, folder: Path | None, device: str) -> Iterator[tuple[TaskScore, ...]]:
+    """The scores of a merged model on the recipe's tasks, by those of the experts, at last.
+
+    ``folder`` None: of the experts, which are remembered. Tasks of experts that the recipe has no
+    longer are left out.
+    """
+    recipe = prepared.plan.recipe
+    tasks = [each for each in recipe.tasks if each.expert in (None, *recipe.expert_names)]
+    folders = () if folder is None else (folder,)
+    for event in evaluate(experts_of(prepared, folders), tasks, device=device) if tasks else ():
+        if isinstance(event, Evaluated):
+            yield tuple(each for each in event.scores if each.model in map(str, folders))
+        else:
+            yield ()
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
@@ -217,13 +238,16 @@ def _health(found: Mapping[str, LayerReport]) -> dict[str, Any]:
 def compared_record(row: MethodCompared) -> dict[str, object]:
     """A row as ``compare --json`` has it."""
     recipe = row.variant.recipe
-    record = asdict(replace(row, reports=()))
-    del record["variant"], record["reports"]
+    record = asdict(replace(row, reports=(), scores=()))
+    del record["variant"], record["reports"], record["scores"]
     return {
         "method": recipe.merge_method,
         **{key: _plain(value) for key, value in record.items()},
         "relative_norm": _plain(row.relative_norm),
-        "mean_accuracy": row.mean_accuracy,
+        "accuracies": {task: _plain(score) for task, score in row.by_task.items()},
+        "mean_accuracy": row.mean.score,
+        "mean_normalised": row.mean.normalised,
+        "scores": [each.record() | {"model": row.title} for each in row.scores],
     }
 
 

@@ -150,7 +150,7 @@ class MethodComparison(QObject):
             key=(),
             store=row.variant.store,
             parameters=row.parameters,
-            accuracies=row.accuracies,
+            accuracies=row.by_task,
             reports={report.name: report for report in row.reports},
             finished=finished,
         )

@@ -12,6 +12,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.text import plain, tooltip
 
@@ -92,7 +93,7 @@ _FIGURES = (
 
 
 class ComparedModel(QAbstractTableModel):
-    """Rows as given; accuracies have columns of their own where any row has them."""
+    """Rows as given; scores have columns of their own where any row has them."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -103,8 +104,8 @@ class ComparedModel(QAbstractTableModel):
     def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
         """Take over these rows."""
         self.beginResetModel()
-        tasks = next((row.accuracies for row in rows if row.accuracies), {})
-        self._columns = [_METHOD, *_accuracies(tuple(tasks)), *_FIGURES]
+        scores = next((row.scores for row in rows if row.scores), ())
+        self._columns = [_METHOD, *_scores(scores), *_FIGURES]
         self._rows = list(rows)
         self._arrange()
         self.endResetModel()
@@ -190,23 +191,29 @@ class ComparedModel(QAbstractTableModel):
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _accuracies(tasks: tuple[str, ...]) -> list[Figure]:
+def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
     found = [
         Figure(
-            heading=task,
-            tip=f"Held-out accuracy on {task}.",
-            value=lambda row, task=task: row.accuracies.get(task),  # type: ignore[misc]
+            heading=each.task,
+            tip=f"{each.metric} on {each.task}, {each.n} examples.",
+            value=lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
             text=_three,
         )
-        for task in tasks
+        for each in scores
     ]
     mean = Figure(
         heading="Mean",
-        tip="Mean held-out accuracy over the tasks.",
-        value=lambda row: row.mean_accuracy,
+        tip="Mean score over the tasks.",
+        value=lambda row: row.mean.score,
         text=_three,
     )
-    return [*found, mean] if tasks else []
+    normalised = Figure(
+        heading="Of experts",
+        tip="Mean over the tasks of the score by that of the task's own expert.",
+        value=lambda row: row.mean.normalised,
+        text=_three,
+    )
+    return [*found, mean, normalised] if found else []
 
 
 def _details(row: MethodCompared) -> str:

@@ -50,7 +50,7 @@ class Progress:
 class MergeRun:
     """A merge: finished, running, or interrupted and to be resumed from its store.
 
-    ``parameters``: as resolved when it began. ``accuracies``: held out, by task, where measured.
+    ``parameters``: as resolved when it began. ``accuracies``: scores by task, where measured.
     """
 
     recipe: Recipe

@@ -55,7 +55,7 @@ def test_figures_are_those_of_the_merged_weights(
     assert row.distances["task1"] == pytest.approx(distance, rel=1e-5)
     cosine = float(delta @ change / delta.norm() / change.norm())
     assert row.cosines["task1"] == pytest.approx(cosine, rel=1e-4)
-    assert row.accuracies == {}
+    assert row.scores == ()
     assert {report.name for report in row.reports} == base.keys()
     assert row.seconds > 0
     assert row.peak_bytes > 0

@@ -19,6 +19,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.shell.main_window import MainWindow
@@ -184,18 +185,25 @@ def variant(method: str) -> Variant:
     return Variant(recipe=recipe(COLA, merge_method=method), store=Path("/cache") / method)
 
 
+def scores(**by_task: float) -> tuple[TaskScore, ...]:
+    return tuple(
+        TaskScore(model="", task=task, metric="f1", score=score, n=9, standard_error=0.1)
+        for task, score in by_task.items()
+    )
+
+
 def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     qtbot: QtBot, qtmodeltester: ModelTester
 ) -> None:
     model = ComparedModel()
     failed = MethodCompared(title="failed", variant=variant("slerp"), place=2, error="No.")
-    first = result(variant("ace"), 0, accuracies={"cola": 0.5, "sst2": 0.7})
-    second = result(variant("linear"), 1, accuracies={"cola": 0.9, "sst2": 0.9})
+    first = result(variant("ace"), 0, scores=scores(cola=0.5, sst2=0.7))
+    second = result(variant("linear"), 1, scores=scores(cola=0.9, sst2=0.9))
     model.show_rows((failed, first, second))
     headings = [
         model.headerData(place, Qt.Orientation.Horizontal) for place in range(model.columnCount())
     ]
-    assert headings[:4] == ["Method", "cola", "sst2", "Mean"]
+    assert headings[:5] == ["Method", "cola", "sst2", "Mean", "Of experts"]
     model.sort(3, Qt.SortOrder.DescendingOrder)
     assert [model.row_at(place) for place in range(3)] == [second, first, failed]
     model.sort(3, Qt.SortOrder.AscendingOrder)
