@@ -118,6 +118,7 @@ def merge(
     memory_bytes: int | None = None,
     convert: bool = False,
     complete_heads: bool = False,
+    evaluate: bool = False,
 ) -> MergeResult:
     """Merge into the new folder ``out``, which appears only when all of it is written.
 
@@ -131,6 +132,7 @@ def merge(
         resume=resume,
         convert=convert,
         complete_heads=complete_heads,
+        evaluate=evaluate,
     )
     warnings: tuple[str, ...] = ()
     seconds, exported = 0.0, None

@@ -136,6 +136,12 @@ def merge(
             "--complete-heads", help="Also write a whole model for each expert's own head."
         ),
     ] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate", help="Score the models on the recipe's tasks, for the model card."
+        ),
+    ] = False,
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
@@ -152,6 +158,7 @@ def merge(
             resume=resume,
             convert=convert,
             complete_heads=complete_heads,
+            evaluate=evaluate,
         )
         merge_to_folder(recipe, out, options)
 

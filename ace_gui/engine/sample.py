@@ -10,9 +10,8 @@ from typing import Final
 
 from ace_gui.engine.contract.events import Evaluated, SampleAccuracy
 from ace_gui.engine.contract.scores import EXPERTS, TaskScore, line_of
-from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.evaluate import evaluate, merged_scores
 from ace_gui.engine.evaluating.subjects import BASE, models_of
-from ace_gui.engine.inspecting.compare_recipes import scored
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import preparing
@@ -53,8 +52,5 @@ def _merged(title: str, recipe: Recipe) -> Iterator[SampleAccuracy | None]:
         store = Path(folder) / "store"
         for _ in merge(prepared, store, device="cpu", as_output=True):
             yield None
-        scores: tuple[TaskScore, ...] = ()
-        for known in scored(prepared, store / MODEL, "cpu"):
-            scores = known
-            yield None
+        scores = yield from merged_scores(prepared, store / MODEL, "cpu", alone=True)
     yield SampleAccuracy(model=title, by_task={each.task: each.score for each in scores})

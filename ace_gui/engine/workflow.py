@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,24 +14,32 @@ from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.evaluate import (
+    evaluate,
+    known_tasks,
+    merged_scores,
+    require_tasks,
+)
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths, merge
+from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
-from ace_gui.errors import PickleConsentError
+from ace_gui.errors import PickleConsentError, TaskError
 from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
+from ace_gui.steps import result_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +49,7 @@ class Options:
     ``threads`` None: as torch chooses. ``memory_bytes``: what the merge may use, None: what is
     free. ``resume``: go on with the merge that an earlier run left unfinished. ``convert``: convert
     PyTorch pickles among the models. ``complete_heads``: also write a whole model for each expert
-    with a head of its own.
+    with a head of its own. ``evaluate``: score it on the recipe's tasks, for its card.
     """
 
     device: str = "auto"
@@ -49,6 +58,7 @@ class Options:
     resume: bool = False
     convert: bool = False
     complete_heads: bool = False
+    evaluate: bool = False
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
@@ -87,6 +97,8 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         checks = worst_first((*checks, *unrelated_checks(prepared)))
         yield PlanReady(plan=replace(prepared.plan, checks=checks))
         refuse_errors(checks)
+        if options.evaluate:  # what is wrong with the data is said before the merge
+            result_of(require_tasks(prepared, options.device))
         yield from merge(
             prepared,
             store,
@@ -95,13 +107,18 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
             as_output=True,
             memory_bytes=options.memory_bytes,
         )
-        yield publish(store, target, complete_heads=options.complete_heads)
+        scores: tuple[TaskScore, ...] = ()
+        if options.evaluate:
+            scores = result_of(merged_scores(prepared, store / MODEL, options.device))
+        yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
 
 
 def report_to_file(
     recipe: Recipe, file: Path, options: Options, *, inputs: tuple[Path, ...], overwrite: bool
 ) -> Iterator[Event]:
     """Merge, keep nothing, and write what the merge does as one HTML file.
+
+    Where the recipe has tasks, the merged model is written to a temporary folder and scored.
 
     Yields PlanReady, then what ``report`` yields. ``inputs``: further files that ``file`` may not
     be. Raises OutputError where ``file`` was not made by this program and ``overwrite`` is not set,
@@ -110,13 +127,22 @@ def report_to_file(
     use_threads(options.threads)
     device = resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
+    tried = bool(known_tasks(prepared))
     check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
-    checks = store_checks(prepared.plan, memory_bytes=options.memory_bytes, needs_disk=False)
+    checks = store_checks(prepared.plan, memory_bytes=options.memory_bytes, needs_disk=tried)
     checks = worst_first((*checks, *unrelated_checks(prepared)))
     yield PlanReady(plan=replace(prepared.plan, checks=checks))
-    for event in report(prepared, file, device, InspectionCache(inspections_folder())):
-        if event is not None:
-            yield event
+    refuse_errors(checks if tried else ())
+    cache = InspectionCache(inspections_folder())
+    with tempfile.TemporaryDirectory(prefix="ace-report-") as folder:
+        store = Path(folder) / "store" if tried else None
+        if store is not None:
+            result_of(require_tasks(prepared, options.device))
+            for _ in merge(prepared, store, device=options.device):
+                pass
+        for event in report(prepared, file, device, cache, store):
+            if event is not None:
+                yield event
 
 
 def score(
@@ -133,6 +159,8 @@ def score(
 
     Yields what ``evaluate`` yields, and raises what it and ``prepare`` raise.
     """
+    if not tasks:
+        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
     use_threads(None)
     resolve_device(device)
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)

@@ -25,12 +25,24 @@ from ace_gui.engine.evaluating.examples import TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
 from ace_gui.engine.evaluating.metrics import Measured, measured
 from ace_gui.engine.evaluating.model_with_head import load
-from ace_gui.engine.evaluating.subjects import Loading, Models, Subject, require_kind
+from ace_gui.engine.evaluating.subjects import (
+    Loading,
+    Models,
+    Subject,
+    experts_of,
+    models_of,
+    require_kind,
+)
 from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe.tasks import Task
+from ace_gui.steps import Steps
 from ace_gui.versions import code_digest, library_versions
+
+MERGED: Final = "merged"
+"""What a merge is called among the models of its recipe."""
 
 SEED: Final = 0
 """Of the examples that are drawn where there is a limit: always the same ones."""
@@ -57,8 +69,6 @@ def evaluate(
 
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
-    if not tasks:
-        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
     where = resolve_device(device)
     trials: list[_Trial] = []
     for task, name in zip(tasks, task_names(tasks), strict=True):
@@ -79,6 +89,34 @@ def evaluate(
     order = models.subjects()
     by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
     yield Evaluated(scores=tuple(score for _, score in by_model))
+
+
+def require_tasks(prepared: Prepared, device: str) -> Steps[None]:
+    """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
+    for _ in evaluate(experts_of(prepared, ()), known_tasks(prepared), device=device):
+        yield None
+
+
+def merged_scores(
+    prepared: Prepared, folder: Path, device: str, *, alone: bool = False
+) -> Steps[tuple[TaskScore, ...]]:
+    """The scores of a merged model in a folder, under the name ``merged``, on the recipe's tasks.
+
+    With those of base and experts; ``alone``: without them, though measured by the experts.
+    """
+    models = experts_of(prepared, (folder,)) if alone else models_of(prepared, (folder,))
+    scores: tuple[TaskScore, ...] = ()
+    for event in evaluate(replace(models, names=(MERGED,)), known_tasks(prepared), device=device):
+        if isinstance(event, Evaluated):
+            scores = event.scores
+        yield None
+    return tuple(each for each in scores if each.model == MERGED) if alone else scores
+
+
+def known_tasks(prepared: Prepared) -> tuple[Task, ...]:
+    """The recipe's tasks, but those of experts that it has no longer."""
+    recipe = prepared.plan.recipe
+    return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 
 
 def task_names(tasks: Sequence[Task]) -> list[str]:

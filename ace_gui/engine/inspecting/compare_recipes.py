@@ -22,7 +22,6 @@ from torch import Tensor
 from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.events import (
     CompareProgress,
-    Evaluated,
     Event,
     MergeFinished,
     MethodCompared,
@@ -32,9 +31,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
-from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.engine.evaluating.evaluate import evaluate
-from ace_gui.engine.evaluating.subjects import experts_of
+from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -121,8 +118,7 @@ def _compared(
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
     refuse_errors(store_checks(prepared.plan, memory_bytes=job.memory_bytes, needs_disk=not begun))
-    for _ in scored(prepared, None, job.device):  # what is wrong with the data is said now
-        yield None
+    yield from require_tasks(prepared, job.device)
     reset_peak_memory()
     started = time.monotonic()
     warnings: tuple[str, ...] = ()
@@ -144,10 +140,7 @@ def _compared(
     for known in measure(prepared, variant.store):
         measured = known
         yield None
-    scores: tuple[TaskScore, ...] = ()
-    for known_scores in scored(prepared, variant.store / MODEL, job.device):
-        scores = known_scores
-        yield None
+    scores = yield from merged_scores(prepared, variant.store / MODEL, job.device, alone=True)
     found = reports(variant.store)
     yield MethodCompared(
         title=progress.title,
@@ -162,22 +155,6 @@ def _compared(
         reports=tuple(found.values()),
         warnings=warnings,
     )
-
-
-def scored(prepared: Prepared, folder: Path | None, device: str) -> Iterator[tuple[TaskScore, ...]]:
-    """The scores of a merged model on the recipe's tasks, by those of the experts, at last.
-
-    ``folder`` None: of the experts, which are remembered. Tasks of experts that the recipe has no
-    longer are left out.
-    """
-    recipe = prepared.plan.recipe
-    tasks = [each for each in recipe.tasks if each.expert in (None, *recipe.expert_names)]
-    folders = () if folder is None else (folder,)
-    for event in evaluate(experts_of(prepared, folders), tasks, device=device) if tasks else ():
-        if isinstance(event, Evaluated):
-            yield tuple(each for each in event.scores if each.model in map(str, folders))
-        else:
-            yield ()
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.shards import indexed
 from ace_gui.engine.contract.events import Exported, ExportProgress
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.merge import HEADS
 from ace_gui.engine.merging.output_config import set_config_dtype
@@ -72,10 +73,17 @@ def export(
     yield exported(target)
 
 
-def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Exported:
+def publish(
+    store: Path,
+    folder: Path,
+    *,
+    complete_heads: bool = False,
+    scores: tuple[TaskScore, ...] = (),
+) -> Exported:
     """Turn a store that was made in the output's own dtype into the output, without copying.
 
-    ``complete_heads`` as for ``export``. Raises as it does, and leaves a store that can be resumed.
+    ``complete_heads`` as for ``export``; ``scores``: for the card. Raises as it does, and leaves a
+    store that can be resumed.
     """
     manifest = read_finished(store)
     shards, checksums = planned_shards(manifest), stores.checksums(store)
@@ -84,7 +92,8 @@ def publish(store: Path, folder: Path, *, complete_heads: bool = False) -> Expor
         if complete_heads:
             for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
                 pass
-        _finish(store / MODEL, folder, store, manifest.recipe.out_dtype, hashes, complete_heads)
+        dtype = manifest.recipe.out_dtype
+        _finish(store / MODEL, folder, store, dtype, hashes, complete_heads, scores)
         promote(store / MODEL, folder)
         discard(store)
     return exported(folder)
@@ -97,6 +106,7 @@ def _finish(
     dtype: str | None,
     hashes: Mapping[str, str],
     complete_heads: bool,
+    scores: tuple[TaskScore, ...] = (),
 ) -> None:
     """Add the files beside the tensors: config, card and recipe."""
     manifest = read_finished(store)
@@ -113,6 +123,7 @@ def _finish(
         dtype,
         hashes,
         complete_heads=complete_heads,
+        scores=scores,
     )
     (stage / CARD).write_text(card, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")

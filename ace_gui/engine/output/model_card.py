@@ -6,7 +6,7 @@ import json
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -15,6 +15,7 @@ from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import Library, library_of
 from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.scores import TaskScore, line_of, means
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.methods import get_method
@@ -32,17 +33,19 @@ def model_card(
     hashes: Mapping[str, str],
     *,
     complete_heads: bool = False,
+    scores: Sequence[TaskScore] = (),
 ) -> str:
     """The text of README.md, with the front matter that model hubs read.
 
     ``folder``: the model as far as it is written. ``complete_heads``: there is a whole model in
-    ``heads/EXPERT/`` for each of ``heads``.
+    ``heads/EXPERT/`` for each of ``heads``. ``scores``: of base, experts and this model.
     """
     library, lineage = library_of(folder), lineage_of(manifest.recipe)
     sections = (
         _front_lines(manifest.recipe.merge_method, library, lineage),
         _about_lines(title, manifest, dtype),
         _method_lines(manifest),
+        _score_lines(scores),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
         _warning_lines(manifest),
         _head_lines(heads, manifest, complete_heads),
@@ -111,6 +114,38 @@ def _method_lines(manifest: Manifest) -> list[str]:
     method = get_method(manifest.recipe.merge_method)
     lines = ["## Method", "", method.summary, "", method.citation, ""]
     return lines + _parameter_lines(manifest)
+
+
+def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
+    """How this model did on the recipe's tasks, beside the base and each task's expert."""
+    if not scores:
+        return []
+    tasks = list({each.task: (each.task, each.metric, each.n) for each in scores}.values())
+    lines = list(dict.fromkeys(line_of(each) for each in scores))
+    cells = {
+        (line_of(each), each.task): f"{each.score:.4g} ± {each.standard_error:.2g}"
+        for each in scores
+    }
+    return [
+        "## Scores",
+        "",
+        "On the tasks of the recipe, with standard errors; each expert on its own task.",
+        "",
+        f"| task | metric | examples | {' | '.join(map(_plain, lines))} |",
+        f"|---|---|{'---|' * (len(lines) + 1)}",
+        *(
+            f"| {_plain(task)} | {metric} | {n} | "
+            + " | ".join(cells.get((line, task), "") for line in lines)
+            + " |"
+            for task, metric, n in tasks
+        ),
+        "",
+        *(
+            f"- {_plain(mean.model)}: {mean.normalised:.1%} of the experts' scores on average"
+            for mean in means(scores)
+            if mean.normalised is not None
+        ),
+    ]
 
 
 def _file_lines(hashes: Mapping[str, str]) -> list[str]:

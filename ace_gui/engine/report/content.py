@@ -13,6 +13,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.formatting import number_text
 
 NONE: Final = "–"
@@ -34,6 +35,7 @@ class Content:
     program: str
     created: str
     checks: tuple[Check, ...] = ()
+    scores: tuple[TaskScore, ...] = ()
 
     @property
     def merged_rows(self) -> tuple[PlanRow, ...]:

@@ -25,11 +25,13 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.health import layer_health
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.merging.store import InputFile, Manifest, reports
+from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, reports
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import TensorMerge
@@ -53,7 +55,8 @@ def report(
 ) -> Iterator[ReportProgress | Reported | None]:
     """Write the report of a merge to ``file``, which is replaced if it is there and no input.
 
-    ``store``: of that merge; None: each tensor is merged now, and the result forgotten. Raises
+    ``store``: of that merge; None: each tensor is merged now, and the result forgotten. With a
+    store, and tasks in the recipe, the models are scored. Raises
     OutputError where the file cannot be written, and whatever reading and merging raise.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
@@ -72,7 +75,10 @@ def report(
     for row in remarkable(prepared, statistics, told):
         spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
         yield ReportProgress(done=total - SPECTRA + len(spectra), total=total)
-    content = content_of(prepared, statistics, told, spectra)
+    scores: tuple[TaskScore, ...] = ()
+    if store is not None:
+        scores = yield from merged_scores(prepared, store / MODEL, str(device))
+    content = content_of(prepared, statistics, told, spectra, scores)
     yield ReportProgress(done=total, total=total)
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)
@@ -146,6 +152,7 @@ def content_of(
     statistics: Mapping[str, LayerStatistics],
     reports: Mapping[str, LayerReport],
     spectra: Sequence[LayerSpectrum],
+    scores: tuple[TaskScore, ...] = (),
 ) -> Content:
     """The content of the page."""
     recipe = prepared.plan.recipe
@@ -158,6 +165,7 @@ def content_of(
         statistics=statistics,
         reports=reports,
         spectra=tuple(spectra),
+        scores=scores,
         recipe_text=dump_recipe(recipe, None),
         program=ace_gui.__version__,
         created=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),

@@ -13,6 +13,7 @@ from ace_gui.engine.contract.expert_distance import equally_weighted, relative_c
 from ace_gui.engine.contract.expert_similarity import model_cosines
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.scores import TaskScore, line_of, means
 from ace_gui.engine.contract.spectral_figures import MARKS, Spectrum, spectral_figures
 from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
@@ -72,6 +73,24 @@ def model_table(content: Content) -> Table:
     ]
     headings = ("model", "architecture", "format", "weight", "‖ΔW‖ by ‖W₀‖")
     return Table(caption="Models", headings=headings, rows=tuple(rows), texts=3)
+
+
+def score_table(content: Content) -> Table | None:
+    """Base, experts and the merge on the recipe's tasks; None without scores."""
+    scores = content.scores
+    tasks = {each.task: f"{each.task}: {each.metric}, {each.n}" for each in scores}
+    rows = []
+    for mean in means(scores):
+        own = {each.task: each for each in scores if line_of(each) == mean.model}
+        cells = (_score(own.get(task)) for task in tasks)
+        rows.append((mean.model, *cells, number(mean.score), share(mean.normalised)))
+    headings = ("model", *tasks.values(), "mean", "of experts")
+    caption = "Scores with standard errors, by metric and number of examples"
+    return Table(caption=caption, headings=headings, rows=tuple(rows)) if rows else None
+
+
+def _score(score: TaskScore | None) -> str:
+    return NONE if score is None else f"{score.score:.4g} ± {score.standard_error:.2g}"
 
 
 def role_table(content: Content) -> Table | None:

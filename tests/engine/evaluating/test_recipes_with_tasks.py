@@ -197,3 +197,43 @@ def test_a_recipe_keeps_its_tasks(family: Path) -> None:
     assert again.tasks == recipe.tasks
     assert [task.data.name for task in again.tasks] == ["two.csv", "three.csv"]
     assert "tasks" in (family / "merged" / "merge_recipe.yaml").read_text()
+
+
+def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path: Path) -> None:
+    from ace_gui.engine import workflow
+    from ace_gui.recipe.recipe_file import load_recipe
+
+    recipe = family / "recipe.yaml"
+    (row,) = ace_gui.compare(recipe, methods=["task_arithmetic"], device="cpu").rows
+    assert row.error == ""
+    ace_gui.merge(recipe, tmp_path / "out", device="cpu", evaluate=True)
+    found = ace_gui.evaluate(recipe, [tmp_path / "out"], device="cpu")
+    merged = [each for each in found.scores if each.model == str(tmp_path / "out")]
+    assert row.by_task == {each.task: each.score for each in merged}
+    assert row.mean.normalised == found.means[-1].normalised
+    card = (tmp_path / "out" / "README.md").read_text()
+    for each in merged:
+        assert f"| {each.task} | accuracy | 60 | " in card
+        assert f" | {each.score:.4g} ± {each.standard_error:.2g} |\n" in card
+    options = workflow.Options(device="cpu")
+    page = tmp_path / "page.html"
+    for _ in workflow.report_to_file(
+        load_recipe(recipe), page, options, inputs=(), overwrite=False
+    ):
+        pass
+    html = page.read_text()
+    assert '<section id="scores">' in html
+    assert f"{merged[0].score:.4g} ± {merged[0].standard_error:.2g}" in html
+
+
+def test_a_comparison_with_bad_data_merges_nothing(
+    family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ace_gui.engine.inspecting import compare_recipes
+
+    monkeypatch.setattr(compare_recipes, "merge", lambda *_, **__: pytest.fail("it was merged"))
+    recipe = json.loads((family / "recipe.yaml").read_text())
+    recipe["tasks"] = [{"data": "none.csv", "expert": "two"}]
+    (family / "bad.yaml").write_text(json.dumps(recipe))
+    (row,) = ace_gui.compare(family / "bad.yaml", methods=["linear"], device="cpu").rows
+    assert "none.csv" in row.error
