@@ -15,11 +15,13 @@ if TYPE_CHECKING:
         Evaluation,
         Inspection,
         MergeResult,
+        Tuning,
         compare,
         evaluate,
         inspect,
         merge,
         plan,
+        tune,
     )
     from ace_gui.methods.method import Kind, Merged, parameter
     from ace_gui.methods.registry import register_method
@@ -37,6 +39,7 @@ __all__ = [
     "Merged",
     "Recipe",
     "Task",
+    "Tuning",
     "__version__",
     "compare",
     "errors",
@@ -46,6 +49,7 @@ __all__ = [
     "parameter",
     "plan",
     "register_method",
+    "tune",
 ]
 
 _PLACES: Final = {

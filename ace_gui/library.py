@@ -26,8 +26,9 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.tuning import ParameterRange, Tuned
 from ace_gui.engine.devices import use_threads
-from ace_gui.engine.inspecting import compare_recipes
+from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
@@ -78,6 +79,15 @@ class Evaluation:
         import pandas as pd
 
         return pd.DataFrame([score.record() for score in self.scores])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """``recipe``: with the chosen values. ``result``: every merge that was tried, and the scores of
+    the chosen one and of the recipe as it was on data that were not searched with."""
+
+    recipe: Recipe
+    result: Tuned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +223,36 @@ def evaluate(
         if progress is not None:
             progress(event)
     return Evaluation(scores=scores)
+
+
+def tune(
+    recipe: GivenRecipe,
+    parameters: Mapping[str, tuple[float, float]],
+    *,
+    merges: int | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Tuning:
+    """Try values of the method's parameters, from low to high, on one half of the tasks' data.
+
+    One parameter on a grid of 9 merges, several by Optuna in 25; ``merges``: another number. What
+    is reported was measured on the other half. Nothing that was merged is kept.
+    """
+    use_threads(None)
+    given = recipe_from(recipe)
+    ranges = tuple(
+        ParameterRange(name=name, low=low, high=high) for name, (low, high) in parameters.items()
+    )
+    result: Tuned | None = None
+    for event in tune_parameters.tune(given, ranges, merges=merges, limit=limit, device=device):
+        if isinstance(event, Tuned):
+            result = event
+        if progress is not None and event is not None:
+            progress(event)
+    assert result is not None
+    chosen = {**given.parameters, **result.best.parameters}
+    return Tuning(recipe=dataclasses.replace(given, parameters=chosen), result=result)
 
 
 def _tasks(given: GivenTasks) -> tuple[Task, ...]:

@@ -311,6 +311,47 @@ def evaluate(
         )
 
 
+@app.command("tune")
+def tune(
+    recipe: RecipeFile,
+    parameter: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=a..b", help="A parameter of the method; may be said again."),
+    ],
+    merges: Annotated[
+        int | None,
+        typer.Option(min=2, metavar="N", help="Merges to try (default: 9, of several 25)."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=2, metavar="N", help="Examples of each task at most, both halves."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=path_given, metavar="FILE", help="Write the recipe with the values."),
+    ] = None,
+    json: JsonFile = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    verbose: Verbose = False,
+) -> None:
+    """Choose parameters on one half of the tasks' data, and report them on the other half."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.tuning import tune_recipe
+
+        tune_recipe(
+            recipe,
+            parameters=parameter,
+            merges=merges,
+            limit=limit,
+            out=out,
+            json_file=json,
+            device=device,
+            overwrite=overwrite,
+        )
+
+
 @app.command("mergekit")
 def mergekit(
     recipe: RecipeFile,

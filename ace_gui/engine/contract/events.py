@@ -18,6 +18,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.tuning import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
 
@@ -359,6 +360,8 @@ Event = (
     | Exported
     | SampleAccuracy
     | EvaluationProgress
+    | TunePoint
+    | Tuned
     | TaskScore
     | Evaluated
     | CompareProgress

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.tuning import ParameterRange
 from ace_gui.recipe import Recipe
 
 STORE_COMPLETE: Final = "complete"
@@ -180,6 +181,20 @@ class EvaluateJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuneJob:
+    """Try values of parameters of the recipe's method on its tasks, as ``tune`` says.
+
+    Yields a TunePoint for each merge, then Tuned.
+    """
+
+    recipe: Recipe
+    ranges: tuple[ParameterRange, ...]
+    merges: int | None = None
+    limit: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampleAccuracyJob:
     """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
 
@@ -199,6 +214,7 @@ Job = (
     | ReportJob
     | ExportJob
     | EvaluateJob
+    | TuneJob
     | SampleAccuracyJob
     | CompareJob
 )

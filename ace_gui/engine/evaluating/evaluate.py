@@ -21,7 +21,7 @@ from ace_gui.engine.contract.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.askers import asker
-from ace_gui.engine.evaluating.examples import TaskData, read_task
+from ace_gui.engine.evaluating.examples import Half, TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
 from ace_gui.engine.evaluating.metrics import Measured, measured
 from ace_gui.engine.evaluating.model_with_head import load
@@ -60,19 +60,25 @@ class _Trial:
 
 
 def evaluate(
-    models: Models, tasks: Sequence[Task], *, limit: int | None = None, device: str = "auto"
+    models: Models,
+    tasks: Sequence[Task],
+    *,
+    limit: int | None = None,
+    device: str = "auto",
+    half: Half | None = None,
 ) -> Iterator[Event | None]:
     """Score the base and the folders on every task, and each expert on its own.
 
     A task that belongs to no expert is one for all of them. All data are read and checked first.
-    What is known of the same files is not computed again. Closing the generator cancels.
+    What is known of the same files is not computed again. ``half``: on one half of the examples.
+    Closing the generator cancels.
 
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = resolve_device(device)
     trials: list[_Trial] = []
     for task, name in zip(tasks, task_names(tasks), strict=True):
-        trials += _trials(models, task, name, limit)
+        trials += _trials(models, task, name, limit, half)
         yield None
     total = sum(len(trial.data.examples) for trial in trials)
     found: dict[tuple[Subject, str], TaskScore] = {}
@@ -91,22 +97,32 @@ def evaluate(
     yield Evaluated(scores=tuple(score for _, score in by_model))
 
 
-def require_tasks(prepared: Prepared, device: str) -> Steps[None]:
+def require_tasks(
+    prepared: Prepared, device: str, *, limit: int | None = None, half: Half | None = None
+) -> Steps[None]:
     """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
-    for _ in evaluate(experts_of(prepared, ()), known_tasks(prepared), device=device):
+    models, tasks = experts_of(prepared, ()), known_tasks(prepared)
+    for _ in evaluate(models, tasks, limit=limit, device=device, half=half):
         yield None
 
 
 def merged_scores(
-    prepared: Prepared, folder: Path, device: str, *, alone: bool = False
+    prepared: Prepared,
+    folder: Path,
+    device: str,
+    *,
+    alone: bool = False,
+    limit: int | None = None,
+    half: Half | None = None,
 ) -> Steps[tuple[TaskScore, ...]]:
     """The scores of a merged model in a folder, under the name ``merged``, on the recipe's tasks.
 
     With those of base and experts; ``alone``: without them, though measured by the experts.
     """
     models = experts_of(prepared, (folder,)) if alone else models_of(prepared, (folder,))
+    models, tasks = replace(models, names=(MERGED,)), known_tasks(prepared)
     scores: tuple[TaskScore, ...] = ()
-    for event in evaluate(replace(models, names=(MERGED,)), known_tasks(prepared), device=device):
+    for event in evaluate(models, tasks, limit=limit, device=device, half=half):
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
@@ -128,9 +144,12 @@ def task_names(tasks: Sequence[Task]) -> list[str]:
     return names
 
 
-def _trials(models: Models, task: Task, name: str, limit: int | None) -> list[_Trial]:
+def _trials(
+    models: Models, task: Task, name: str, limit: int | None, half: Half | None
+) -> list[_Trial]:
     owner = models.owner(task, name)
-    data = read_task(task, name, models.reference(task, name), limit=limit, seed=SEED)
+    reference = models.reference(task, name)
+    data = read_task(task, name, reference, limit=limit, seed=SEED, half=half)
     trials = []
     for subject in models.subjects():
         if subject.expert is not None and owner not in (None, subject.expert):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,14 @@ class Example:
     label: Any = None
 
 
+class Half(Enum):
+    """Which examples of a task: those that values are searched with, or those that tell how good
+    they are. Together they are all, and none is in both."""
+
+    SEARCHED = 0
+    REPORTED = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
     """A task with its examples, and what was guessed for it."""
@@ -58,12 +67,18 @@ class TaskData:
 
 
 def read_task(
-    task: Task, name: str, config: Mapping[str, Any], *, limit: int | None, seed: int
+    task: Task,
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    limit: int | None,
+    seed: int,
+    half: Half | None = None,
 ) -> TaskData:
     """The task with its examples. ``config``: of the model whose task it is.
 
     ``limit``: so many examples at most, besides the task's own limit. The same seed draws the same.
-    Raises TaskError, naming file and row.
+    ``half``: only one half of these. Raises TaskError, naming file and row.
     """
     table = open_table(task.data)
     kind = kind_of(task, config, table)
@@ -71,8 +86,11 @@ def read_task(
     limits = [most for most in (limit, task.limit) if most is not None]
     wanted = [column for names in columns.values() for column in names]
     rows = drawn(table, table.rows(wanted), min(limits, default=None), seed)
+    if half is not None:
+        rows = _half(rows, half, seed)
     if not rows:
-        raise refused(table.path, "There are no examples.")
+        too_few = "There are no examples." if half is None else "There are too few examples."
+        raise refused(table.path, too_few)
     return TaskData(
         task=task,
         name=name,
@@ -103,6 +121,12 @@ def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> li
             size += _bytes_of(row[1]) - _bytes_of(kept[place][1][1])
             kept[place] = (number, row)
     return [row for _, row in sorted(kept, key=lambda pair: pair[0])]
+
+
+def _half(rows: Sequence[Row], half: Half, seed: int) -> list[Row]:
+    """Every second one of a fixed shuffle, in the file's order."""
+    shuffled = np.random.default_rng([seed, 1]).permutation(len(rows))
+    return [rows[place] for place in sorted(shuffled[half.value :: 2])]
 
 
 def _bytes_of(values: Any) -> int:

@@ -40,6 +40,7 @@ from ace_gui.engine.contract.jobs import (
     SampleMergesJob,
     SpectrumJob,
     SubspacesJob,
+    TuneJob,
 )
 from ace_gui.engine.contract.messages import Cancel, Quit, Submit
 from ace_gui.engine.contract.plan import Plan, PlanRow
@@ -54,6 +55,7 @@ from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.inspecting.merge_difference import difference
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import read_finished
 from ace_gui.engine.output.exporting import export
@@ -116,6 +118,9 @@ class Runner:
                 prepared = yield from self._prepared(job.recipe)
                 models = models_of(prepared, job.folders)
                 yield from evaluate(models, job.recipe.tasks, limit=job.limit, device=job.device)
+            case TuneJob():
+                settings = {"merges": job.merges, "limit": job.limit}
+                yield from tune(job.recipe, job.ranges, device=job.device, **settings)
             case SampleAccuracyJob():
                 yield from sample_accuracies()
 

@@ -1,0 +1,227 @@
+"""Parameters chosen by trying: on one half of the tasks' data, and reported on the other.
+
+One parameter is tried on a grid, several as Optuna's sampler proposes (TPE: J. Bergstra et al.,
+Algorithms for Hyper-Parameter Optimization, NeurIPS 2011).
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ace_gui.checkpoints import discard
+from ace_gui.engine.contract.scores import LESS_IS_BETTER, TaskScore, means
+from ace_gui.engine.contract.tuning import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
+from ace_gui.engine.evaluating.examples import Half
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
+from ace_gui.engine.planning.prepare import preparing
+from ace_gui.errors import ResourceError, TaskError, WorkbenchError
+from ace_gui.methods import checked_parameters, get_method, parameter_fields
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+from ace_gui.steps import Steps
+
+GRID: Final = 9
+"""Merges for one parameter."""
+
+TRIALS: Final = 25
+"""Merges for several parameters."""
+
+SEED: Final = 0
+
+_Parameters = Mapping[str, ParameterValue]
+_Ask = Generator[_Parameters, float | None, None]
+"""Parameters to try; what came of them is sent back, None for a failure."""
+
+
+def tune(
+    recipe: Recipe,
+    ranges: Sequence[ParameterRange],
+    *,
+    merges: int | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+) -> Iterator[TunePoint | Tuned | None]:
+    """Merge with other values of these parameters, score, and keep none of the merges.
+
+    Yields a TunePoint for each, then Tuned. ``merges``: how many are tried. ``limit``: examples of
+    each task at most, both halves together. Raises RecipeError for parameters out of range,
+    TaskError for bad data before the first merge, and the first error where every merge fails.
+    """
+    started = time.monotonic()
+    found = _checked(recipe, ranges)
+    prepared = yield from preparing(recipe)
+    if not known_tasks(prepared):
+        raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
+    for half in Half:
+        yield from require_tasks(prepared, device, half=half, limit=limit)
+    count = merges or (GRID if len(found) == 1 else TRIALS)
+    trial = _Trial(device=device, limit=limit)
+    points: list[TunePoint] = []
+    asking = _grid(found[0], count) if len(found) == 1 else _proposed(found, count)
+    for place, parameters in _answering(asking, points):
+        changed = replace(recipe, parameters={**recipe.parameters, **parameters})
+        point = yield from trial.point(changed, parameters, place, count)
+        points.append(point)
+        yield point
+    best = _best(points, recipe, found)
+    chosen = replace(recipe, parameters={**recipe.parameters, **best.parameters})
+    scores = yield from trial.scores(chosen, Half.REPORTED)
+    before = yield from trial.scores(recipe, Half.REPORTED)
+    yield Tuned(
+        points=tuple(points),
+        best=best,
+        scores=scores,
+        before=before,
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Trial:
+    """Merges a recipe into a folder that goes away, and scores it there."""
+
+    def __init__(self, *, device: str, limit: int | None) -> None:
+        self._device, self._limit = device, limit
+
+    def point(
+        self, recipe: Recipe, parameters: _Parameters, place: int, count: int
+    ) -> Steps[TunePoint]:
+        """What came of these values on the half that is searched with."""
+        started = time.monotonic()
+        score, error = None, ""
+        try:
+            score = objective((yield from self.scores(recipe, Half.SEARCHED)))
+        except WorkbenchError as problem:
+            error = problem.sentence
+        return TunePoint(
+            parameters=parameters,
+            place=place,
+            of=count,
+            score=score,
+            seconds=time.monotonic() - started,
+            error=error,
+        )
+
+    def scores(self, recipe: Recipe, half: Half) -> Steps[tuple[TaskScore, ...]]:
+        """The scores of a recipe's merge on one half of the data."""
+        prepared = yield from preparing(recipe)
+        refuse_errors(store_checks(prepared.plan, memory_bytes=None, needs_disk=True))
+        with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
+            store = Path(folder) / "store"
+            for _ in merge(prepared, store, device=self._device):
+                yield None
+            scores = yield from merged_scores(
+                prepared, store / MODEL, self._device, alone=True, half=half, limit=self._limit
+            )
+            discard(store)
+        return scores
+
+
+def objective(scores: Sequence[TaskScore]) -> float:
+    """What is made large: the mean share of the experts' scores, where every task has an expert,
+    else the mean score, where more is better of all tasks, or its negative, where less is of all.
+
+    Raises TaskError where the tasks cannot be weighed against each other.
+    """
+    (mean,) = means(scores)
+    if mean.normalised is not None:
+        return mean.normalised
+    if mean.score is None:
+        raise TaskError(
+            "Scores of which more and of which less is better have no mean; say in each task to "
+            "which expert it belongs.",
+            key="tasks",
+        )
+    return -mean.score if scores[0].metric in LESS_IS_BETTER else mean.score
+
+
+def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[ParameterRange, Any]]:
+    """The ranges with the fields of their parameters. Raises RecipeError."""
+    method = get_method(recipe.merge_method)
+    fields = {field.name: field for field in parameter_fields(method)}
+    for each in ranges:
+        for value in (each.low, each.high):
+            kind = fields[each.name].kind if each.name in fields else "float"
+            given = int(value) if kind == "int" and float(value).is_integer() else value
+            checked_parameters(method, {**recipe.parameters, each.name: given})
+    return [(each, fields[each.name]) for each in ranges]
+
+
+def _is_log(each: ParameterRange, field: Any) -> bool:
+    """Whether steps are factors: the parameter is of that kind, or spans a hundredfold."""
+    return each.low > 0 and (field.metadata["logarithmic"] or each.high >= 100 * each.low)
+
+
+def _grid(chosen: tuple[ParameterRange, Any], count: int) -> _Ask:
+    each, field = chosen
+    spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
+    values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
+    whole = field.kind == "int"
+    for value in dict.fromkeys(round(value) if whole else value for value in values):
+        yield {each.name: value}
+
+
+def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int) -> _Ask:
+    try:
+        optuna: Any = importlib.import_module("optuna")
+    except ImportError:
+        raise ResourceError(
+            "Several parameters at once need the Python package optuna; install it, or tune one "
+            "after the other."
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=SEED))
+    for _ in range(count):
+        trial = study.ask()
+        parameters = {each.name: _suggested(trial, each, field) for each, field in chosen}
+        score = yield parameters
+        failed = optuna.trial.TrialState.FAIL
+        study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
+
+
+def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
+    log = _is_log(each, field)
+    if field.kind == "int":
+        whole: int = trial.suggest_int(each.name, int(each.low), int(each.high), log=log)
+        return whole
+    value: float = trial.suggest_float(each.name, each.low, each.high, log=log)
+    return float(f"{value:.6g}")
+
+
+def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[tuple[int, _Parameters]]:
+    """What is asked, told after each what came of it: the last of ``points`` by then."""
+    try:
+        parameters = next(asking)
+        while True:
+            yield len(points), parameters
+            parameters = asking.send(points[-1].score)
+    except StopIteration:
+        return
+
+
+def _best(
+    points: Sequence[TunePoint], recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]
+) -> TunePoint:
+    """The one of the highest score; of several, the one that changes the recipe least."""
+
+    def change(point: TunePoint) -> float:
+        own = {each.name: recipe.parameters.get(each.name, field.default) for each, field in chosen}
+        return sum(
+            abs(float(point.parameters[each.name]) - float(own[each.name])) / (each.high - each.low)
+            for each, _ in chosen
+        )
+
+    known = [point for point in points if point.score is not None]
+    if not known:
+        raise TaskError(f"No merge could be made: {points[0].error}")
+    return max(known, key=lambda point: (point.score or 0.0, -change(point)))

@@ -1,0 +1,131 @@
+"""Values are chosen on one half of the data, and reported on the other, which chose nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ace_gui
+from ace_gui.cli.tuning import parameter_range
+from ace_gui.engine.contract.tuning import TunePoint
+from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.examples import Half, read_task
+from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import RecipeError, TaskError
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import Task
+from tests.helpers.command import ace_gui as run
+from tests.helpers.scored_models import save_bert, sentence
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tuned")
+    for seed, name in enumerate(("base", "one", "two")):
+        names = {0: "bad", 1: "good"}
+        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
+    generator = np.random.default_rng(0)
+    for name in ("one", "two"):
+        rows = [f"{sentence(generator)},{generator.integers(2)}" for _ in range(61)]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    said = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": [{"model": "one"}, {"model": "two"}],
+        "tasks": [{"data": "one.csv"}, {"data": "two.csv"}],
+        "heads": "merge",
+        "schema": 1,
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(said))
+    return folder / "recipe.yaml"
+
+
+def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
+    config = json.loads((recipe.parent / "one" / "config.json").read_text())
+
+    def rows(half: Half | None, limit: int | None = None) -> list[str]:
+        data = Task(data=recipe.parent / "one.csv")
+        found = read_task(data, "one", config, limit=limit, seed=0, half=half)
+        return [each.row for each in found.examples]
+
+    first, second = rows(Half.SEARCHED), rows(Half.REPORTED)
+    assert (len(first), len(second)) == (31, 30)
+    assert not set(first) & set(second)
+    assert set(first) | set(second) == set(rows(None))
+    assert first == rows(Half.SEARCHED)
+    assert len(rows(Half.REPORTED, limit=10)) == 5
+    with pytest.raises(TaskError, match="too few"):
+        rows(Half.REPORTED, limit=1)
+
+
+def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Path) -> None:
+    points: list[TunePoint] = []
+    found = ace_gui.tune(recipe, {"scaling": (0.0, 1.2)}, merges=4, device="cpu",
+                         progress=lambda each: points.append(each))  # fmt: skip
+    assert points[:4] == list(found.result.points)
+    values = [point.parameters["scaling"] for point in found.result.points]
+    assert values == pytest.approx([0.0, 0.4, 0.8, 1.2])
+    scores = [point.score for point in found.result.points]
+    assert len(set(scores)) > 1
+    assert found.result.best.score == max(scores)
+    assert found.recipe.parameters == found.result.best.parameters
+    # By hand: the chosen merge, and each half.
+    ace_gui.merge(found.recipe, tmp_path / "chosen", device="cpu")
+    prepared = prepare(load_recipe(recipe))
+    for half, told in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
+        *_, last = evaluate(
+            models_of(prepared, [tmp_path / "chosen"]), prepared.plan.recipe.tasks,
+            device="cpu", half=half,
+        )  # fmt: skip
+        own = [each for each in last.scores if each.model == str(tmp_path / "chosen")]
+        if told is not None:
+            assert [each.score for each in told] == [each.score for each in own]
+        else:
+            mean = np.mean([each.normalised for each in own])
+            assert found.result.best.score == pytest.approx(mean)
+
+
+def test_several_parameters_are_proposed_and_always_the_same(recipe: Path) -> None:
+    said = json.loads(recipe.read_text())
+    (recipe.parent / "ties.yaml").write_text(json.dumps({**said, "merge_method": "ties"}))
+    ranges = {"density": (0.1, 0.9), "scaling": (0.2, 2.0)}
+    first, again = (
+        ace_gui.tune(recipe.parent / "ties.yaml", ranges, merges=4, limit=20, device="cpu")
+        for _ in range(2)
+    )
+    tried = [point.parameters for point in first.result.points]
+    assert tried == [point.parameters for point in again.result.points]
+    assert all(0.1 <= each["density"] <= 0.9 and 0.2 <= each["scaling"] <= 2 for each in tried)
+    assert len({tuple(each.values()) for each in tried}) == 4
+
+
+def test_what_cannot_be_tuned(recipe: Path) -> None:
+    with pytest.raises(RecipeError):
+        ace_gui.tune(recipe, {"nothing": (0, 1)}, device="cpu")
+    with pytest.raises(RecipeError):
+        ace_gui.tune(recipe, {"scaling": (-1e9, 1)}, device="cpu")
+    said = json.loads(recipe.read_text())
+    del said["tasks"]
+    (recipe.parent / "none.yaml").write_text(json.dumps(said))
+    with pytest.raises(TaskError, match="no tasks"):
+        ace_gui.tune(recipe.parent / "none.yaml", {"scaling": (0, 1)}, device="cpu")
+    for text in ("scaling", "scaling=1", "scaling=1..0", "scaling=a..b"):
+        with pytest.raises(RecipeError, match=r"NAME=a\.\.b"):
+            parameter_range(text)
+
+
+def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path) -> None:
+    out, figures = recipe.parent / "tuned.yaml", recipe.parent / "tuned.json"
+    done = run(
+        "tune", recipe, "--parameter", "scaling=0..1", "--merges", "2", "--limit", "20",
+        "--out", out, "--json", figures,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "chosen" in done.stdout
+    told = json.loads(figures.read_text())
+    assert len(told["points"]) == 2
+    assert out.read_text().startswith("# Tuned by ACE workbench: scaling")
+    assert load_recipe(out).parameters == told["best"]
+    assert load_recipe(out).tasks == load_recipe(recipe).tasks
