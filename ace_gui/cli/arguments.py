@@ -69,6 +69,10 @@ JsonFile = Annotated[
     Path | None,
     typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
 ]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Examples of each task at most, drawn by chance."),
+]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")]
 Threads = Annotated[
     int | None,

@@ -20,6 +20,7 @@ from ace_gui.cli.arguments import (
     Convert,
     Device,
     JsonFile,
+    Limit,
     NewFolder,
     Overwrite,
     RecipeFile,
@@ -137,10 +138,7 @@ def merge(
         ),
     ] = False,
     evaluate: Annotated[
-        bool,
-        typer.Option(
-            "--evaluate", help="Score the models on the recipe's tasks, for the model card."
-        ),
+        bool, typer.Option("--evaluate", help="Score on the recipe's tasks, for the model card.")
     ] = False,
     convert: Convert = False,
     verbose: Verbose = False,
@@ -285,10 +283,7 @@ def evaluate(
             help="A YAML file with tasks (default: the recipe's).",
         ),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Examples of each task at most, drawn by chance."),
-    ] = None,
+    limit: Limit = None,
     json: JsonFile = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -322,10 +317,7 @@ def tune(
         int | None,
         typer.Option(min=2, metavar="N", help="Merges to try (default: 9, of several 25)."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=2, metavar="N", help="Examples of each task at most, both halves."),
-    ] = None,
+    limit: Limit = None,
     out: Annotated[
         Path | None,
         typer.Option(parser=path_given, metavar="FILE", help="Write the recipe with the values."),
