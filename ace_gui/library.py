@@ -26,7 +26,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.tuning import ParameterRange, Tuned
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.planning.prepare import prepare

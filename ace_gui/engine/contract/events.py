@@ -18,7 +18,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.tuning import Tuned, TunePoint
+from ace_gui.engine.contract.tuned import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
 

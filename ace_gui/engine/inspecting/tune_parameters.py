@@ -18,7 +18,7 @@ import numpy as np
 
 from ace_gui.checkpoints import discard
 from ace_gui.engine.contract.scores import LESS_IS_BETTER, TaskScore, means
-from ace_gui.engine.contract.tuning import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.examples import Half
 from ace_gui.engine.merging.merge import merge
