@@ -9,6 +9,7 @@ coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,12 +32,15 @@ class TopPolar:
 
     ``mean``: mean of s_1..s_k. ``rank``: how many of the k directions the factor holds.
     ``weakest``: the smallest singular value among those, as a share of the largest.
+    ``sensitivity``: by how much a small error of the matrix is multiplied in the factor
+    (``cut_sensitivity``).
     """
 
     factor_OI: Tensor
     mean: float
     rank: int
     weakest: float
+    sensitivity: float
 
 
 def top_polars(matrix_BOI: Tensor, k: int, noises: Sequence[float]) -> list[TopPolar]:
@@ -59,8 +63,9 @@ def top_polars(matrix_BOI: Tensor, k: int, noises: Sequence[float]) -> list[TopP
 
 
 def _top_polar(
-    basis_RK: Tensor, values_K: Tensor, projected_KC: Tensor, *, noise: float, tall: bool
+    basis_RK: Tensor, values_R: Tensor, projected_KC: Tensor, *, noise: float, tall: bool
 ) -> TopPolar:
+    values_K = values_R[: len(projected_KC)]
     unit = torch.finfo(basis_RK.dtype).eps
     floor = max(noise, unit * projected_KC.shape[1]) * values_K[0]
     kept = values_K > floor
@@ -71,23 +76,43 @@ def _top_polar(
         mean=float(values_K.mean()),
         rank=rank,
         weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
+        sensitivity=cut_sensitivity(values_R, rank, projected_KC.shape[1]),
     )
+
+
+def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
+    """‖δ(U_k V_kᵀ)‖_F by ‖δX‖_F of an R × ``columns`` matrix X, for a δX without any preference.
+
+    To first order and in the mean over the directions of δX, by the derivatives of singular vectors
+    (for instance Stewart, Perturbation Theory for the Singular Value Decomposition, 1990): pairs
+    within the leading k, pairs on both sides of the cut, and the columns outside of all. Infinite
+    where the cut lies between equal values.
+    """
+    if not k:
+        return 0.0
+    kept_K1, others_1J = values_R[:k, None], values_R[None, k:]
+    variance = 2 / (kept_K1 + kept_K1.T).square()
+    across = 2 * (kept_K1.square() + others_1J.square())
+    across = across / (kept_K1.square() - others_1J.square()).square()
+    outside = max(0, columns - len(values_R)) / kept_K1.square()
+    total = float(variance.sum() - variance.diagonal().sum() + across.sum() + outside.sum())
+    return math.sqrt(total / (len(values_R) * columns))
 
 
 def _by_gram(
     wide_RC: Tensor, squares_R: Tensor, vectors_RR: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """U_k, s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
+    """U_k, all of s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
     below = squares_R[k] if k < len(squares_R) else squares_R.new_zeros(())
     if not bool(squares_R[k - 1] - below > SMALLEST_GAP * squares_R[0]):
         return None
     basis_RK = vectors_RR[:, :k]
-    return basis_RK, squares_R[:k].sqrt(), basis_RK.T @ wide_RC
+    return basis_RK, squares_R.clamp(min=0).sqrt(), basis_RK.T @ wide_RC
 
 
 def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """U_k, s and U_kᵀX; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
+    """U_k, all of s and U_kᵀX; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
     basis_RK = u_RR[:, :k]
-    return basis_RK, s_R[:k], basis_RK.T @ wide_RC
+    return basis_RK, s_R, basis_RK.T @ wide_RC

@@ -1,12 +1,16 @@
 """The one operation used here that torch does not document, and may change in any release.
 
 In releases without it, or with another signature, ``LINEAR`` is None and products are taken by
-operations that torch documents.
+operations that torch documents; on Intel's processors too, for which these are as fast and need no
+copies.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -33,4 +37,14 @@ def _usable() -> bool:
         return False
 
 
-LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = linear if _usable() else None
+def _by_intel() -> bool:
+    """Whether the processor is Intel's, as far as the system says."""
+    said = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
+        said += info.read(500)  # Linux: the first processor's
+    return "GenuineIntel" in said
+
+
+LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = (
+    linear if _usable() and not _by_intel() else None
+)

@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
 
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.survey import Findings, Survey
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
 ParameterValue = float | int | bool | str
 
@@ -85,9 +86,10 @@ class Diagnostics:
     ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
     solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
     ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
-    cap scaled the change, 1 where it was short enough. ``notes``: departures from the
-    published procedure that were taken here; ``warnings``: what may be wrong with the result, and
-    what one can do. A sentence each.
+    cap scaled the change, 1 where it was short enough. ``precision``: in which numbers it was
+    computed, and why they are exact enough. ``notes``: departures from the published procedure that
+    were taken here; ``warnings``: what may be wrong with the result, and what one can do. A
+    sentence each.
     """
 
     energies: tuple[float, ...] = ()
@@ -101,6 +103,7 @@ class Diagnostics:
     refinement_cosine: float | None = None
     refinement_ratio: float | None = None
     cap_factor: float | None = None
+    precision: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -153,6 +156,7 @@ class Context(TypedDict, total=False):
     the whole model, for the experts that have the tensor; needed by methods that asked for one.
     ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
     W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
+    ``tolerance``: how exact the result must be, for methods that can save time by it.
     """
 
     keep_preliminary: bool
@@ -160,6 +164,7 @@ class Context(TypedDict, total=False):
     findings: Findings | None
     own: Sequence[Any] | None
     base: Tensor | None
+    tolerance: Tolerance
 
 
 def for_each(parameters: Parameters, context: Context, experts: int) -> Sequence[Parameters]:
@@ -187,13 +192,19 @@ class MergeFunction(Protocol[ParametersIn]):
         findings: Findings | None = None,
         own: Sequence[Any] | None = None,
         base: Tensor | None = None,
+        tolerance: Tolerance = STRICT,
     ) -> Merged:
         """Merge. Raises MethodError where the method cannot be applied."""
         ...
 
 
-Layer = tuple[Sequence[Tensor], Sequence[float], Tensor | None]
-"""The input of a method for one tensor: its task vectors, their weights, and W₀."""
+class Layer(NamedTuple):
+    """The input of a method for one tensor: its task vectors, their weights, and W₀."""
+
+    deltas: Sequence[Tensor]
+    weights: Sequence[float]
+    base: Tensor | None = None
+    tolerance: Tolerance = STRICT
 
 
 class BatchFunction(Protocol[ParametersIn]):

@@ -27,8 +27,9 @@ from ace_gui.methods.ace import AceParameters, by_inputs, by_rows
 from ace_gui.methods.ace.algorithm import Rule, weighed
 from ace_gui.methods.ace.by_inputs import Sums, collect, preliminary, residual
 from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import in_float32
+from ace_gui.methods.ace.float32_check import Way, attempt
 from ace_gui.methods.ace.problem import Problem, Terms
+from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.experts import norms, task_vector
 
@@ -54,7 +55,7 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
         centre_(delta_OI)
     (first,), _ = measure([experts], None)
     parameters = AceParameters(epsilon=EPSILON, k_frac=K_FRAC)
-    problem = weighed([experts], [first], Rule.HETEROGENEOUS, parameters)
+    problem = weighed([experts], [first], Rule.HETEROGENEOUS, parameters, [STRICT])
     sums, (scale,) = collect(problem), problem.prior_scales
 
     yield (
@@ -223,15 +224,15 @@ def _decomposed(fused_OI: Tensor, k: int) -> Tensor:
 
 def _double(experts: WeightedExperts) -> Tensor:
     measured, _ = measure([experts], None)  # without probes
-    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE)
+    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE, [STRICT])
     return preliminary(collect(problem), problem)[0]
 
 
 def _single(experts: WeightedExperts) -> Tensor:
     measured, probes = measure([experts], SINGLE_EPSILON)
-    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE)
+    problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE, [STRICT])
     if probes is not None and measured[0].single:
-        found, coarse = in_float32(problem, probes)
+        found, coarse = attempt(problem, probes.weighed(problem, [0]), Way.MIXED)
         if not coarse:
             return found.preliminary_BOI
     raise SystemExit("The probes reject float32 on these task vectors.")

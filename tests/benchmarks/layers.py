@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,16 +17,21 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import add_product_
-from ace_gui.methods.ace import AceParameters, ace_batch, first_pass
-from ace_gui.methods.ace.algorithm import Rule, weighed
+from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace.by_rows import few_experts
-from ace_gui.methods.ace.float32_check import in_float32
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.method import Layer, Merged
+from ace_gui.methods.shared.tolerance import STRICT, of_experts
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.literal import literal_ace
 
-EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5}
+EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5, "hom. bf16": 1e-5, "het. bf16": 1e-5}
 """ε by kind of row: with the paper's value for GPT-2 the sums fit into float32."""
+
+NORM = 0.3
+"""Of the largest task vector, Frobenius."""
+
+BASE_NORM = 10 * NORM
+"""Of the base's weights where these are bfloat16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,12 @@ class Case:
 
     @property
     def heterogeneous(self) -> bool:
-        return self.kind == "het."
+        return self.kind.startswith("het.")
+
+    @property
+    def rounded(self) -> bool:
+        """Whether base and experts are bfloat16."""
+        return self.kind.endswith("bf16")
 
     @property
     def parameters(self) -> AceParameters:
@@ -50,23 +60,42 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Medians in seconds a layer (``literal``: None where left out); ``dtype`` of our sums."""
+    """Medians in seconds a layer (``literal``: None where left out); ``numbers``: in which."""
 
     case: Case
     literal: float | None
     ours: float
     floor: float
-    dtype: torch.dtype
+    numbers: str
     rounds: int
 
 
-def deltas_of(case: Case, device: torch.device) -> list[Tensor]:
+class Rounded(Sequence[Tensor]):
+    """Task vectors of bfloat16 experts, widened and subtracted at each use, as a merge does."""
+
+    def __init__(self, base: Tensor, experts: Sequence[Tensor]) -> None:
+        self._base = base.float()
+        self._experts = experts
+
+    def __len__(self) -> int:
+        return len(self._experts)
+
+    def __getitem__(self, index):
+        return self._experts[index].float().sub_(self._base)
+
+
+def deltas_of(case: Case, device: torch.device) -> Sequence[Tensor]:
     generator = torch.Generator().manual_seed(0)
     ratio = 20.0 if case.heterogeneous else 1.0
-    return [
+    deltas = [
         task_vector(case.outputs, case.inputs, norm, generator).to(device)
-        for norm in norms(case.experts, 0.3, ratio)
+        for norm in norms(case.experts, NORM, ratio)
     ]
+    if not case.rounded:
+        return deltas
+    base = torch.randn(case.outputs, case.inputs, generator=generator).to(device)
+    base = base.mul_(BASE_NORM / float(base.norm())).bfloat16()
+    return Rounded(base, [(base.float() + delta).bfloat16() for delta in deltas])
 
 
 def products(case: Case) -> tuple[float, float]:
@@ -123,24 +152,29 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     deltas = deltas_of(case, seconds.device)
     weights = [1.0] * len(deltas)
     parameters = case.parameters
-    dtype = _dtype(case, deltas)
+    tolerance = STRICT
+    if case.rounded:
+        tolerance = of_experts([torch.bfloat16] * len(deltas), weights, BASE_NORM)
+    layer = Layer(deltas, weights, None, tolerance)
 
     def literal() -> object:
-        return literal_ace(deltas, epsilon=parameters.epsilon, tau=parameters.tau)
+        return literal_ace(list(deltas), epsilon=parameters.epsilon, tau=parameters.tau)
 
-    def ours() -> object:
-        return ace_batch([(deltas, weights, None)] * case.together, parameters)
+    def ours() -> list[Merged]:
+        return ace_batch([layer] * case.together, parameters)
 
     contestants: list[Callable[[], object]] = [ours]
     if _literal_fits(case, seconds.device):
         contestants.append(literal)
     times: list[list[float]] = [[] for _ in contestants]
     floors: list[float] = []
-    seconds(ours)  # warm-up
+    numbers = _numbers(ours()[0])  # warm-up
+    dtype = torch.float64 if numbers == "float64" else torch.float32
+    solving = torch.float32 if numbers == "float32" else torch.float64
     started = time.perf_counter()
     while len(floors) < rounds and (not floors or time.perf_counter() - started < patience):
         sums, after = products(case)
-        floors.append(sums / rate(dtype, seconds) + after / rate(torch.float64, seconds))
+        floors.append(sums / rate(dtype, seconds) + after / rate(solving, seconds))
         for own, contestant in zip(times, contestants, strict=True):
             own.append(seconds(contestant))
     medians = [statistics.median(own) for own in times]
@@ -149,7 +183,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
         literal=medians[1] if len(medians) > 1 else None,
         ours=medians[0] / case.together,
         floor=statistics.median(floors),
-        dtype=dtype,
+        numbers=numbers,
         rounds=len(floors),
     )
 
@@ -161,17 +195,12 @@ def rate(dtype: torch.dtype, seconds: Stopwatch, size: int = 1536) -> float:
     return 2 * size**3 / min(seconds(lambda: add_product_(total, factor, factor)) for _ in range(3))
 
 
-def _dtype(case: Case, deltas: list[Tensor]) -> torch.dtype:
-    if case.heterogeneous:
-        return torch.float64
-    epsilon = case.parameters.epsilon
-    layers = [WeightedExperts(deltas, [1.0] * len(deltas))]
-    measured, probes = first_pass.measure(layers, epsilon)
-    if probes is None or not measured[0].single:
-        return torch.float64
-    problem = weighed(layers, measured, Rule.HOMOGENEOUS, case.parameters)
-    _, coarse = in_float32(problem, probes)
-    return torch.float64 if coarse else torch.float32
+def _numbers(merged: Merged) -> str:
+    """Of its sentence on them what matters."""
+    said = merged.diagnostics.precision
+    if "float64" not in said:
+        return "float32"
+    return "mixed" if "float32 where" in said else "float64"
 
 
 def _literal_fits(case: Case, device: torch.device) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ace_gui.methods.ace.problem import Problem, Share
+from ace_gui.methods.ace.problem import Problem, Rule, Share
+from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 Array = NDArray[np.float64]
@@ -162,4 +163,7 @@ def problem_of(
         shares=shares,
         prior_scales=[prior_scale],
         with_residual=with_residual,
+        rule=Rule.HETEROGENEOUS if with_residual else Rule.HOMOGENEOUS,
+        tolerances=[STRICT],
+        sizes=[1.0],
     )

@@ -1,5 +1,7 @@
 """The operation that torch does not document: whether this release has it as it is called here."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -24,7 +26,7 @@ def test_this_release_has_it_with_the_arguments_that_it_is_called_with() -> None
         ("scalars", "List[Optional[number]]"),
         ("algorithm", "Optional[str]"),
     ]
-    assert unpublished.LINEAR is unpublished.linear
+    assert unpublished._usable()
 
 
 @pytest.mark.usefixtures("operation")
@@ -52,3 +54,18 @@ def test_a_release_without_it_is_noticed(
 def test_one_that_computes_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpublished, "linear", lambda x, _: x + 1)
     assert not unpublished._usable()
+
+
+@pytest.mark.parametrize(("said", "taken"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_whose_processor_it_is(
+    said: str, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"processor\t: 0\nvendor_id\t: {said}\n", encoding="ascii")
+    monkeypatch.setattr(unpublished, "Path", lambda _: info)
+    monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
+    assert unpublished._by_intel() == taken
+    monkeypatch.setattr(unpublished, "Path", lambda _: tmp_path / "none")
+    assert not unpublished._by_intel()
+    monkeypatch.setenv("PROCESSOR_IDENTIFIER", f"Family 6, {said}")
+    assert unpublished._by_intel() == taken

@@ -46,7 +46,8 @@ class LayerStatistics:
 class LayerReport:
     """What the merge did to one tensor.
 
-    The figures are those of ``Diagnostics``, None where the method has none. ``notes``: departures
+    The figures are those of ``Diagnostics``, None where the method has none. ``precision``: in
+    which numbers it was computed, and why these are exact enough. ``notes``: departures
     from the published procedure that were taken here; ``warnings``: what may be wrong with the
     result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or Inf here.
     """
@@ -62,6 +63,7 @@ class LayerReport:
     energies: Mapping[str, float] | None = None
     delta_norm: float | None = None
     cap_factor: float | None = None
+    precision: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     non_finite: tuple[str, ...] = ()

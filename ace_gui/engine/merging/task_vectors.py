@@ -20,6 +20,7 @@ from ace_gui.checkpoints import (
     non_finite_values,
     reader_of,
     runs,
+    torch_dtype,
 )
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.planning.matrix_parts import of_row
@@ -28,6 +29,7 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import NonFiniteError
 from ace_gui.linalg.finite import is_finite
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
 
 
 class ModelReader:
@@ -111,6 +113,12 @@ class ModelReader:
         flat = self.reader.read_delta(own, *(part or (0, math.prod(shape))))
         return flat if flat is None or part is not None else flat.reshape(shape)
 
+    def dtype(self, base_name: str) -> torch.dtype:
+        """The format of the tensor as stored; float32 of what an adapter adds to a tensor."""
+        stored = torch_dtype(self.model.checkpoint.tensors[self.model.own_names[base_name]].dtype)
+        is_added = isinstance(self.reader, ExpandedReader) and stored != torch.float64
+        return torch.float32 if is_added else stored
+
 
 class Readers:
     """Readers of the base and of every expert of a plan. Nothing stays open between reads.
@@ -183,6 +191,17 @@ class TaskVectors(Sequence[Tensor]):
         """A merged weight back in the orientation in which it is stored, on the CPU."""
         stored = merged.T if self._turned else merged
         return stored.cpu().contiguous()
+
+    def tolerance(self, weights: Sequence[float], output: torch.dtype | None) -> Tolerance:
+        """How exact the merged tensor must be; ``output``: in what it will be stored, if known."""
+        if self._dtype == torch.float64:
+            return STRICT
+        norm = float(torch.linalg.vector_norm(self.base))
+        if not math.isfinite(norm):
+            return STRICT
+        dtypes = [expert.dtype(answering_name(self._row, expert.model)) for expert in self._experts]
+        found = of_experts(dtypes, weights, norm)
+        return found if output is None else with_output(found, output, norm)
 
     @property
     def _turned(self) -> bool:

@@ -26,9 +26,10 @@ from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import Diagnostics, Merged, Place
+from ace_gui.methods.method import Diagnostics, Layer, Merged, Place
 from ace_gui.methods.shared.cap import limited
 from ace_gui.methods.shared.survey import Findings
+from ace_gui.methods.shared.tolerance import STRICT
 
 CPU: Final = torch.device("cpu")
 
@@ -172,7 +173,7 @@ class TensorMerge:
 
     def _merged(self, part: Part, findings: Findings | None) -> Piece:
         deltas = TaskVectors(self._row, self._readers, CPU, part)
-        piece = _merged_piece(self._row, self._prepared, deltas, part[0], findings)
+        piece = _merged_piece(self, deltas, part[0], findings)
         return self._rounded(self._with_new_rows(piece))
 
 
@@ -191,12 +192,15 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
     deltas = [TaskVectors(work._row, work._readers, device) for work in works]
     (row, *others), prepared = [work._row for work in works], works[0]._prepared
     if not others:
-        return [_merged_piece(row, prepared, deltas[0], 0)]
+        return [_merged_piece(works[0], deltas[0], 0)]
     together = prepared.method_of(row).merge_batch
     assert together is not None
     weights = [prepared.weights_of(each) for each in (row, *others)]
     with merging_of(row.name, deltas[0].names):
-        layers = [(own, weight, own.base) for own, weight in zip(deltas, weights, strict=True)]
+        layers = [
+            Layer(own, weight, own.base, own.tolerance(weight, work._dtype))
+            for work, own, weight in zip(works, deltas, weights, strict=True)
+        ]
         found = together(layers, prepared.parameters_of(row))
         rows = (row, *others)
         return [
@@ -206,14 +210,12 @@ def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piec
 
 
 def _merged_piece(
-    row: PlanRow,
-    prepared: Prepared,
-    deltas: TaskVectors,
-    start: int,
-    findings: Findings | None = None,
+    work: TensorMerge, deltas: TaskVectors, start: int, findings: Findings | None = None
 ) -> Piece:
+    row, prepared = work._row, work._prepared
     with merging_of(row.name, deltas.names):
-        return _piece(deltas, merge_deltas(row, prepared, deltas, findings=findings), start)
+        merged = merge_deltas(row, prepared, deltas, output=work._dtype, findings=findings)
+        return _piece(deltas, merged, start)
 
 
 def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
@@ -238,11 +240,13 @@ def merge_deltas(
     deltas: TaskVectors,
     *,
     keep_preliminary: bool = False,
+    output: torch.dtype | None = None,
     findings: Findings | None = None,
 ) -> Merged:
     """The merged task vector of one tensor: the recipe's method, or the mean.
 
-    ``findings``: also of the tensor, where ``deltas`` are a part of it; None: those of the model.
+    ``output``: in what the result will be stored, None where that is not known. ``findings``: also
+    of the tensor, where ``deltas`` are a part of it; None: those of the model.
     """
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
@@ -261,6 +265,7 @@ def merge_deltas(
         findings=prepared.findings_of(row) if findings is None else findings,
         own=prepared.own_of(row),
         base=deltas.base,
+        tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
     )
     return _capped(row, merged, deltas, weights)
 
@@ -287,6 +292,7 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
         cap_factor=found.cap_factor,
+        precision=found.precision,
         notes=found.notes,
         warnings=found.warnings,
     )

@@ -208,11 +208,18 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
             f"- of the merged ones, {regimes[Regime.HETEROGENEOUS]} heterogeneous (refined) and "
             f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
         )
+    lines += _precision_lines(reports)
     lines += _cap_lines(reports)
     noted = sum(bool(report.notes or report.warnings) for report in reports.values())
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
     return lines + _non_finite_lines(manifest, reports)
+
+
+def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
+    """In which numbers how many matrices were computed, and why, where that is known."""
+    numbers = Counter(report.precision.split(",")[0].rstrip(".") for report in reports.values())
+    return [f"- {count} {said[0].lower()}{said[1:]}" for said, count in numbers.items() if said]
 
 
 def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:

@@ -35,13 +35,15 @@ from ace_gui.linalg.blocks import LARGEST
 from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
-from ace_gui.methods.ace import by_inputs, by_rows, float32_check, notes
+from ace_gui.methods.ace import by_rows, float32_check, notes
 from ace_gui.methods.ace.first_pass import Measured, measure
-from ace_gui.methods.ace.float32_check import Probes
+from ace_gui.methods.ace.float32_check import in_float64, too_coarse
 from ace_gui.methods.ace.parameters import AUTOMATIC, AceParameters
+from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import Context, Layer, Merged
 from ace_gui.methods.shared.cap import cap_, largest_change
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -57,12 +59,13 @@ def ace(
     vectors. Of the context, ``base`` is W₀, whose norm the automatic variant needs for its cap.
     Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the
     device they are on; holds one at a time, or all where their rows are fewer than the inputs
-    (``by_rows``). Computes in float64, but for sums over experts where float32 is enough
-    (``float32_check``). ``delta`` and ``preliminary`` are float32 and include ``scaling``; without
-    refinement they are equal. Raises MethodError for tensors that are no matrices, differ in shape
-    or are not finite.
+    (``by_rows``). Computes in float64, or in float32 where that is exact enough for the
+    ``tolerance`` of the context (``float32_check``). ``delta`` and ``preliminary`` are float32 and
+    include ``scaling``; without refinement they are equal. Raises MethodError for tensors that are
+    no matrices, differ in shape or are not finite.
     """
-    layer: Layer = deltas, weights, context.get("base")
+    tolerance = context.get("tolerance", STRICT)
+    layer = Layer(deltas, weights, context.get("base"), tolerance)
     return _merged([layer], parameters, context.get("keep_preliminary", False))[0]
 
 
@@ -79,21 +82,22 @@ def _merged(
     layers: Sequence[Layer], parameters: AceParameters, keep_preliminary: bool
 ) -> list[Merged]:
     """Algorithm 1: measure, choose a rule by γ, weigh the experts, solve, refine."""
-    experts = [WeightedExperts(deltas, weights) for deltas, weights, _ in layers]
-    automatic = parameters.variant == AUTOMATIC
-    measured, probes = measure(experts, None if automatic else parameters.epsilon)
+    experts = [WeightedExperts(layer.deltas, layer.weights) for layer in layers]
+    tolerances = [layer.tolerance.scaled(parameters.scaling) for layer in layers]
+    epsilon = None if parameters.variant == AUTOMATIC else parameters.epsilon
+    measured, probes = measure(experts, epsilon, tolerances)
     solutions: dict[int, Solution] = {}
     for rule, single, places in _alike(measured, parameters):
-        group = [measured[b] for b in places]
-        problem = weighed([experts[b] for b in places], group, rule, parameters)
+        group, own = [measured[b] for b in places], [tolerances[b] for b in places]
+        problem = weighed([experts[b] for b in places], group, rule, parameters, own)
+        probed = probes.weighed(problem, places) if single and probes else None
         with full_float32():
-            terms = solve(problem, probes.of(places) if single and probes else None)
-            found = _refined(problem, terms, group, rule, parameters)
+            found = _solved(problem, probed, group, parameters)
             solutions |= zip(places, found, strict=True)
     merged = []
-    for b, own in enumerate(measured):
-        solution = solutions.pop(b, None) or _at_most_one(experts[b], own)
-        merged.append(_finished(own, solution, parameters, layers[b][2], keep_preliminary))
+    for b, figures in enumerate(measured):
+        solution = solutions.pop(b, None) or _at_most_one(experts[b], figures)
+        merged.append(_finished(figures, solution, parameters, layers[b], keep_preliminary))
     return merged
 
 
@@ -102,14 +106,13 @@ def _alike(
 ) -> Iterator[tuple[Rule, bool, list[int]]]:
     """The layers that can be solved together: the same experts take part, by the same rule.
 
-    Also whether sums in float32 may do. Layers with fewer than two experts are left out.
+    Also whether float32 may do. Layers with fewer than two experts are left out.
     """
     groups: dict[tuple[tuple[int, ...], Rule, bool], list[int]] = {}
     for b, own in enumerate(measured):
         if own.gamma is not None:
             rule = _rule(own.gamma, parameters)
-            single = own.single and rule is Rule.HOMOGENEOUS
-            groups.setdefault((own.kept, rule, single), []).append(b)
+            groups.setdefault((own.kept, rule, own.single), []).append(b)
     for (_, rule, single), places in groups.items():
         yield rule, single, places
 
@@ -125,6 +128,7 @@ def weighed(
     group: Sequence[Measured],
     rule: Rule,
     parameters: AceParameters,
+    tolerances: Sequence[Tolerance],
 ) -> Problem:
     """How much each expert counts (Eqs. 8-10), and the scale of the prior (Eqs. 12, 13)."""
     return Problem(
@@ -133,6 +137,9 @@ def weighed(
         shares=_shares(group, rule, parameters),
         prior_scales=[_prior_scale(own, rule) for own in group],
         with_residual=_directions(group[0], rule, parameters) > 0,
+        rule=rule,
+        tolerances=tolerances,
+        sizes=[math.sqrt(math.fsum(own.traces)) for own in group],
     )
 
 
@@ -178,28 +185,31 @@ def _directions(own: Measured, rule: Rule, parameters: AceParameters) -> int:
     return math.floor(share * min(own.shape) + 1e-9)
 
 
-def solve(problem: Problem, probes: Probes | None = None) -> Terms:
-    """W_pre (Eq. 14) and Δ_res (Eq. 17), by the shortest way that is exact enough."""
-    if probes is not None:
-        return float32_check.solve(problem, probes)
-    if by_rows.few_experts(problem.shape, len(problem.shares)):
-        return by_rows.solve(problem)
-    return by_inputs.solve(problem)
+def _solved(
+    problem: Problem, probed: Probed | None, group: Sequence[Measured], parameters: AceParameters
+) -> list[Solution]:
+    """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough."""
+    terms = in_float64(problem) if probed is None else float32_check.solve(problem, probed)
+    found = _refined(problem, terms, group, parameters)
+    del terms
+    coarse = [b for b, solution in enumerate(found) if too_coarse(solution, problem.tolerances[b])]
+    if coarse:
+        exact = problem.of(coarse)
+        anew = _refined(exact, in_float64(exact), [group[b] for b in coarse], parameters)
+        for b, solution in zip(coarse, anew, strict=True):
+            found[b] = solution
+    return found
 
 
 def _refined(
-    problem: Problem,
-    terms: Terms,
-    group: Sequence[Measured],
-    rule: Rule,
-    parameters: AceParameters,
+    problem: Problem, terms: Terms, group: Sequence[Measured], parameters: AceParameters
 ) -> list[Solution]:
     """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18)."""
-    k = _directions(group[0], rule, parameters)
+    k = _directions(group[0], problem.rule, parameters)
     conditions = _conditions(problem, group)
     refinements: Sequence[Refinement | None] = [None] * len(group)
     if terms.residual_BOI is not None and terms.total_BOI is not None:
-        fused_BOI = terms.residual_BOI.add_(terms.preliminary_BOI)
+        fused_BOI = terms.residual_BOI.add_(terms.preliminary_BOI).to(torch.float64)
         unit = torch.finfo(torch.float64).eps
         polars = top_polars(fused_BOI, k, [unit * condition for condition in conditions])
         each = zip(polars, terms.preliminary_BOI, terms.total_BOI, strict=True)
@@ -207,11 +217,12 @@ def _refined(
     return [
         Solution(
             value_OI=terms.preliminary_BOI[b],
-            rule=rule,
+            rule=problem.rule,
             ridge_mass=mass,
             condition=conditions[b],
             cut=terms.cuts[b],
             refinement=refinements[b],
+            precision=terms.precisions[b],
         )
         for b, mass in enumerate(problem.ridge_masses)
     ]
@@ -225,6 +236,7 @@ def _refinement(k: int, polar: TopPolar, preliminary_OI: Tensor, total_OI: Tenso
         k=k,
         rank=polar.rank,
         weakest=polar.weakest,
+        sensitivity=polar.mean * polar.sensitivity,
         cosine=_cosine(matrix_OI, total_OI),
         ratio=math.sqrt(energy(matrix_OI) / (energy(preliminary_OI) or math.inf)),
     )
@@ -249,7 +261,7 @@ def _finished(
     own: Measured,
     solution: Solution,
     parameters: AceParameters,
-    base_OI: Tensor | None,
+    layer: Layer,
     keep_preliminary: bool,
 ) -> Merged:
     """W_pre + ΔW_refine (Eq. 19), or W_pre with its norm capped; both times the scaling."""
@@ -257,20 +269,20 @@ def _finished(
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
         traces = [own.traces[t] for t in own.kept]
-        norm = None if base_OI is None else math.sqrt(energy(base_OI))
+        norm = None if layer.base is None else math.sqrt(energy(layer.base))
         cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta))
     preliminary = _rounded(value_OI, parameters.scaling) if keep_preliminary else None
     if refinement is not None and refinement.wanted(parameters.refine):
         value_OI.add_(refinement.matrix_OI)
     return Merged(
         delta=_rounded(value_OI, parameters.scaling),
-        diagnostics=notes.diagnostics(own, solution, parameters, cap_factor),
+        diagnostics=notes.diagnostics(own, solution, parameters, cap_factor, layer.tolerance),
         preliminary=preliminary,
     )
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:
-    product = float(torch.dot(one.reshape(-1), other.reshape(-1)))
+    product = float(torch.dot(one.reshape(-1), other.reshape(-1).to(one.dtype)))
     norms = math.sqrt(energy(one) * energy(other))
     return product / norms if norms else 0.0
 

@@ -4,8 +4,7 @@ Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, sectio
 shape, T experts, O outputs, I inputs.
 
 As Σ_t Σ̂_t,reg = S, any matrix R may be taken from all of the experts and added to the result:
-B S⁻¹ = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert for R one product less is left to do;
-not in float32, which would not be as exact as without it where experts have little in common.
+B S⁻¹ = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert for R one product less is left to do.
 
 Nothing here grows with T. While summing, 2 I² + 3 O·I numbers a layer are alive without a residual
 and 2 I² + 5 O·I with one, the expert in hand included; where outputs are few, I² + O² and one O·I
@@ -24,7 +23,7 @@ from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace.problem import Problem, Share, Terms, add_ridge_, apply_prior_
+from ace_gui.methods.ace.problem import Precision, Problem, Share, Terms, add_ridge_, apply_prior_
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,33 +58,40 @@ class Sums:
     rest: ResidualSums | None
 
     def double(self) -> Sums:
-        """The same in float64, without what only Eq. 17 needs."""
+        """The same in float64, but for what only Eq. 17 needs."""
+        reference_BOI = self.reference_BOI
         return replace(
             self,
             scaled_BII=self.scaled_BII.double(),
+            reference_BOI=None if reference_BOI is None else reference_BOI.double(),
             numerator_BOI=self.numerator_BOI.double(),
-            rest=None,
         )
 
 
 def solve(problem: Problem) -> Terms:
     """Sum over the experts in float64, then solve."""
-    sums = collect(problem)
+    return solved(collect(problem), problem)
+
+
+def solved(sums: Sums, problem: Problem, *, widened: bool = False) -> Terms:
+    """Eqs. 14 and 17 from the sums, which are used up; ``widened``: the first in float64."""
     residual_BOI = None if sums.rest is None else residual(sums, sums.rest)
-    value_BOI, cuts = preliminary(sums, problem)
+    total_BOI = None if sums.rest is None else sums.rest.total_BOI
+    value_BOI, cuts = preliminary(sums.double() if widened else sums, problem)
     return Terms(
         preliminary_BOI=value_BOI,
         cuts=cuts,
+        precisions=[Precision()] * len(cuts),
         residual_BOI=residual_BOI,
-        total_BOI=None if sums.rest is None else sums.rest.total_BOI,
+        total_BOI=total_BOI,
     )
 
 
-def collect(problem: Problem, dtype: torch.dtype = torch.float64) -> Sums:
-    """Sum over the experts, reading each once."""
+def collect(problem: Problem, dtype: torch.dtype = torch.float64, *, referred: bool = True) -> Sums:
+    """Sum over the experts, reading each once; ``referred``: R is the first, not zero."""
     shares = problem.shares
     delta_BOI = problem.read(shares[0].expert, dtype)
-    sums = _zeros(delta_BOI, problem)
+    sums = _zeros(delta_BOI, problem, referred)
     _add(sums, shares[0], delta_BOI)
     del delta_BOI
     for share in shares[1:]:
@@ -94,10 +100,9 @@ def collect(problem: Problem, dtype: torch.dtype = torch.float64) -> Sums:
     return sums
 
 
-def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
+def _zeros(delta_BOI: Tensor, problem: Problem, referred: bool) -> Sums:
     layers, outputs, inputs = delta_BOI.shape
     few = _few_outputs(outputs, inputs, len(problem.shares))
-    referred = not few and delta_BOI.dtype == torch.float64
     rest = None
     if problem.with_residual:
         rest = ResidualSums(
@@ -109,7 +114,7 @@ def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
         scaled_BII=delta_BOI.new_zeros(layers, inputs, inputs),
         ridge_masses=problem.ridge_masses,
         few_outputs=few,
-        reference_BOI=delta_BOI if referred else None,
+        reference_BOI=delta_BOI if referred and not few else None,
         numerator_BOI=delta_BOI.new_zeros(delta_BOI.shape),
         experts=len(problem.shares),
         rest=rest,
@@ -166,7 +171,7 @@ def residual(sums: Sums, rest: ResidualSums) -> Tensor:
 
 
 def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
-    """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums, float64.
+    """W_pre = B (S + 1cᵀ)⁻¹ (Eq. 14), without forming an inverse; uses up the sums.
 
     Also how many directions of S were left out, one a layer.
     """

@@ -17,13 +17,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.products import add_product_, one_each, product
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace.problem import Problem, Share, Terms, add_ridge_, apply_prior_
+from ace_gui.methods.ace.problem import Precision, Problem, Share, Terms, add_ridge_, apply_prior_
 
 
 def few_experts(shape: tuple[int, int], experts: int) -> bool:
@@ -59,28 +60,32 @@ class _Stack:
         return found_BON
 
 
-def solve(problem: Problem) -> Terms:
-    """As ``by_inputs.solve``, with all of the experts in memory at once."""
-    stack = _stacked(problem)
+def solve(problem: Problem, dtype: torch.dtype = torch.float64, *, widened: bool = False) -> Terms:
+    """As ``by_inputs.solve``, with all of the experts in memory at once.
+
+    ``widened``: the system is solved in float64 whatever the ``dtype`` of the sums.
+    """
+    stack = _stacked(problem, dtype)
     residual_BOI = _residual(stack) if problem.with_residual else None
-    value_BOI, cuts = _preliminary(stack, problem.prior_scales)
+    value_BOI, cuts = _preliminary(stack, problem.prior_scales, widened)
     return Terms(
         preliminary_BOI=value_BOI,
         cuts=cuts,
+        precisions=[Precision()] * len(cuts),
         residual_BOI=residual_BOI,
         total_BOI=stack.total_BOI if problem.with_residual else None,
     )
 
 
-def _stacked(problem: Problem) -> _Stack:
+def _stacked(problem: Problem, dtype: torch.dtype) -> _Stack:
     shares = problem.shares
-    first_BOI = problem.read(shares[0].expert)
+    first_BOI = problem.read(shares[0].expert, dtype)
     layers, outputs, inputs = first_BOI.shape
     rows_BNI = first_BOI.new_empty(layers, len(shares) * outputs, inputs)
     total_BOI = first_BOI.new_zeros(first_BOI.shape)
     mean_B1I = first_BOI.new_zeros(layers, 1, inputs)
     for share, own in zip(shares, _blocks(outputs, len(shares)), strict=True):
-        delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert)
+        delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert, dtype)
         total_BOI.add_(delta_BOI)
         mu_B1I = centre_(delta_BOI)  # Eq. 5
         scaled_BOI = rows_BNI[:, own].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
@@ -109,15 +114,19 @@ def _residual(stack: _Stack) -> Tensor:
     return result_BOI.addcmul_(stack.total_BOI, masses_B11)
 
 
-def _preliminary(stack: _Stack, prior_scales: Sequence[float]) -> tuple[Tensor, list[int]]:
+def _preliminary(
+    stack: _Stack, prior_scales: Sequence[float], widened: bool
+) -> tuple[Tensor, list[int]]:
     """W_pre (Eq. 14), and how many directions it lacks; uses up M Mᵀ."""
-    system_BNN, rows_BNI = stack.gram_BNN, stack.rows_BNI
-    left_BON = stack.coefficients(regularised=True)
-    q_B1N = rows_BNI.sum(dim=2)[:, None]
+    rows_BNI = stack.rows_BNI
+    dtype = torch.float64 if widened else rows_BNI.dtype
+    left_BON = stack.coefficients(regularised=True).to(dtype)
+    system_BNN = stack.gram_BNN.to(dtype)
+    q_B1N = rows_BNI.sum(dim=2)[:, None].to(dtype)
     add_ridge_(system_BNN, stack.ridge_masses)
     cuts = right_divide_(system_BNN, left_BON, q_B1N)
-    value_BOI = product(left_BON, rows_BNI)
-    apply_prior_(value_BOI, product(q_B1N, rows_BNI), prior_scales)
+    value_BOI = product(left_BON.to(rows_BNI.dtype), rows_BNI)
+    apply_prior_(value_BOI, product(q_B1N.to(rows_BNI.dtype), rows_BNI), prior_scales)
     beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # inputs in which S is e I alone
     return value_BOI, [cut and cut + beyond for cut in cuts]
 

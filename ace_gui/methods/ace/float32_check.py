@@ -1,124 +1,129 @@
-"""Whether sums over experts taken in float32 are exact enough, found out with random vectors.
+"""Whether float32 is exact enough, found out with random vectors.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts,
-O outputs, I inputs, P probes. Homogeneous regime only: all experts weigh alike there, so that what
-the exact sums do to the probes is known before the regime is.
+O outputs, I inputs.
 
-Eq. 14 asks for the W_pre with W_pre A = B, where A = S + 1cᵀ. What is found from sums in float32 is
-off by δW = (W_pre A − B) A⁻¹, and A⁻¹ is about 1/e at most, e being the ridge mass. For a matrix D
-and vectors z of independent normal numbers the mean of ‖Dz‖² is ‖D‖²_F, so that a few thin products
-tell how large δW may be, whatever its causes.
+Eq. 14 asks for the W_pre with W_pre A = B, where A = S + 1cᵀ. What is found in float32 is off by
+δW = (W_pre A − B) A⁻¹, and A⁻¹ is about 1/e at most, e being the ridge mass; W_pre A − B is probed
+(``probes``). How large δW may be follows from the number formats of what is merged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from enum import Enum
 from typing import Final
 
 import torch
-from torch import Tensor
 
-from ace_gui.linalg.heterogeneity import norms
-from ace_gui.linalg.products import add_product_, one_each, product
-from ace_gui.methods.ace import by_inputs
-from ace_gui.methods.ace.problem import Problem, Terms
+from ace_gui.linalg.heterogeneity import energy, norms
+from ace_gui.methods.ace import by_inputs, by_rows
+from ace_gui.methods.ace.probes import Probed
+from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
+from ace_gui.methods.shared.tolerance import Tolerance
 
-PROBES: Final = 8
-"""Enough: even of a D of rank one, the worst, ‖D‖_F is found three times too small only once in
-800 times, of one of rank 4 practically never."""
+SUMS: Final = 3e-8
+"""What sums in float32 leave W_pre of relative error, by ‖S₀‖_F/e: half its rounding at least,
+and up to ten times as much. Where that would be too much already they are not tried."""
 
-LARGEST_CONDITION: Final = 100.0
-"""Up to this ‖S₀‖_F/e float32 is tried: its rounding (6e-8) costs W_pre 0.3 to 3 times as much."""
+SOLVED: Final = 1e-7
+"""The same where the system is solved in float32 too."""
 
-LARGEST_ROUNDING: Final = 3e-6
-"""Largest relative error of W_pre that float32 may leave; a third of what is promised."""
+REFINED: Final = 40.0
+"""By about how much the refinement multiplies errors."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probes:
-    """The products of the exact sums over experts with P random vectors (float64).
+class Way(Enum):
+    """In which numbers a layer is computed."""
 
-    ``given_PI``: the vectors, as rows, since thin products are much faster so. ``scaled_BPI``:
-    S₀ times them. ``numerator_BPO``: B times them. Experts that will be left out are among the
-    sums; what they add, 1e-5 of an expert at most, can only make float32 look worse.
+    SINGLE = "float32"
+    MIXED = "float32 where experts are summed up, float64 where the system is solved"
+    DOUBLE = "float64"
+
+
+def _ways(problem: Problem, probed: Probed) -> list[Way]:
+    """What to try for each layer.
+
+    Where nothing is rounded more coarsely than float32, only what costs hardly any accuracy: sums
+    of experts that all weigh alike.
     """
-
-    given_PI: Tensor
-    scaled_BPI: Tensor
-    numerator_BPO: Tensor
-
-    def add_(self, centred_BOI: Tensor, epsilon: float) -> None:
-        """Add W̃_t, with ridge ε, to both sums."""
-        given_BPI = self.given_PI.expand(len(centred_BOI), -1, -1)
-        scaled_BPI = product(product(given_BPI, centred_BOI.mT), centred_BOI)
-        self.scaled_BPI.add_(scaled_BPI)
-        scaled_BPI.add_(self.given_PI, alpha=epsilon)
-        add_product_(self.numerator_BPO, scaled_BPI, centred_BOI.mT)
-
-    def of(self, layers: Sequence[int]) -> Probes:
-        """Those of some of the layers."""
-        chosen = list(layers)
-        return replace(
-            self, scaled_BPI=self.scaled_BPI[chosen], numerator_BPO=self.numerator_BPO[chosen]
-        )
-
-    def norms(self) -> list[float]:
-        """About ‖S₀‖_F of each layer."""
-        return [norm / math.sqrt(PROBES) for norm in norms(self.scaled_BPI)]
-
-    def missed(self, value_BOI: Tensor, ridge_masses: Sequence[float]) -> list[float]:
-        """About ‖W_pre A − B‖_F; the prior (Eq. 11) adds to each entry of S₀z their mean."""
-        system_BPI = self.scaled_BPI + self.scaled_BPI.mean(dim=2, keepdim=True)
-        system_BPI.addcmul_(self.given_PI, one_each(ridge_masses, system_BPI))
-        missed_BPO = product(system_BPI, value_BOI.mT) - self.numerator_BPO
-        return [norm / math.sqrt(PROBES) for norm in norms(missed_BPO)]
-
-
-def new_probes(like_BOI: Tensor) -> Probes:
-    """Always the same random vectors for a shape, so that results can be repeated."""
-    layers, outputs, inputs = like_BOI.shape
-    generator = torch.Generator().manual_seed(0)
-    given_PI = torch.randn(PROBES, inputs, generator=generator, dtype=torch.float64)
-    return Probes(
-        given_PI=given_PI.to(like_BOI.device),
-        scaled_BPI=like_BOI.new_zeros(layers, PROBES, inputs),
-        numerator_BPO=like_BOI.new_zeros(layers, PROBES, outputs),
-    )
-
-
-def worth_trying(norm: float, ridge_mass: float) -> bool:
-    """Whether sums in float32 may do, ``norm`` being about ‖S₀‖_F."""
-    return norm <= LARGEST_CONDITION * ridge_mass
-
-
-def solve(problem: Problem, probes: Probes) -> Terms:
-    """W_pre in the homogeneous regime from sums in float32; in float64 where that is too coarse.
-
-    Each expert is read once, and once more where a layer is solved anew.
-    """
-    found, coarse = in_float32(problem, probes)
-    if len(coarse) == len(problem.layers):
-        del found
-        return by_inputs.solve(problem)
-    if coarse:
-        exact = by_inputs.solve(problem.of(coarse))
-        found.preliminary_BOI[coarse] = exact.preliminary_BOI
-        for b, cut in zip(coarse, exact.cuts, strict=True):
-            found.cuts[b] = cut
+    few = by_rows.few_experts(problem.shape, len(problem.shares))  # then float64 is the faster
+    usual = problem.rule is Rule.HOMOGENEOUS and not few
+    multiplied = REFINED if problem.with_residual else 1.0
+    allowed = zip(problem.tolerances, problem.sizes, strict=True)
+    found = []
+    for condition, (tolerance, size) in zip(probed.conditions(problem), allowed, strict=True):
+        most = tolerance.relative(size, multiplied) / multiplied
+        if tolerance.rounding and SOLVED * condition <= most:
+            found.append(Way.SINGLE)
+        elif (tolerance.rounding or usual) and SUMS * condition <= most:
+            found.append(Way.MIXED)
+        else:
+            found.append(Way.DOUBLE)
     return found
 
 
-def in_float32(problem: Problem, probes: Probes) -> tuple[Terms, list[int]]:
-    """W_pre from sums in float32, and the layers for which it is too coarse."""
-    sums = by_inputs.collect(problem, torch.float32)
-    value_BOI, cuts = by_inputs.preliminary(sums.double(), problem)
-    sizes, masses = norms(value_BOI), problem.ridge_masses
-    missed = probes.missed(value_BOI, masses)
+def solve(problem: Problem, probed: Probed) -> Terms:
+    """Each layer in the cheapest numbers that are exact enough for it.
+
+    Each expert is read once, and once more where a layer is solved anew in float64.
+    """
+    ways = _ways(problem, probed)
+    parts: list[tuple[list[int], Terms]] = []
+    exact = [b for b, chosen in enumerate(ways) if chosen is Way.DOUBLE]
+    for chosen in (Way.SINGLE, Way.MIXED):
+        places = [b for b, own in enumerate(ways) if own is chosen]
+        if not places:
+            continue
+        terms, coarse = attempt(problem.of(places), probed.of(places), chosen)
+        fine = [b for b in range(len(places)) if b not in coarse]
+        if fine:
+            parts.append(([places[b] for b in fine], terms.of(fine)))
+        exact += [places[b] for b in coarse]
+        del terms
+    if exact:
+        exact.sort()
+        parts.append((exact, in_float64(problem.of(exact))))
+    return joined(parts)
+
+
+def in_float64(problem: Problem) -> Terms:
+    """The same in float64, by the shorter of both ways."""
+    if by_rows.few_experts(problem.shape, len(problem.shares)):
+        return by_rows.solve(problem)
+    return by_inputs.solve(problem)
+
+
+def attempt(problem: Problem, probed: Probed, chosen: Way) -> tuple[Terms, list[int]]:
+    """In float32, wholly or in part; and the layers for which that is too coarse."""
+    widened = chosen is Way.MIXED
+    if by_rows.few_experts(problem.shape, len(problem.shares)):
+        terms = by_rows.solve(problem, torch.float32, widened=widened)
+    else:
+        # Where experts have little in common, their sums are more exact without the reference.
+        referred = all(tolerance.rounding for tolerance in problem.tolerances)
+        sums = by_inputs.collect(problem, torch.float32, referred=referred)
+        terms = by_inputs.solved(sums, problem, widened=widened)
+    errors, sizes = probed.errors(terms, problem), norms(terms.preliminary_BOI)
     coarse = [
         b
-        for b, (error, mass, size) in enumerate(zip(missed, masses, sizes, strict=True))
-        if not error / mass <= LARGEST_ROUNDING * size
+        for b, (error, size) in enumerate(zip(errors, sizes, strict=True))
+        if terms.cuts[b] or not error <= problem.tolerances[b].relative(size) * size
     ]
-    return Terms(preliminary_BOI=value_BOI, cuts=cuts), coarse
+    fused = map(math.hypot, errors, probed.residual_errors(terms, problem))
+    precisions = [
+        Precision(numbers=chosen.value, error=error / (size or 1.0), fused_error=fused_error)
+        for error, fused_error, size in zip(errors, fused, sizes, strict=True)
+    ]
+    return replace(terms, precisions=precisions), coarse
+
+
+def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
+    """Whether what float32 left is too much once the refinement has multiplied it."""
+    precision, refinement = solution.precision, solution.refinement
+    if precision is None or refinement is None or not precision.fused_error:
+        return False
+    size = math.hypot(energy(solution.value_OI) ** 0.5, energy(refinement.matrix_OI) ** 0.5)
+    allowed = tolerance.relative(size, refinement.sensitivity) * size
+    return not precision.fused_error * refinement.sensitivity <= allowed

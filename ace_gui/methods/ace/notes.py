@@ -8,8 +8,9 @@ from typing import Final
 from ace_gui.linalg.heterogeneity import Heterogeneity
 from ace_gui.methods.ace.first_pass import Measured
 from ace_gui.methods.ace.parameters import AceParameters
-from ace_gui.methods.ace.problem import Refinement, Rule, Solution
+from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
 from ace_gui.methods.method import Diagnostics
+from ace_gui.methods.shared.tolerance import EXACT, Tolerance
 
 LARGEST_RIDGE_MASS: Final = 0.5
 """Beyond it, −(e/T) Σ_t ΔW_t weighs in the residual; near e = 1 that turns it on the experts."""
@@ -22,7 +23,11 @@ FLOAT32_ROUNDING: Final = 6e-8
 
 
 def diagnostics(
-    own: Measured, solution: Solution, parameters: AceParameters, cap_factor: float | None
+    own: Measured,
+    solution: Solution,
+    parameters: AceParameters,
+    cap_factor: float | None,
+    tolerance: Tolerance,
 ) -> Diagnostics:
     """All that is reported about one layer; ``cap_factor``: what its change was multiplied by."""
     rule, refinement = solution.rule, solution.refinement
@@ -52,9 +57,20 @@ def diagnostics(
         refinement_cosine=None if refinement is None else refinement.cosine,
         refinement_ratio=None if refinement is None else refinement.ratio,
         cap_factor=cap_factor,
+        precision="" if solution.precision is None else precision(solution.precision, tolerance),
         notes=tuple(found),
         warnings=tuple(warnings),
     )
+
+
+def precision(own: Precision, tolerance: Tolerance) -> str:
+    """In which numbers a layer was computed, and why."""
+    if not own.error:
+        return "Computed in float64, as float32 would not be exact enough, or not be faster."
+    left = f"Computed in {own.numbers}, which leaves {own.error:.0e} of the change"
+    if not tolerance.rounding:
+        return f"{left} (limit: {EXACT:.0e})."
+    return f"{left}: less than a thirtieth of the rounding of {tolerance.source}."
 
 
 def left_out(found: Heterogeneity) -> list[str]:

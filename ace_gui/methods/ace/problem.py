@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import one_each
+from ace_gui.methods.shared.tolerance import Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 
 
@@ -44,7 +45,8 @@ class Problem:
     """Layers in which the same experts take part by the same rule.
 
     ``shape``: (O, I). ``shares``: of the experts that take part, at least one. ``prior_scales``:
-    κ of each layer (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is wanted.
+    κ of each layer (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is wanted. ``tolerances``: how
+    exact each layer must be; ``sizes``: about ‖W_pre‖_F at most, from the experts' norms.
     """
 
     layers: Sequence[WeightedExperts]
@@ -52,6 +54,9 @@ class Problem:
     shares: Sequence[Share]
     prior_scales: Sequence[float]
     with_residual: bool
+    rule: Rule
+    tolerances: Sequence[Tolerance]
+    sizes: Sequence[float]
 
     def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """ΔW_t of every layer (B × O × I) as a new tensor, free to be overwritten."""
@@ -77,22 +82,73 @@ class Problem:
             layers=[self.layers[b] for b in places],
             shares=shares,
             prior_scales=[self.prior_scales[b] for b in places],
+            tolerances=[self.tolerances[b] for b in places],
+            sizes=[self.sizes[b] for b in places],
         )
 
 
 @dataclass(frozen=True, kw_only=True)
+class Precision:
+    """In which numbers a layer was computed, in words, and about what that has left.
+
+    ``error``: of W_pre, as a share of it. ``fused_error``: of W_pre + Δ_res, Frobenius. Both are 0
+    in float64.
+    """
+
+    numbers: str = "float64"
+    error: float = 0.0
+    fused_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The result of a solver, in float64.
+    """The result of a solver, in float64 or, where that is exact enough, in float32.
 
     ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
-    and left out of it, one a layer. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17),
-    and ``total_BOI``: Σ_t ΔW_t.
+    and left out of it, one a layer; ``precisions`` likewise. Where a residual was wanted,
+    ``residual_BOI``: Δ_res (Eq. 17), and ``total_BOI``: Σ_t ΔW_t.
     """
 
     preliminary_BOI: Tensor
     cuts: list[int]
+    precisions: Sequence[Precision]
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
+
+    def of(self, places: Sequence[int]) -> Terms:
+        """Those of some of the layers."""
+        if len(places) == len(self.cuts):
+            return self
+        chosen = list(places)
+        return Terms(
+            preliminary_BOI=self.preliminary_BOI[chosen],
+            cuts=[self.cuts[b] for b in chosen],
+            precisions=[self.precisions[b] for b in chosen],
+            residual_BOI=None if self.residual_BOI is None else self.residual_BOI[chosen],
+            total_BOI=None if self.total_BOI is None else self.total_BOI[chosen],
+        )
+
+
+def joined(parts: Sequence[tuple[Sequence[int], Terms]]) -> Terms:
+    """The terms of all layers from those of some and their places among all."""
+    if len(parts) == 1:
+        return parts[0][1]
+    order = [(own, terms, b) for places, terms in parts for b, own in enumerate(places)]
+    each = [terms.of([b]) for _, terms, b in sorted(order, key=lambda found: found[0])]
+
+    def stack(values: Sequence[Tensor | None]) -> Tensor | None:
+        found = [value.double() for value in values if value is not None]
+        return torch.cat(found) if found else None
+
+    values_BOI = stack([terms.preliminary_BOI for terms in each])
+    assert values_BOI is not None
+    return Terms(
+        preliminary_BOI=values_BOI,
+        cuts=[terms.cuts[0] for terms in each],
+        precisions=[terms.precisions[0] for terms in each],
+        residual_BOI=stack([terms.residual_BOI for terms in each]),
+        total_BOI=stack([terms.total_BOI for terms in each]),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +156,8 @@ class Refinement:
     """ΔW_refine of one layer (Eq. 18), float64.
 
     ``k``: directions asked for; ``rank``: those of them above rounding, which alone it holds;
-    ``weakest``: singular value of the last of these as a share of the first. ``cosine``: with
+    ``weakest``: singular value of the last of these as a share of the first. ``sensitivity``: by
+    how much an error of W_pre + Δ_res is multiplied. ``cosine``: with
     Σ_t ΔW_t. ``ratio``: of its norm to that of W_pre.
     """
 
@@ -108,6 +165,7 @@ class Refinement:
     k: int
     rank: int
     weakest: float
+    sensitivity: float
     cosine: float
     ratio: float
 
@@ -121,7 +179,8 @@ class Solution:
     """W_pre of one layer, and how it was found.
 
     ``rule`` None: fewer than two experts changed the layer. ``condition``: upper bound on the
-    condition number of S; ``cut``: directions left out of S because of rounding.
+    condition number of S; ``cut``: directions left out of S because of rounding. ``precision``:
+    None where nothing was solved.
     """
 
     value_OI: Tensor
@@ -130,6 +189,7 @@ class Solution:
     condition: float | None = None
     cut: int = 0
     refinement: Refinement | None = None
+    precision: Precision | None = None
 
 
 def add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:

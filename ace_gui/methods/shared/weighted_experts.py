@@ -62,6 +62,12 @@ class WeightedExperts:
         matrix = delta.to(dtype, copy=True)
         return matrix if self._weights[t] == 1 else matrix.mul_(self._weights[t])
 
+    def seen(self, t: int) -> Tensor:
+        """w_t ΔW_t, only to be read: as it is given, or weighted in float64."""
+        delta = self.delta(t)
+        require_matrix(delta.shape, t)
+        return delta if self._weights[t] == 1 else delta.to(torch.float64) * self._weights[t]
+
     def weighted_sum(self) -> Tensor:
         """Σ_t w_t ΔW_t in float32, any shape, reading each expert once.
 
@@ -101,6 +107,13 @@ def stacked(
     for b, layer in enumerate(layers[1:], start=1):
         stacked_BOI[b] = layer.matrix(t, dtype)
     return stacked_BOI
+
+
+def seen(layers: Sequence[WeightedExperts], t: int) -> Tensor:
+    """The same as they are given, or wider, and only to be read."""
+    if len(layers) == 1:
+        return layers[0].seen(t)[None]
+    return torch.stack([layer.seen(t) for layer in layers])
 
 
 def require_one(experts: WeightedExperts) -> None:

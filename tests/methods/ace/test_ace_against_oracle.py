@@ -9,7 +9,9 @@ from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
 from ace_gui.methods.ace import AceParameters, ace, algorithm, by_inputs, by_rows
 from ace_gui.methods.ace.first_pass import measure
+from ace_gui.methods.ace.float32_check import in_float64
 from ace_gui.methods.ace.problem import Problem, Share
+from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
@@ -211,11 +213,13 @@ def test_experts_of_very_different_size_cost_no_digits(
     experts = [WeightedExperts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
     measured, _ = measure(experts, 1e-5)
     rule = algorithm.Rule.HETEROGENEOUS
-    given = algorithm.weighed(experts, measured, rule, AceParameters(k_frac=0.0))
+    given = algorithm.weighed(
+        experts, measured, rule, AceParameters(k_frac=0.0), [STRICT] * len(experts)
+    )
     assert [share.expert for share in given.shares] == list(range(T))[
         :: 1 if smallest_first else -1
     ]
-    found = algorithm.solve(given).preliminary_BOI[0]
+    found = in_float64(given).preliminary_BOI[0]
     assert oracle.relative_error(found.numpy(), expected) < 1e-14
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import AceParameters, ace, ace_batch
+from ace_gui.methods.method import Layer
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, decaying_deltas, low_rank_deltas, random_deltas, spread
 
@@ -149,9 +150,12 @@ def test_a_batch_is_each_layer_alone() -> None:
     for seed in range(3):
         deltas = random_deltas(4, 12, 20, spread(4, 10), seed)
         tensors = [torch.from_numpy(delta).float() for delta in deltas]
-        layers.append((tensors, [1.0] * 4, torch.from_numpy(base_of(deltas)).float()))
+        base = torch.from_numpy(base_of(deltas)).float()
+        layers.append(Layer(tensors, [1.0] * 4, base))
     parameters = AceParameters(variant="automatic")
-    for found, (tensors, weights, base) in zip(ace_batch(layers, parameters), layers, strict=True):
+    for found, (tensors, weights, base, _) in zip(
+        ace_batch(layers, parameters), layers, strict=True
+    ):
         alone = ace(tensors, weights, parameters, base=base)
         assert float((found.delta - alone.delta).norm() / alone.delta.norm()) < 1e-6
         assert found.diagnostics.heterogeneous is None

@@ -20,7 +20,7 @@ by_shape = pytest.mark.parametrize(("m", "n"), SHAPES)
 
 def layer(deltas: Array, weights: Sequence[float] | None = None) -> Layer:
     tensors = [torch.from_numpy(delta).float() for delta in deltas]
-    return tensors, list(weights or [1.0] * len(tensors)), None
+    return Layer(tensors, list(weights or [1.0] * len(tensors)))
 
 
 def assert_same(found: Merged, alone: Merged) -> None:
@@ -36,7 +36,7 @@ def assert_same(found: Merged, alone: Merged) -> None:
 
 def assert_each_as_alone(layers: Sequence[Layer], parameters: AceParameters) -> list[Merged]:
     together = ace_batch(layers, parameters)
-    for found, (deltas, weights, _) in zip(together, layers, strict=True):
+    for found, (deltas, weights, *_) in zip(together, layers, strict=True):
         assert_same(found, ace(deltas, weights, parameters))
     return together
 
@@ -116,17 +116,17 @@ def near_rank_one(T: int, m: int, n: int, epsilon: float, condition: float) -> A
 def test_sums_in_float32_that_only_one_layer_has_to_take_again() -> None:
     epsilon, sound = 1e-2, random_deltas(8, 48, 64, 0.3, 5)
     given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
-    layers = [(Counted(deltas), weights, None) for deltas, weights, _ in map(layer, given)]
+    layers = [Layer(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]
     parameters = AceParameters(epsilon=epsilon, tau=100.0)
     ace_batch(layers, parameters)
-    assert [set(deltas.reads.values()) for deltas, _, _ in layers] == [{2}, {3}, {2}]
+    assert [set(deltas.reads.values()) for deltas, *_ in layers] == [{2}, {3}, {2}]
     assert_each_as_alone(layers, parameters)
 
 
 def test_of_experts_left_out_nothing_is_read_again() -> None:
     layers = [layer(random_deltas(4, 12, 10, spread(4, 10), seed)) for seed in range(2)]
     layers[1][0][2].zero_()
-    counted = [(Counted(deltas), weights, None) for deltas, weights, _ in layers]
+    counted = [Layer(Counted(deltas), weights) for deltas, weights, *_ in layers]
     ace_batch(counted, AceParameters(tau=0.0))
     assert dict(counted[0][0].reads) == dict.fromkeys(range(4), 2)
     assert dict(counted[1][0].reads) == {0: 2, 1: 2, 2: 1, 3: 2}
@@ -134,9 +134,9 @@ def test_of_experts_left_out_nothing_is_read_again() -> None:
 
 @pytest.mark.parametrize("tau", [0.0, 100.0])
 def test_a_batch_of_one_is_the_layer_itself(tau: float) -> None:
-    deltas, weights, _ = layer(random_deltas(4, 24, 30, spread(4, 10), 1))
+    deltas, weights, *_ = layer(random_deltas(4, 24, 30, spread(4, 10), 1))
     parameters = AceParameters(tau=tau)
-    (found,) = ace_batch([(deltas, weights, None)], parameters)
+    (found,) = ace_batch([Layer(deltas, weights)], parameters)
     alone = ace(deltas, weights, parameters)
     assert torch.equal(found.delta, alone.delta)
     assert found.diagnostics == alone.diagnostics
@@ -151,7 +151,7 @@ def test_without_directions_to_refine() -> None:
 def test_float64_for_one_layer_only() -> None:
     given = [random_deltas(3, 8, 6, 0.1, seed) for seed in range(2)]
     exact = [torch.from_numpy(delta) for delta in given[1]]
-    layers = [layer(given[0]), (exact, [1.0] * 3, None)]
+    layers = [layer(given[0]), Layer(exact, [1.0] * 3)]
     assert_each_as_alone(layers, AceParameters(epsilon=1.0, tau=100.0))
 
 

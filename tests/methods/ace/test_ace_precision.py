@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from ace_gui.methods.ace import AceParameters, ace, algorithm
-from ace_gui.methods.ace import float32_check as ace_probes
+from ace_gui.methods.ace import AceParameters, ace, algorithm, first_pass
 from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import LARGEST_ROUNDING, in_float32
+from ace_gui.methods.ace.float32_check import Way, attempt
+from ace_gui.methods.shared import tolerance
+from ace_gui.methods.shared.tolerance import EXACT, STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
@@ -92,9 +93,9 @@ def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | Non
     measured, probes = measure(layers, epsilon)
     found = None
     if probes is not None and measured[0].single:
-        parameters = AceParameters(epsilon=epsilon)
-        problem = algorithm.weighed(layers, measured, algorithm.Rule.HOMOGENEOUS, parameters)
-        terms, coarse = in_float32(problem, probes)
+        parameters, rule = AceParameters(epsilon=epsilon), algorithm.Rule.HOMOGENEOUS
+        problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])
+        terms, coarse = attempt(problem, probes.weighed(problem, [0]), Way.MIXED)
         found = None if coarse else terms.preliminary_BOI[0]
     exact = np.array([delta.double().numpy() for delta in deltas])
     return found, oracle.preliminary(exact, epsilon, False)
@@ -117,14 +118,15 @@ def test_the_probes_see_the_rounding_of_float32(
     """By a limit just above the true error they accept, by one well below it they reject."""
     deltas = single(make(T, m, n, 0.3, n))
     epsilon = (condition(deltas, 1.0) - 1) / wanted
-    monkeypatch.setattr(ace_probes, "LARGEST_CONDITION", 1e4)
-    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 1.0)
+    monkeypatch.setattr(tolerance, "COARSEST", 1.0)
+    monkeypatch.setattr(first_pass, "EXACT", 1.0)
+    monkeypatch.setattr(tolerance, "EXACT", 1.0)
     found, expected = both(deltas, epsilon)
     assert found is not None
     error = oracle.relative_error(found.numpy(), expected)
-    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 0.5 * error)
+    monkeypatch.setattr(tolerance, "EXACT", 0.5 * error)
     assert both(deltas, epsilon)[0] is None
-    monkeypatch.setattr(ace_probes, "LARGEST_ROUNDING", 20 * error)
+    monkeypatch.setattr(tolerance, "EXACT", 20 * error)
     assert both(deltas, epsilon)[0] is not None
 
 
@@ -137,7 +139,7 @@ def test_float32_only_where_the_system_is_well_conditioned(
     found, expected = both(deltas, (condition(deltas, 1.0) - 1) / wanted)
     assert (found is not None) == taken
     if found is not None:
-        assert oracle.relative_error(found.numpy(), expected) < LARGEST_ROUNDING
+        assert oracle.relative_error(found.numpy(), expected) < EXACT
 
 
 @pytest.mark.parametrize("T", [8, 40])
@@ -148,7 +150,7 @@ def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
     epsilon = (condition(deltas, 1.0) - 1) / wanted
     assert (both(deltas, epsilon)[0] is None) == (wanted > 20)
     error, published = errors(deltas, epsilon, HOMOGENEOUS)
-    assert error < LARGEST_ROUNDING
+    assert error < EXACT
     assert error <= published
 
 

@@ -1,0 +1,97 @@
+"""How exact a merge must be, and that ACE is: error by tolerance over formats and conditions."""
+
+import math
+
+import pytest
+import torch
+
+from ace_gui.methods.ace import AceParameters, ace
+from ace_gui.methods.shared.tolerance import COARSEST, EXACT, STRICT, of_experts, unit, with_output
+from tests.benchmarks.experts import task_vector
+
+FORMATS = [torch.float32, torch.bfloat16, torch.float16]
+REGIMES = [pytest.param(100.0, id="homogeneous"), pytest.param(0.0, id="heterogeneous")]
+T = 3
+
+
+def weights(
+    shape: tuple[int, int], dtype: torch.dtype, ratio: float, spread: float
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """W₀ of ``ratio`` times the norm of the changes, and ΔW_t in float32, all of that format."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    base = torch.randn(*shape, generator=generator)
+    base = base.mul_(0.3 * ratio / float(base.norm())).to(dtype).float()
+    changes = [task_vector(*shape, 0.3 / spread**t, generator) for t in range(T)]
+    return base, [(base + change).to(dtype).float() - base for change in changes]
+
+
+@pytest.mark.parametrize("tau", REGIMES)
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 1e-4, 1e-2])
+@pytest.mark.parametrize("ratio", [3.0, 30.0])
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("shape", [(96, 96), (192, 64), (32, 192)])
+def test_the_error_is_within_the_tolerance(
+    shape: tuple[int, int], dtype: torch.dtype, ratio: float, epsilon: float, tau: float
+) -> None:
+    base, deltas = weights(shape, dtype, ratio, spread=2.0)
+    parameters = AceParameters(epsilon=epsilon, tau=tau)
+    norm = float(base.norm())
+    tolerance = with_output(of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
+    found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
+    exact = ace([delta.double() for delta in deltas], [1.0] * T, parameters).delta.double()
+    error = float((found.delta - exact).norm())
+    multiplied = 1.0 if tau else 1e3  # the refinement may carry the experts' rounding that far
+    allowed = tolerance.relative(float(exact.norm()), multiplied)
+    assert error <= allowed * float(exact.norm())
+    assert found.diagnostics.precision.startswith("Computed in float")
+    if dtype == torch.float32:
+        usual = ace(deltas, [1.0] * T, parameters)
+        assert torch.equal(found.delta, usual.delta)
+        return
+    rounded = (base.double() + found.delta.double()).to(dtype).double()
+    best = (base.double() + exact).to(dtype).double()
+    merged = base.double() + exact
+    assert float((rounded - merged).norm()) <= 1.02 * float((best - merged).norm())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_float32_is_taken_where_16_bits_show_no_more(dtype: torch.dtype) -> None:
+    base, deltas = weights((96, 96), dtype, 10.0, spread=1.0)
+    tolerance = of_experts([dtype] * T, [1.0] * T, float(base.norm()))
+    parameters = AceParameters(epsilon=1e-3, tau=100.0)
+    found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
+    assert found.diagnostics.precision.startswith("Computed in float32, which leaves")
+    assert str(dtype).removeprefix("torch.") in found.diagnostics.precision
+    strict = ace(deltas, [1.0] * T, parameters)
+    assert "float64" in strict.diagnostics.precision
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_rounding_of_a_format(dtype: torch.dtype) -> None:
+    values = torch.randn(10_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    measured = float((values.to(dtype).double() - values).norm() / values.norm())
+    assert 0.75 * measured < unit(dtype) <= measured
+
+
+def test_what_is_float32_or_wider_has_no_rounding_to_hide_behind() -> None:
+    exact = of_experts([torch.float32, torch.float64], [1.0, 1.0], 1e6)
+    assert exact.relative(1e-6) == EXACT == STRICT.relative(1.0)
+    assert with_output(exact, torch.float32, 1e6).relative(1e-6) == EXACT
+
+
+def test_the_tolerance_is_a_thirtieth_of_the_larger_rounding() -> None:
+    half, norm = torch.float16, 10.0
+    experts = of_experts([half] * 2, [1.0, 1.0], norm)
+    assert experts.relative(1.0) == pytest.approx(unit(half) * norm / 30)
+    mixed = of_experts([half, torch.float32], [1.0, 1.0], norm)
+    assert mixed.rounding == pytest.approx(experts.rounding / math.sqrt(2))
+    output = with_output(experts, torch.bfloat16, 1.0)
+    assert output.relative(1.0) == pytest.approx(max(unit(torch.bfloat16), unit(half) * norm) / 30)
+    assert with_output(experts, torch.bfloat16, norm).source == "the output's bfloat16"
+    assert of_experts([torch.bfloat16], [1.0], 1e6).relative(1.0) == COARSEST
+
+
+def test_a_factor_afterwards_enlarges_errors_but_not_roundings() -> None:
+    found = of_experts([torch.float16], [1.0], 10.0)
+    assert found.scaled(-2.0).relative(1.0) == pytest.approx(found.relative(1.0) / 2)
+    assert found.scaled(0.1) == found
