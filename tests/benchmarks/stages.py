@@ -32,7 +32,7 @@ STAGES = {
         "ace_gui.engine.merging.task_vectors:TaskVectors.__getitem__"
     ],
     "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:measure"],
-    "ACE: probes": ["ace_gui.methods.ace.float32_check:Probes.add_"],
+    "ACE: probes": ["ace_gui.methods.ace.first_pass:probe"],
     "ACE: sums over experts": [
         "ace_gui.methods.ace.by_inputs:collect",
         "ace_gui.methods.ace.by_rows:_stacked",
