@@ -38,3 +38,8 @@ def shared_prefix(names: Sequence[str]) -> str:
     """The dotted beginning that all names share: ``vit.encoder.layer.``; empty if none is."""
     shared = os.path.commonprefix(list(names))  # noqa: RUF071 (cut back to a dot below)
     return shared[: shared.rfind(".") + 1]
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """``1 matrix``, ``6 matrices``."""
+    return f"{count} {one if count == 1 else many}"

@@ -49,7 +49,7 @@ def _override_pictures(studio: Studio, take: Take) -> None:
     )
     window.workspace.method.show_overrides()
     layers = window.workspace.layers
-    layers.table.scrollTo(layers.model.index(layers.model.position(min(values)), 0))
+    layers.table.scrollTo(layers.tree.index_of(min(values)))
     studio.settle()
     take("overrides", None)
     window.override_editor.edit(0)

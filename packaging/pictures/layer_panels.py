@@ -80,6 +80,7 @@ def _compare(studio: Studio, take: _Take) -> None:
     window = studio.window
     studio.merge()
     compare_merges(studio)
-    take("compare", window.workspace.heterogeneity)
+    take("compare", window.workspace.comparison)
+    window.workspace.show_space(0)
     turn_to(window.workspace.inspector.tabs, SpectraPanel)
     take("window", window)

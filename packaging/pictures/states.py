@@ -32,7 +32,9 @@ def take_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
     def take_halfway() -> None:
         layers = studio.window.workspace.layers
         layers.model.flush()
-        layers.table.scrollTo(layers.model.index(layers.model.rowCount() // 2, 0))
+        layers.table.scrollTo(
+            layers.tree.index_of(layers.model.name_at(layers.model.rowCount() // 2))
+        )
         take("merging")
 
     try:

@@ -7,7 +7,6 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.panels.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
@@ -35,7 +34,8 @@ def tab_pictures(studio: Studio, take: Take) -> None:
     view.show_table(False)  # type: ignore[attr-defined]
     own = studio.window.session.draft.inputs.method
     compare_merges(studio)
-    take("all-layers-compare", lower)
+    take("compare", None)
+    workspace.show_space(0)
     _choose_method(studio, own)
     lower.tabs.setCurrentIndex(0)
     studio.merge()
@@ -58,7 +58,7 @@ def compare_merges(studio: Studio) -> None:
     if session.draft.inputs.base == resource_path("sample/base"):
         window.conductor.evaluate_sample()
         studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
-    turn_to(window.workspace.heterogeneity.tabs, ComparePanel)
+    window.workspace.show_comparison()
     name, comparison = session.selection, session.results.comparison
     studio.wait(lambda: name in comparison.spectra, comparison.changed)
     studio.settle()
@@ -77,8 +77,6 @@ def _choose_method(studio: Studio, name: str) -> None:
 
 def _turn(studio: Studio, take: Take, where: str, tabs: LazyTabs, panel: QWidget) -> None:
     for index in range(tabs.count()):
-        if isinstance(tabs.content(index), ComparePanel):
-            continue  # needs a second merge
         tabs.setCurrentIndex(index)
         if isinstance(tabs.current, WhatIfPanel):
             _try_values(studio)

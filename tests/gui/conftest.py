@@ -20,6 +20,7 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.theme import apply_theme
 from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load
 from tests.helpers.windows import keep_settings_in, nothing_left_running
 
@@ -44,8 +45,8 @@ def pytest_pyfunc_call() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path: Path, qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings and caches in the test's folder."""
-    make_application()
+    """The window's looks; settings and caches in the test's folder."""
+    apply_theme(make_application())
     keep_settings_in(tmp_path / "settings")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 

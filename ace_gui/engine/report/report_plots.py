@@ -17,6 +17,7 @@ from ace_gui.engine.report.content import Content, number
 from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
 from ace_gui.formatting import value_text
 
+HUES = 5  # of experts, as in the window
 MOST_POINTS = 400
 """Points of one line: more cannot be seen."""
 
@@ -138,7 +139,7 @@ def is_refined(found: LayerSpectrum) -> bool:
 
 def expert_class(index: int) -> str:
     """The class of an expert's colour and, beyond the palette, of its dashes."""
-    return f"e{index % 8}" + (" dashed" if index >= 8 else "")
+    return f"e{index % HUES}" + (" dashed" if index >= HUES else "")
 
 
 def _points(frame: Frame, sigma: NDArray[np.float64]) -> Iterator[tuple[float, float]]:

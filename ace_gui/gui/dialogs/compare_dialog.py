@@ -8,6 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QCheckBox,
     QComboBox,
     QDialog,
     QFileDialog,
@@ -32,7 +33,6 @@ from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe import Recipe
@@ -56,7 +56,7 @@ class CompareMethodsDialog(QDialog):
         self._shown: tuple[MethodCompared, ...] = ()
         self.setWindowTitle("Compare methods")
         self.resize(*_SIZE)
-        self.boxes: dict[tuple[str, str | None], CheckBox] = {}
+        self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
         """By method and variant; None: the method's default one, or the only one."""
         self.methods = self._make_methods()
         self.parameter = QComboBox(self)
@@ -120,7 +120,7 @@ class CompareMethodsDialog(QDialog):
             layout.addWidget(muted_label(family, column))
             for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
                 title = method.title if variant is None else f"{method.title}, {variant}"
-                box = CheckBox(title, column)
+                box = QCheckBox(title, column)
                 box.setToolTip(tooltip(method.summary))
                 box.setChecked(self._is_current(method, variant))
                 box.toggled.connect(lambda _: self._allow())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QUrl
-from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
+from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
@@ -33,7 +34,7 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 
 DTYPES = (
@@ -126,8 +127,8 @@ class ExportDialog(QDialog):
         box.setToolTip("Larger models are split into several files with an index")
         return box
 
-    def _make_complete_heads(self) -> CheckBox:
-        box = CheckBox("A whole model for each expert's head", self)
+    def _make_complete_heads(self) -> QCheckBox:
+        box = QCheckBox("A whole model for each expert's head", self)
         box.setToolTip("Each loads by itself, and is as large as the merged model")
         box.setVisible(self._has_heads())
         return box
@@ -170,7 +171,7 @@ class ExportDialog(QDialog):
         self.snippet = QPlainTextEdit(page)
         self.snippet.setReadOnly(True)
         self.snippet.setAccessibleName("How to load the model in Python")
-        self.snippet.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.snippet.setFont(face(Face.MONO))
         self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
         open_folder = QPushButton("Open folder", page)

@@ -14,7 +14,7 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import (
-    QFont,
+    QColor,
     QKeySequence,
     QShortcut,
     QShowEvent,
@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
     QDialogButtonBox,
+    QFrame,
     QGridLayout,
     QLineEdit,
     QSplitter,
@@ -36,11 +37,13 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.formatting import value_text
 from ace_gui.gui.state.draft import by_family
+from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
 
-_SIZE: Final = (860, 620)
-_SIZES: Final = (290, 570)
+_SIZE: Final = (980, 672)
+_SIZES: Final = (288, 692)
+_OF_SCREEN: Final = 0.92
 _METHOD: Final = Qt.ItemDataRole.UserRole
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
@@ -59,14 +62,16 @@ class ChooseMethodDialog(QDialog):
         super().__init__(parent)
         self._experts = experts
         self.setWindowTitle("Merge method")
-        self.resize(*_SIZE)
+        self.setProperty("kind", "card-dialog")
+        self._size_to_screen()
         self._found = QSortFilterProxyModel(self)
         self._found.setSourceModel(_by_family(methods, self, self.fontMetrics().height() + 6))
         self._found.setFilterRole(_WORDS)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
         self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText("Find by name, word or author")
+        self.filter.setPlaceholderText("Name, word or author")
+        self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.filter.setAccessibleName("Find a method by name, word or author")
         self.filter.setClearButtonEnabled(True)
         self.tree = self._make_tree()
@@ -75,6 +80,7 @@ class ChooseMethodDialog(QDialog):
         self.use = self.buttons.addButton(
             "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
         )
+        self.use.setProperty("kind", "primary")
         self._lay_out()
         self.filter.textChanged.connect(self._find)
         down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
@@ -98,6 +104,7 @@ class ChooseMethodDialog(QDialog):
     def _make_tree(self) -> QTreeView:
         tree = QTreeView(self)
         tree.setAccessibleName("Methods")
+        tree.setProperty("kind", "sunk")
         tree.setModel(self._found)
         tree.setHeaderHidden(True)
         tree.setRootIsDecorated(False)
@@ -108,21 +115,39 @@ class ChooseMethodDialog(QDialog):
         tree.expandAll()
         return tree
 
+    def _size_to_screen(self) -> None:
+        room = self.screen().availableSize() * _OF_SCREEN
+        self.resize(QSize(*_SIZE).boundedTo(room))
+
     def _lay_out(self) -> None:
         left = QWidget(self)
+        left.setProperty("kind", "side")
+        left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        title = plain_label("Merge method", left, wrap=False)
+        title.setFont(face(Face.TITLE))
         column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
+        column.setContentsMargins(16, 16, 16, 0)
+        column.setSpacing(12)
+        column.addWidget(title)
         column.addWidget(self.filter)
         column.addWidget(self.tree, 1)
         splitter = QSplitter(self)
         splitter.setChildrenCollapsible(False)
+        splitter.setHandleWidth(1)
         splitter.addWidget(left)
         splitter.addWidget(self.about)
         splitter.setSizes(list(_SIZES))
         splitter.setStretchFactor(1, 1)
+        foot = QFrame(self)
+        foot.setProperty("kind", "foot")
+        row = QVBoxLayout(foot)
+        row.setContentsMargins(16, 12, 16, 12)
+        row.addWidget(self.buttons)
         layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
         layout.addWidget(splitter, 1)
-        layout.addWidget(self.buttons)
+        layout.addWidget(foot)
 
     def _find(self, words: str) -> None:
         before = self.method
@@ -153,6 +178,8 @@ class ChooseMethodDialog(QDialog):
     def _show(self, index: QModelIndex) -> None:
         method = _info(index)
         self.use.setEnabled(method is not None)
+        title = method.title.replace("&", "&&") if method is not None else "this method"
+        self.use.setText(f"&Use {title}")
         self.about.setWidget(_about(method, self._experts))
 
     def _choose(self) -> None:
@@ -169,9 +196,8 @@ def _by_family(methods: Sequence[MethodInfo], parent: QWidget, height: int) -> Q
         title = QStandardItem(family)
         title.setSizeHint(QSize(0, height))
         title.setFlags(Qt.ItemFlag.ItemIsEnabled)
-        font = title.font()
-        font.setWeight(QFont.Weight.DemiBold)
-        title.setFont(font)
+        title.setFont(face(Face.CAPTION_STRONG))
+        title.setForeground(QColor(current_theme().text3))
         for method in members:
             item = QStandardItem(method.title)
             item.setSizeHint(QSize(0, height))
@@ -191,37 +217,54 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     """All there is to know of a method before choosing it."""
     page = Column()
     layout = QVBoxLayout(page)
-    layout.setContentsMargins(12, 0, 8, 0)
-    layout.setSpacing(10)
+    layout.setContentsMargins(24, 20, 24, 16)
+    layout.setSpacing(12)
     if method is None:
-        layout.addWidget(muted_label("No method has these words.", page))
+        layout.addWidget(secondary_label("No method has these words.", page))
         layout.addStretch(1)
         return page
-    layout.addWidget(heading(method.title, page))
-    layout.addWidget(plain_label(method.summary, page))
+    title = plain_label(method.title, page)
+    title.setFont(face(Face.TITLE))
+    layout.addWidget(title)
+    layout.addWidget(secondary_label(method.summary, page))
     if number := _number_of_experts(method):
         layout.addWidget(muted_label(f"{number}{_misfit(method, experts)}", page))
-    formula = plain_label(method.formula, page)
-    formula.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    layout.addWidget(formula)
-    layout.addLayout(_parameters(method.fields))
-    layout.addWidget(muted_label(method.citation, page))
+    layout.addWidget(_formula(method, page))
+    if method.fields:
+        layout.addWidget(heading("Parameters", page))
+        layout.addLayout(_parameters(method.fields))
+    layout.addWidget(heading("Paper", page))
+    cited = secondary_label(method.citation, page)
+    cited.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    layout.addWidget(cited)
     layout.addStretch(1)
     return page
+
+
+def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
+    made = QFrame(parent)
+    made.setProperty("kind", "sunk")
+    formula = plain_label(method.formula, made)
+    formula.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    room = QVBoxLayout(made)
+    room.setContentsMargins(16, 12, 16, 12)
+    room.addWidget(formula)
+    return made
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
     """Name, default and meaning, a row a parameter."""
     grid = QGridLayout()
-    grid.setHorizontalSpacing(14)
+    grid.setHorizontalSpacing(16)
+    grid.setVerticalSpacing(10)
     grid.setColumnStretch(2, 1)
     top = Qt.AlignmentFlag.AlignTop
-    for column, title in enumerate(("parameter", "default") if fields else ()):
-        grid.addWidget(muted_label(title), 0, column)
-    for row, field in enumerate(fields, start=1):
+    for row, field in enumerate(fields):
+        value = plain_label(_value(field), wrap=False)
+        value.setFont(face(Face.MONO))
         grid.addWidget(plain_label(field.label, wrap=False), row, 0, top)
-        grid.addWidget(plain_label(_value(field), wrap=False), row, 1, top)
-        grid.addWidget(muted_label(field.help), row, 2, top)
+        grid.addWidget(value, row, 1, top)
+        grid.addWidget(secondary_label(field.help), row, 2, top)
     return grid
 
 

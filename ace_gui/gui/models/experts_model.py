@@ -10,10 +10,11 @@ from PySide6.QtCore import (
     QModelIndex,
     QObject,
     QPersistentModelIndex,
+    QRectF,
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QPixmap
+from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import human_bytes, value_text
@@ -21,6 +22,7 @@ from ace_gui.gui.state.inputs import Expert
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import current_theme
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 
 NAME, WEIGHT, STATUS = range(3)
 HEADERS = ("Expert", "Weight", "Status")
@@ -29,7 +31,6 @@ HEADER_TIPS = (
     "How much the expert counts; its task vector is multiplied by this. Double-click to change it.",
     "Size on disk, and whether anything about the files deserves a look.",
 )
-_SWATCH = 12  # px
 
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -90,7 +91,9 @@ class ExpertsModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.EditRole:
             return {NAME: self._names[row], WEIGHT: expert.weight}.get(column)
         if role == Qt.ItemDataRole.DecorationRole and column == NAME:
-            return swatch(current_theme().expert_colour(expert.colour))
+            theme = current_theme()
+            repeated = expert.colour >= len(theme.expert_colours)
+            return swatch(theme.expert_colour(expert.colour), hollow=repeated)
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tip(row)
         if role == Qt.ItemDataRole.TextAlignmentRole and column == WEIGHT:
@@ -139,8 +142,12 @@ class ExpertsModel(QAbstractTableModel):
         return None
 
 
-def swatch(colour: str) -> QPixmap:
-    """A small square of one colour."""
-    pixmap = QPixmap(_SWATCH, _SWATCH)
-    pixmap.fill(QColor(colour))
+def swatch(colour: str, *, hollow: bool = False) -> QPixmap:
+    """A small rounded square of one colour."""
+    pixmap = QPixmap(2 * SWATCH, 2 * SWATCH)
+    pixmap.setDevicePixelRatio(2.0)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), colour, hollow=hollow)
+    painter.end()
     return pixmap

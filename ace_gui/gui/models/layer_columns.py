@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.gui.models.figures_model import GAP
 
+FINE: Final = "✓"
+"""Of a tensor in which nothing is out of the ordinary."""
 OVERRIDDEN: Final = "◆"
 """Marks a tensor for which an override of the recipe holds."""
 
@@ -26,7 +28,20 @@ class Column(IntEnum):
     STATE = 8
 
 
-FIGURES: Final = frozenset({Column.GAMMA, Column.LOG_VARIANCE})
+class GammaFigure(NamedTuple):
+    """γ of a tensor (NaN: not known), its τ (infinite: none), and whether γ is unreliable."""
+
+    gamma: float
+    tau: float
+    unsure: bool
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the tensor is heterogeneous."""
+        return self.gamma > self.tau
+
+
+FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
 
 
 HEADERS: Final = (
@@ -34,7 +49,7 @@ HEADERS: Final = (
     "Role",
     "Shape",
     "Outcome",
-    f"γ{GAP}",
+    "γ",
     f"Var ln E{GAP}",
     "Regime",
     "Health",
@@ -52,7 +67,7 @@ HEADER_TIPS: Final = (
     "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
     "scale of the weights.",
     "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
-    "Half filled: γ is above τ only because it is near its pole, not because the experts disagree.",
+    "Near γ's pole: γ is above τ only because of it, not because the experts disagree.",
     "How many things are out of the ordinary; hover over a row to read what one can do.",
     "Whether the tensor is merged, and with the parameters chosen now.",
 )
@@ -74,9 +89,9 @@ STATE_TEXT: Final = {
     LayerState.DONE: "✓ done",
 }
 REGIME_TEXT: Final = {
-    "heterogeneous": "● het.",
-    "heterogeneous, γ near its pole": "◐ het.",
-    "homogeneous": "○ hom.",
+    "heterogeneous": "heterogeneous",
+    "heterogeneous, γ near its pole": "near γ's pole",
+    "homogeneous": "homogeneous",
     "–": "–",
 }
 HEALTH_ICONS: Final = {

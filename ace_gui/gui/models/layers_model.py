@@ -6,6 +6,7 @@ at which place, and sorting or filtering twenty thousand rows makes a new one.
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import Any, Final
 
@@ -19,32 +20,24 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
-from PySide6.QtGui import QIcon
 
-from ace_gui.engine.contract.checks import WORST_FIRST
-from ace_gui.engine.contract.health import UNRELIABLE, gamma_unreliable, near_pole
+from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.formatting import shape_text
-from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.models.layer_columns import (
     FIGURES,
     HEADER_TIPS,
     HEADERS,
-    HEALTH_ICONS,
-    OVERRIDDEN,
-    REGIME_TEXT,
-    STATE_TEXT,
-    STATE_TIPS,
     Column,
     LayerState,
 )
 from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_words import LayerFact, LayerWords
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, shared_prefix, tooltip
-from ace_gui.gui.theme import icon
+from ace_gui.gui.text import shared_prefix
 
+GAMMA_USUAL: Final = 2.0  # a γ above it is drawn to the end of its bar
 REFRESH: Final = 60  # ms between repaints while figures stream in
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -72,13 +65,13 @@ class LayersModel(QAbstractTableModel):
         self._healths = healths
         self._rows: tuple[PlanRow, ...] = ()
         self._places: dict[str, int] = {}
-        self._prefix = ""
+        self._words = LayerWords(session, healths)
         self._gamma: NDArray[np.float64] = np.empty(0)
         self._states: NDArray[np.int8] = np.empty(0, dtype=np.int8)
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._shown_at: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._name_ranks: NDArray[np.intp] | None = None
-        self._text, self._role = "", ""
+        self._text, self._role, self._merged = "", "", False
         self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
         self._dirty: set[int] = set()
         self._timer = QTimer(self)
@@ -102,19 +95,23 @@ class LayersModel(QAbstractTableModel):
         self.beginResetModel()
         self._rows = self._session.layers.rows
         self._places = {row.name: place for place, row in enumerate(self._rows)}
-        self._prefix = shared_prefix([row.name for row in self._rows if row.block is not None])
+        blocks = [row.name for row in self._rows if row.block is not None]
+        self._words.prefix = shared_prefix(blocks)
         self._name_ranks = None
         self._dirty.clear()
         self._pull()
         self._arrange()
         self.endResetModel()
 
-    def set_filter(self, text: str, role: str) -> None:
-        """Show only tensors with ``text`` in their names and, unless empty, this role."""
-        if (text, role) == (self._text, self._role):
+    def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
+        """Show only tensors with ``text`` in their names and, unless empty, this role.
+
+        ``merged``: only those that a method merges, where there are any.
+        """
+        if (text, role, merged) == (self._text, self._role, self._merged):
             return
         self.beginResetModel()
-        self._text, self._role = text, role
+        self._text, self._role, self._merged = text, role, merged
         self._arrange()
         self.endResetModel()
 
@@ -127,6 +124,50 @@ class LayersModel(QAbstractTableModel):
     def total(self) -> int:
         """How many rows there are without a filter."""
         return len(self._rows)
+
+    @property
+    def total_merged(self) -> int:
+        """How many of them a method merges."""
+        return sum(row.disposition is Disposition.MERGED for row in self._rows)
+
+    @property
+    def outcomes_differ(self) -> bool:
+        """Whether anything but the method's own merge becomes of what is shown."""
+        rows = (self._rows[place] for place in self._order)
+        return any(row.override or row.disposition is not Disposition.MERGED for row in rows)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the rows are in another order than the model's."""
+        return self._sorting[0] >= 0
+
+    @property
+    def gamma_scale(self) -> float:
+        """γ at the end of a bar: a half, or the largest that is not far beyond all others."""
+        with np.errstate(invalid="ignore"):
+            usual = self._gamma[self._gamma <= GAMMA_USUAL]
+        return max(float(usual.max(initial=0.0)), GAMMA_USUAL / 4)
+
+    @property
+    def tau(self) -> float:
+        """The method's threshold; infinite where it has none."""
+        draft = self._session.draft
+        return draft.tau if draft.has_gamma else math.inf
+
+    def row_at(self, position: int) -> PlanRow:
+        """The plan's row shown at this position."""
+        return self._rows[self._order[position]]
+
+    def gammas_at(self, positions: range) -> NDArray[np.float64]:
+        """What is known of γ at these positions."""
+        gammas = self._gamma[self._order[positions.start : positions.stop]]
+        return gammas[~np.isnan(gammas)]
+
+    def worst_at(self, positions: range) -> Verdict | None:
+        """The worst verdict on the health of these; None where nothing is known."""
+        found = (self._healths.of(self.row_at(position).name) for position in positions)
+        verdicts = {health.verdict for health in found if health is not None}
+        return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
 
     def name_at(self, position: int) -> str:
         """Name of the tensor shown at this position."""
@@ -151,7 +192,8 @@ class LayersModel(QAbstractTableModel):
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
             return None
         if role == _Display:
-            return HEADERS[section]
+            has_tau = section == Column.GAMMA and math.isfinite(self.tau)
+            return f"γ, τ {self.tau:.3f}" if has_tau else HEADERS[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _ALIGNMENTS[section in FIGURES]
         return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
@@ -161,17 +203,17 @@ class LayersModel(QAbstractTableModel):
             return None
         place, column = int(self._order[index.row()]), index.column()
         if role == _Display:
-            return self._cell(place, column)
+            return self._words.cell(self._fact(place), column)
         if role == Qt.ItemDataRole.DecorationRole:
-            return self._icon(place) if column == Column.HEALTH else None
+            return self._words.icon(self._rows[place]) if column == Column.HEALTH else None
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return self._spoken(place, column)
+            return self._words.spoken(self._fact(place), column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self._tip(place, column)
+            return self._words.tip(self._fact(place), column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _ALIGNMENTS[column in FIGURES]
         if role == Qt.ItemDataRole.UserRole:
-            return float(self._gamma[place]) if column == Column.GAMMA else None
+            return self._words.figure(self._fact(place), column)
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -228,6 +270,7 @@ class LayersModel(QAbstractTableModel):
             self._emit_changed(0, len(self._order) - 1)
 
     def _refresh_regimes(self) -> None:
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, Column.GAMMA, Column.GAMMA)
         if len(self._order):
             self._emit_changed(0, len(self._order) - 1)
 
@@ -258,6 +301,10 @@ class LayersModel(QAbstractTableModel):
         merging = self._session.activity.is_running(State.MERGING)
         return LayerState.WAITING if merging else LayerState.NONE
 
+    def _fact(self, place: int) -> LayerFact:
+        state = LayerState(self._states[place])
+        return LayerFact(self._rows[place], float(self._gamma[place]), state)
+
     # Order
 
     def _arrange(self) -> None:
@@ -273,23 +320,28 @@ class LayersModel(QAbstractTableModel):
         self._shown_at[kept] = np.arange(len(kept))
 
     def _mask(self) -> NDArray[np.bool_]:
-        if not (self._text or self._role):
+        text, merged = self._text.lower(), self._merged and self.total_merged > 0
+        if not (text or self._role or merged):
             return np.ones(len(self._rows), dtype=np.bool_)
-        text = self._text.lower()
-        hits = (text in row.name.lower() and self._role in ("", row.role) for row in self._rows)
+        hits = (
+            text in row.name.lower()
+            and self._role in ("", row.role)
+            and (not merged or row.disposition is Disposition.MERGED)
+            for row in self._rows
+        )
         return np.fromiter(hits, dtype=np.bool_, count=len(self._rows))
 
     def _sort_key(self, column: Column) -> NDArray[Any]:
         if column is Column.GAMMA:
             return self._gamma
         if column is Column.LOG_VARIANCE:
-            found = (self._log_variance(place) for place in range(len(self._rows)))
+            found = (self._words.log_variance(row) for row in self._rows)
             return np.array([np.nan if value is None else value for value in found])
         if column is Column.REGIME:
             regimes = (self._gamma > self._session.draft.tau).astype(np.float64)
             return np.where(np.isnan(self._gamma), np.nan, regimes)
         if column is Column.HEALTH:
-            return np.array([self._health_rank(row.name) for row in self._rows])
+            return np.array([self._words.health_rank(row) for row in self._rows])
         if column is Column.STATE:
             return self._states.astype(np.float64)
         if column is Column.SHAPE:
@@ -306,122 +358,3 @@ class LayersModel(QAbstractTableModel):
             self._name_ranks = np.empty(len(keys), dtype=np.intp)
             self._name_ranks[order] = np.arange(len(keys))
         return self._name_ranks
-
-    # Cells
-
-    def _cell(self, place: int, column: int) -> str:
-        row = self._rows[place]
-        match column:
-            case Column.TENSOR:
-                return plain(self._short(row.name))
-            case Column.ROLE:
-                return row.role
-            case Column.SHAPE:
-                return shape_text(row.shape)
-            case Column.OUTCOME:
-                return self._outcome(row)
-            case Column.GAMMA:
-                return self._gamma_text(place)
-            case Column.LOG_VARIANCE:
-                value = self._log_variance(place)
-                return f"–{GAP}" if value is None else f"{value:.3g}{GAP}"
-            case Column.REGIME:
-                return REGIME_TEXT[self._regime(place)]
-            case Column.HEALTH:
-                return self._health_text(place)
-            case _:
-                return STATE_TEXT[LayerState(self._states[place])]
-
-    def _outcome(self, row: PlanRow) -> str:
-        """The disposition; with a mark, and the method in its place, where it is overridden."""
-        if row.override is None:
-            return row.disposition.value
-        titles = {method.name: method.title for method in self._session.draft.methods}
-        merged = row.disposition is Disposition.MERGED
-        title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
-        what = title if merged else row.disposition.value.removeprefix("kept ")
-        return f"{OVERRIDDEN} {what}"
-
-    def _gamma_text(self, place: int) -> str:
-        gamma = self._gamma[place]
-        if np.isnan(gamma):
-            return f"–{GAP}"
-        unsure = " ?" if self._is_unsure(place) else ""
-        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + unsure + GAP
-
-    def _is_unsure(self, place: int) -> bool:
-        """Whether γ is unreliable here."""
-        row = self._rows[place]
-        known, plan = self._session.layers.statistics.get(row.name), self._session.draft.plan
-        if known is None or plan is None:
-            return False
-        has_tau = plan.tau_of(row) is not None
-        return gamma_unreliable(known, self._session.draft.tau_of(row) if has_tau else None)
-
-    def _log_variance(self, place: int) -> float | None:
-        known = self._session.layers.statistics.get(self._rows[place].name)
-        return None if known is None else known.log_variance
-
-    def _spoken(self, place: int, column: int) -> str:
-        if column == Column.TENSOR:
-            return plain(self._rows[place].name)
-        if column == Column.HEALTH:
-            return self._health_spoken(place)
-        if column == Column.GAMMA and self._is_unsure(place):
-            return f"{self._gamma[place]:.4g}, {UNRELIABLE}"
-        return self._regime(place) if column == Column.REGIME else self._cell(place, column)
-
-    def _health_text(self, place: int) -> str:
-        health = self._healths.of(self._rows[place].name)
-        if health is None:
-            return "–"
-        return str(len(health.findings)) if health.findings else "✓"
-
-    def _health_spoken(self, place: int) -> str:
-        health = self._healths.of(self._rows[place].name)
-        return "not known" if health is None else f"{health.verdict.value} {health.tooltip}".strip()
-
-    def _health_rank(self, name: str) -> float:
-        """Sorts the worst first, then by the number of findings; what is not known comes last."""
-        health = self._healths.of(name)
-        if health is None:
-            return np.nan
-        return WORST_FIRST.index(health.verdict) - len(health.findings) / 1000
-
-    def _icon(self, place: int) -> QIcon | None:
-        health = self._healths.of(self._rows[place].name)
-        name = HEALTH_ICONS.get(health.verdict) if health is not None else None
-        return icon(name) if name is not None else None
-
-    def _short(self, name: str) -> str:
-        """Without what the names of all blocks share, so that the block's number shows."""
-        if self._prefix and name.startswith(self._prefix):
-            return "…" + name.removeprefix(self._prefix)
-        return name
-
-    def _regime(self, place: int) -> str:
-        gamma, plan = self._gamma[place], self._session.draft.plan
-        if np.isnan(gamma) or plan is None or plan.tau_of(self._rows[place]) is None:
-            return "–"
-        if not gamma > self._session.draft.tau_of(self._rows[place]):
-            return "homogeneous"
-        statistics = self._session.layers.statistics.get(self._rows[place].name)
-        pole = statistics is not None and near_pole(statistics, self._session.draft.tau)
-        return "heterogeneous, γ near its pole" if pole else "heterogeneous"
-
-    def _tip(self, place: int, column: int) -> str:
-        row = self._rows[place]
-        lines = [row.name, f"{row.disposition.value}: {row.reason}"]
-        if not np.isnan(self._gamma[place]):
-            lines.append(f"γ = {self._gamma[place]:.4g}: {self._regime(place)}")
-            if self._is_unsure(place):
-                lines.append(
-                    f"{UNRELIABLE}: the mean log energy is near zero, which says more of the scale "
-                    "of the weights than of the experts. Var ln E does not depend on that scale."
-                )
-        if column == Column.STATE:
-            lines.append(STATE_TIPS[LayerState(self._states[place])])
-        health = self._healths.of(row.name)
-        if health is not None:
-            lines += [f"• {finding.sentence}" for finding in health.findings]
-        return tooltip("\n".join(lines))

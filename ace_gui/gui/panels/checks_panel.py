@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontDatabase, QShowEvent
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -20,8 +20,9 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Theme, current_theme, icon
+from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.arrangement import Column, clear_layout, scroll_area
+from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 
 WORDS: Final = {
@@ -30,8 +31,19 @@ WORDS: Final = {
     Verdict.NOTE: "Note",
     Verdict.OK: "Fine",
 }
-_ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
-_ICON: Final = 18  # px
+_ICONS: Final = {
+    Verdict.ERROR: "error",
+    Verdict.WARNING: "warning",
+    Verdict.NOTE: "info",
+    Verdict.OK: "check",
+}
+_KINDS: Final = {
+    Verdict.ERROR: "bad",
+    Verdict.WARNING: "warn",
+    Verdict.NOTE: "accent",
+    Verdict.OK: "secondary",
+}
+_ICON: Final = 16  # px
 _DETAIL_LINES: Final = 6
 
 
@@ -39,7 +51,7 @@ def summary_of(session: Session) -> str:
     """ "2 warnings", or that there is none; empty before there is a plan."""
     if not session.checks.all:
         return ""
-    return count_of(session.checks.all) or f"{len(session.checks.all)} checks, no warnings"
+    return count_of(session.checks.all) or f"{len(session.checks.all)} checks passed"
 
 
 class PreflightPanel(QWidget):
@@ -63,17 +75,13 @@ class PreflightPanel(QWidget):
         layout.addWidget(self.summary)
         layout.addWidget(self._advice)
         layout.addWidget(self.area, 1)
-        self._rows_of: tuple[Theme, Sequence[Check]] | None = None
+        self._rows_of: Sequence[Check] = ()
         session.checks.changed.connect(self._follow)
         self.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
-
-    def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (rows ask for the present one)
-        """Glyphs and words in the theme's colours."""
-        self._follow()
 
     def _follow(self) -> None:
         """Rows that nobody sees are made when they are shown."""
@@ -82,12 +90,11 @@ class PreflightPanel(QWidget):
 
     def refresh(self) -> None:
         """Show the session's checks."""
-        shown = current_theme(), self._session.checks.all
         self.summary.setText(summary_of(self._session))
         self._advice.setText(self._advice_text())
-        if shown != self._rows_of:
-            self._rows_of = shown
-            self._make_rows(self._session.checks.all)
+        if self._session.checks.all != self._rows_of:
+            self._rows_of = self._session.checks.all
+            self._make_rows(self._rows_of)
 
     def _make_rows(self, checks: Sequence[Check]) -> None:
         self._open &= {check.key for check in checks}
@@ -164,7 +171,9 @@ class CheckRow(QFrame):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 7, 0, 7)
         layout.setSpacing(8)
-        layout.addWidget(_glyph(self.check.verdict, self), 0, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(
+            IconLabel(_ICON, icon(_ICONS[self.check.verdict]), self), 0, Qt.AlignmentFlag.AlignTop
+        )
         layout.addLayout(body, 1)
 
 
@@ -173,37 +182,16 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
     box.setReadOnly(True)
     box.setTabChangesFocus(True)
     box.setAccessibleName(f"All of {plain(check.title)}, {plain(check.subject)}")
-    box.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+    box.setFont(face(Face.MONO))
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
     box.setFixedHeight(box.fontMetrics().lineSpacing() * lines + 8)
     box.hide()
     return box
 
 
-def _colour(verdict: Verdict) -> str:
-    theme = current_theme()
-    tints = {Verdict.ERROR: theme.error, Verdict.WARNING: theme.warning, Verdict.NOTE: theme.accent}
-    return tints.get(verdict, theme.muted)
-
-
 def _word(verdict: Verdict, parent: QWidget) -> QLabel:
     label = plain_label(WORDS[verdict], parent, wrap=False)
-    label.setStyleSheet(f"color: {_colour(verdict)};")
-    if verdict in (Verdict.ERROR, Verdict.WARNING):
-        font = label.font()
-        font.setWeight(QFont.Weight.DemiBold)
-        label.setFont(font)
-    return label
-
-
-def _glyph(verdict: Verdict, parent: QWidget) -> QLabel:
-    """Told apart by shape as well as by colour."""
-    label = QLabel(parent)
-    label.setFixedWidth(_ICON)
-    label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-    if verdict in _ICONS:
-        label.setPixmap(icon(_ICONS[verdict]).pixmap(_ICON, _ICON))
-    else:
-        label.setText("✓")
-        label.setStyleSheet(f"color: {_colour(verdict)};")
+    label.setProperty("kind", _KINDS[verdict])
+    worry = verdict in (Verdict.ERROR, Verdict.WARNING)
+    label.setFont(face(Face.CAPTION_STRONG if worry else Face.CAPTION))
     return label

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QIcon, QKeySequence
+from PySide6.QtCore import QModelIndex, QSize, Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -23,10 +24,15 @@ from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
 from ace_gui.gui.panels.checks_panel import summary_of
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Theme, icon
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme.swatch import SWATCH
+from ace_gui.gui.widgets.buttons import action_button
+from ace_gui.gui.widgets.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
+
+_ROWS_SHOWN: Final = 8
 
 
 class ExpertsPanel(QWidget):
@@ -49,13 +55,15 @@ class ExpertsPanel(QWidget):
         self._session = session
         self.model = ExpertsModel(session, self)
         self._base = ElidedLabel(self)
-        self._facts = muted_label("", self)
+        self._facts = ElidedLabel(self)
+        self._facts.setProperty("kind", "caption")
+        self._facts.setFont(face(Face.CAPTION))
         self._change_base = _change_button(change_base)
-        self._add = QPushButton(icon("add"), "Add experts…", self)
-        self._add.setAccessibleName("Add experts")
+        self._add = action_button(add, "Add experts…", self, kind="link")
+        self._add.setIcon(icon("add", "accent"))
         self._add.setToolTip("Add models fine-tuned from the base; or drop their folders here")
-        self._add.clicked.connect(add.trigger)
         self._remove = QPushButton("Remove", self)
+        self._remove.setProperty("kind", "ghost")
         self._remove.setAccessibleName("Remove the selected experts")
         self._remove.clicked.connect(self._ask_to_remove)
         self.table = self._make_table()
@@ -71,12 +79,6 @@ class ExpertsPanel(QWidget):
         self.model.modelReset.connect(self._allow)
         self.refresh()
 
-    def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (icons know the theme)
-        """The icon and the experts' colours in the theme's."""
-        self._add.setIcon(icon("add"))
-        self.model.refresh()
-        self._show_checks()
-
     def refresh(self) -> None:
         """Show the session's base."""
         base = self._session.draft.inputs.base
@@ -85,11 +87,12 @@ class ExpertsPanel(QWidget):
         known = plan is not None and plan.recipe.base_model == base
         if plan is not None and known:
             facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
-            self._facts.setText(" · ".join(fact for fact in facts if fact))
+            self._facts.set_full_text(" · ".join(fact for fact in facts if fact))
         else:
-            self._facts.setText("reading headers …" if base else "")
+            self._facts.set_full_text("reading headers …" if base else "")
         experts = self._session.draft.inputs.experts
         self._stack.setCurrentWidget(self.table if experts else self._hint)
+        self._fit()
         self._allow()
         self._show_checks()
 
@@ -98,13 +101,13 @@ class ExpertsPanel(QWidget):
         checks = self._session.checks.all
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
-        self.checks.setText(f"{summary_of(self._session)} · show")
+        self.checks.setText(summary_of(self._session))
         self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
-        self.checks.setIcon(icon(worry) if worry else QIcon())
+        self.checks.setIcon(icon(worry or "check"))
 
     def _checks_button(self) -> QToolButton:
         button = QToolButton(self)
-        button.setAutoRaise(True)
+        button.setFont(face(Face.CAPTION))
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         button.setToolTip("Show what was checked before the merge")
         button.clicked.connect(lambda _=False: self.checks_wanted.emit())
@@ -114,9 +117,16 @@ class ExpertsPanel(QWidget):
         table = QTableView(self)
         table.setObjectName("experts")
         table.setAccessibleName("Experts")
+        table.setProperty("kind", "ground")
         table.setModel(self.model)
-        plain_rows(table, padding=10)
+        plain_rows(table, padding=12)
+        table.setIconSize(QSize(SWATCH, SWATCH))
+        table.setItemDelegateForColumn(NAME, RowGround(table))
+        table.setItemDelegateForColumn(WEIGHT, WeightCell(table))
+        table.setItemDelegateForColumn(STATUS, SizeCell(table))
+        table.clicked.connect(self._edit_weight)
         header = table.horizontalHeader()
+        header.moveSection(STATUS, 1)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)
@@ -129,22 +139,47 @@ class ExpertsPanel(QWidget):
         return table
 
     def _lay_out(self) -> None:
-        base_line = QHBoxLayout()
-        base_line.addWidget(heading("Base", self))
-        base_line.addWidget(self._base, 1)
-        base_line.addWidget(self._change_base)
+        head = QHBoxLayout()
+        head.addWidget(heading("Models", self), 1)
+        head.addWidget(self._add)
+        names = QVBoxLayout()
+        names.setSpacing(0)
+        names.addWidget(self._base)
+        names.addWidget(self._facts)
+        base = QHBoxLayout()
+        base.setSpacing(10)
+        base.addWidget(BaseSwatch(self))
+        base.addLayout(names, 1)
+        base.addWidget(self._change_base)
+        place = QWidget(self)
+        place.setLayout(self._stack)
         self._stack.addWidget(self._hint)
         self._stack.addWidget(self.table)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self._add, 1)
-        buttons.addWidget(self._remove)
+        self._place = place
+        below = QHBoxLayout()
+        below.addWidget(self.checks)
+        below.addStretch(1)
+        below.addWidget(self._remove)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
-        layout.addLayout(base_line)
-        layout.addWidget(self._facts)
-        layout.addLayout(self._stack, 1)
-        layout.addWidget(self.checks, 0, Qt.AlignmentFlag.AlignLeft)
-        layout.addLayout(buttons)
+        layout.setContentsMargins(8, 8, 8, 4)
+        layout.setSpacing(6)
+        layout.addLayout(head)
+        layout.addLayout(base)
+        layout.addWidget(place)
+        layout.addLayout(below)
+
+    def _fit(self) -> None:
+        """As high as the experts need, up to eight; more are scrolled to."""
+        rows = min(max(self.model.rowCount(), 1), _ROWS_SHOWN)
+        line = self.table.verticalHeader().defaultSectionSize()
+        head = self.table.horizontalHeader().sizeHint().height()
+        self._place.setFixedHeight(head + rows * line + 2)
+
+    def _edit_weight(self, index: QModelIndex) -> None:
+        """What looks like a field is written into with one click."""
+        editable = self.table.editTriggers() != QAbstractItemView.EditTrigger.NoEditTriggers
+        if index.column() == WEIGHT and editable:
+            self.table.edit(index)
 
     def _selected(self) -> list[int]:
         return sorted(index.row() for index in self.table.selectionModel().selectedRows())
@@ -163,12 +198,12 @@ class ExpertsPanel(QWidget):
         self._add.setEnabled(not locked and session.draft.inputs.base is not None)
         self._change_base.setEnabled(not locked)
         self._remove.setEnabled(not locked and bool(self._selected()))
+        self._remove.setVisible(self._remove.isEnabled())
 
 
 def _change_button(change_base: Callable[[], object]) -> QToolButton:
     button = QToolButton()
-    button.setText("Change…")
-    button.setAutoRaise(True)
+    button.setIcon(icon("more"))
     button.setAccessibleName("Change the base model")
     button.setToolTip("Choose another base model under the same experts")
     button.clicked.connect(lambda _=False: change_base())

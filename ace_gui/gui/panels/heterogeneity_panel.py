@@ -13,7 +13,7 @@ from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
 from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 
 
@@ -44,7 +44,7 @@ class HeterogeneityPanel(QWidget):
         session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
         self.reload()
 
-    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle what is seen, in several turns."""
         yield from restyle_plots(self, theme)
 

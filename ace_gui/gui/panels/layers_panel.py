@@ -1,76 +1,37 @@
-"""The layers table with its filter."""
+"""The layers with their filter."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QComboBox,
     QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QMenu,
+    QPushButton,
     QStackedLayout,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
 
-from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.models.layers_csv import layers_table
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_menu import layer_menu
+from ace_gui.gui.panels.layer_view import LayerView
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.plain_label import heading, muted_label
-from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
+from ace_gui.gui.text import counted
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.widgets.table_tools import copy_table, save_table
 
-EVERY_ROLE = "all roles"
-_WIDTHS = {
-    Column.ROLE: 118,
-    Column.SHAPE: 84,
-    Column.OUTCOME: 96,
-    Column.GAMMA: 58,
-    Column.LOG_VARIANCE: 62,
-    Column.REGIME: 58,
-    Column.HEALTH: 54,
-    Column.STATE: 78,
-}
-
-_NEEDED = {
-    Column.SHAPE: 840,
-    Column.LOG_VARIANCE: 760,
-    Column.OUTCOME: 640,
-    Column.ROLE: 500,
-    Column.HEALTH: 400,
-}
-"""Width of the table below which a column is hidden."""
-
-
-class LayersTable(QTableView):
-    """Gives up columns that can be read elsewhere where there is little room."""
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        room = self.viewport().width()
-        for column, needed in _NEEDED.items():
-            self.setColumnHidden(column, room < needed)
-        super().resizeEvent(event)
-
-
-class _BothEnds(QStyledItemDelegate):
-    """Shortens text in its middle: names are told apart by their block and by their end."""
-
-    def initStyleOption(
-        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> None:
-        super().initStyleOption(option, index)
-        option.textElideMode = Qt.TextElideMode.ElideMiddle
+EVERY_ROLE = "All roles"
+MERGED, ALL = range(2)
 
 
 class LayersPanel(QWidget):
@@ -86,26 +47,45 @@ class LayersPanel(QWidget):
         super().__init__(parent)
         self._session = session
         self.model = LayersModel(session, healths, self)
+        self.tree = LayerTree(self.model, self)
         self.text = QLineEdit(self)
         self.text.setPlaceholderText("Filter by name")
         self.text.setAccessibleName("Filter layers by name")
         self.text.setClearButtonEnabled(True)
+        self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+        self.shown = Segments("Which tensors are shown", self)
+        self.shown.add("Merged", "Only the tensors that a method merges")
+        self.shown.add("All", "Every tensor of the model")
         self.role = QComboBox(self)
         self.role.setAccessibleName("Filter layers by role")
-        self._count = muted_label("", self)
-        self._count.setWordWrap(False)
-        self._rows: tuple[PlanRow, ...] = ()
-        self.table = self._make_table()
+        self.role.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.table = LayerView(self.tree, self)
+        self.table.customContextMenuRequested.connect(self._open_menu)
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
         self._add_table_actions()
-        self._empty = muted_label("", self)
+        self._hidden = muted_label("", self)
+        self._hidden.setWordWrap(False)
+        self.show_all = QPushButton(self)
+        self.show_all.setFont(face(Face.CAPTION))
+        self.show_all.setProperty("kind", "link")
+        self.show_all.clicked.connect(lambda _=False: self.show_only(ALL))
+        self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
         self.text.textChanged.connect(self._filter)
         self.role.currentTextChanged.connect(self._filter)
-        self.model.modelReset.connect(self._take_rows)
+        self.shown.chosen.connect(lambda _: self._filter())
+        self.tree.modelReset.connect(self._after_reset)
+        session.draft.changed.connect(self._fill_roles)
         session.draft.changed.connect(self._show_empty)
         session.selection_changed.connect(self._follow)
         self._fill_roles()
+        self._after_reset()
+
+    def show_only(self, which: int) -> None:
+        """``MERGED`` or ``ALL`` tensors."""
+        self.shown.choose(which)
+        self._filter()
 
     def focus_filter(self) -> None:
         """Put the cursor into the filter."""
@@ -113,16 +93,17 @@ class LayersPanel(QWidget):
         self.text.selectAll()
 
     def step(self, by: int) -> None:
-        """Select the row so many places further."""
-        row = self.table.currentIndex().row() + by
+        """Select the tensor so many places further."""
+        at = -1 if self._session.selection is None else self.model.position(self._session.selection)
+        row = at + by
         if 0 <= row < self.model.rowCount():
             self._session.select(self.model.name_at(row))
 
     @property
     def selected(self) -> list[str]:
         """Names of the selected tensors, from top to bottom."""
-        rows = self.table.selectionModel().selectedRows()
-        return [self.model.name_at(row) for row in sorted(index.row() for index in rows)]
+        rows = (self.tree.position(i) for i in self.table.selectionModel().selectedRows())
+        return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
 
     def menu(self) -> QMenu:
         """What can be done with the selected tensors."""
@@ -152,53 +133,27 @@ class LayersPanel(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.table.viewport().mapToGlobal(place))
 
-    def _make_table(self) -> QTableView:
-        table = LayersTable(self)
-        table.setObjectName("layers")
-        table.setAccessibleName("Layers")
-        table.setModel(self.model)
-        plain_rows(table, padding=8)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        table.customContextMenuRequested.connect(self._open_menu)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setItemDelegateForColumn(Column.TENSOR, _BothEnds(table))
-        table.setIconSize(QSize(14, 14))
-        table.setAlternatingRowColors(True)
-        table.setWordWrap(False)
-        header = table.horizontalHeader()
-        header.setObjectName("layers-header")
-        header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
-        for column, width in _WIDTHS.items():
-            table.setColumnWidth(column, width)
-        header.setMinimumSectionSize(40)
-        table.setSortingEnabled(True)
-        table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
-        header.setSortIndicatorClearable(True)
-        table.selectionModel().currentRowChanged.connect(self._choose)
-        return table
-
     def _lay_out(self) -> None:
         line = QHBoxLayout()
+        line.setSpacing(12)
         line.addWidget(heading("Layers", self))
-        line.addWidget(self.text, 1)
+        line.addWidget(self.text, 2)
+        line.addStretch(1)
+        line.addWidget(self.shown)
         line.addWidget(self.role)
-        line.addWidget(self._count)
+        below = QHBoxLayout()
+        below.addWidget(self._hidden)
+        below.addWidget(self.show_all)
+        below.addStretch(1)
         place = QWidget(self)
         self._stack = QStackedLayout(place)
         self._stack.addWidget(self._empty)
         self._stack.addWidget(self.table)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setContentsMargins(8, 6, 8, 2)
         layout.addLayout(line)
         layout.addWidget(place, 1)
-
-    def _take_rows(self) -> None:
-        """The model shows other rows, of another plan or by another filter."""
-        if self._rows is self._session.layers.rows:
-            self._after_reset()
-        else:
-            self._fill_roles()
+        layout.addLayout(below)
 
     def _fill_roles(self) -> None:
         self._rows = self._session.layers.rows
@@ -212,12 +167,25 @@ class LayersPanel(QWidget):
 
     def _filter(self) -> None:
         role = self.role.currentText()
-        self.model.set_filter(self.text.text().strip(), "" if role == EVERY_ROLE else role)
+        self.model.set_filter(
+            self.text.text().strip(),
+            "" if role == EVERY_ROLE else role,
+            merged=self.shown.current == MERGED,
+        )
         self._after_reset()
 
     def _after_reset(self) -> None:
-        shown, total = self.model.rowCount(), self.model.total
-        self._count.setText(f"{shown} of {total}" if shown != total else f"{total} tensors")
+        merged, total = self.model.total_merged, self.model.total
+        self.shown.set_title(MERGED, f"Merged {merged}")
+        self.shown.set_title(ALL, f"All {total}")
+        self.shown.setVisible(0 < merged < total)
+        left_out = total - merged if self.shown.current == MERGED and merged else 0
+        self._hidden.setVisible(left_out > 0)
+        self.show_all.setVisible(left_out > 0)
+        verb = "is" if left_out == 1 else "are"
+        others = counted(left_out, "other tensor", "other tensors")
+        self._hidden.setText(f"{others} {verb} not shown.")
+        self.show_all.setText(f"Show all {total}")
         self._show_empty()
         self._follow()
 
@@ -231,17 +199,14 @@ class LayersPanel(QWidget):
         self._stack.setCurrentWidget(self._empty)
 
     def _choose(self, current: QModelIndex) -> None:
-        if current.isValid():
-            self._session.select(self.model.name_at(current.row()))
+        row = self.tree.position(current)
+        if row >= 0:
+            self._session.select(self.model.name_at(row))
 
     def _follow(self) -> None:
-        """The session's selection as the table's current row."""
+        """The session's selection as the tree's current row."""
         name = self._session.selection
-        position = -1 if name is None else self.model.position(name)
-        if position < 0:
+        if name is None or self.model.position(name) < 0:
             self.table.clearSelection()
-            return
-        if position != self.table.currentIndex().row():
-            index = self.model.index(position, Column.TENSOR)
-            self.table.setCurrentIndex(index)
-            self.table.scrollTo(index)
+        else:
+            self.table.go_to(name)

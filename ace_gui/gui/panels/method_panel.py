@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QRegularExpression, Qt, Signal
-from PySide6.QtGui import QHideEvent, QRegularExpressionValidator, QShowEvent
+from PySide6.QtGui import QAction, QHideEvent, QRegularExpressionValidator, QShowEvent
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QFormLayout,
+    QHBoxLayout,
     QLineEdit,
     QVBoxLayout,
     QWidget,
@@ -22,9 +24,10 @@ from ace_gui.gui.panels.overrides_panel import OverridesPanel
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
-from ace_gui.gui.widgets.check_box import CheckBox
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
@@ -100,12 +103,15 @@ class MethodPanel(QWidget):
     parameter_edited = Signal(str, object)
     inputs_edited = Signal(object)
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, choose: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._shown: MethodInfo | None = None
         self.fields: dict[str, ParameterField] = {}
-        self._title = heading("Method", self)
+        self._title = plain_label("", self, wrap=False)
+        self._title.setFont(face(Face.STRONG))
+        self._change = action_button(choose, "Change…", self, kind="link")
+        self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …", self)
         self.cap = CapField(parent=self)
         self.cap.edited.connect(self._choose_cap)
@@ -114,11 +120,11 @@ class MethodPanel(QWidget):
         self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
         self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP, NON_FINITE)
         self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP, VOCABULARIES)
-        self.split_fused = CheckBox("split for the merge", self)
+        self.split_fused = QCheckBox("split for the merge", self)
         self.split_fused.setAccessibleName("Split fused matrices for the merge")
         self.split_fused.setToolTip(tooltip(_FUSED_TIP))
         self.split_fused.clicked.connect(self._choose)
-        self.heads = CheckBox("merge those of one task", self)
+        self.heads = QCheckBox("merge those of one task", self)
         self.heads.setAccessibleName("Merge the heads of experts of one task")
         self.heads.setToolTip(tooltip(_HEADS_TIP))
         self.heads.clicked.connect(self._choose)
@@ -132,7 +138,13 @@ class MethodPanel(QWidget):
         self.forecast.setToolTip(tooltip(_FORECAST_TIP))
         self.forecast.hide()
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setContentsMargins(8, 4, 0, 0)
+        layout.setSpacing(4)
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 0, 8, 0)
+        head.addWidget(heading("Method", self), 1)
+        head.addWidget(self._change)
+        layout.addLayout(head)
         layout.addWidget(self._title)
         layout.addWidget(self._waiting)
         layout.addWidget(self._scroll, 1)
@@ -254,6 +266,7 @@ class MethodPanel(QWidget):
                 self.scope.setItemData(self.scope.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
         self.scope.setCurrentText(self._session.draft.inputs.scope)
         self._scope_note.setText(self.scope.currentData() or "")
+        self._scope_note.setVisible(self.scope.currentText() != Inputs().scope)
 
     def _choose(self) -> None:
         inputs: Inputs = self._session.draft.inputs
@@ -313,7 +326,9 @@ def _place(choices: Sequence[tuple[object, str]], value: object) -> int:
 
 def _form(widget: QWidget) -> QFormLayout:
     form = QFormLayout(widget)
-    form.setContentsMargins(0, 0, 4, 0)
+    form.setContentsMargins(0, 0, 8, 0)
+    form.setVerticalSpacing(6)
+    form.setHorizontalSpacing(8)
     form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     return form
@@ -321,5 +336,7 @@ def _form(widget: QWidget) -> QFormLayout:
 
 def _row_label(text: str, tip: str) -> QWidget:
     label = plain_label(text, wrap=False)
+    label.setProperty("kind", "secondary")
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance("Refined fraction") + 4)
     label.setToolTip(tip)
     return label

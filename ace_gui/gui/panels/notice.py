@@ -1,16 +1,15 @@
-"""A bar in the window for errors, warnings and advice: a sentence, with details folded away."""
+"""Errors, warnings and advice: a sentence, what one can answer, and details folded away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QSizePolicy,
@@ -21,10 +20,12 @@ from PySide6.QtWidgets import (
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Theme, current_theme, icon
+from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.arrangement import FlowLayout
+from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label
 
-_ICON = 20  # px
+_ICON = 16  # px
 _DETAIL_LINES = 8
 
 
@@ -37,23 +38,29 @@ class Severity(StrEnum):
 
 
 class Notice(QFrame):
-    """Hidden until there is something to say; stays until dismissed or replaced."""
+    """Hidden until there is something to say; stays until dismissed or replaced.
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    ``floats``: it lies over the window as a toast. ``shown`` follows when it says something else.
+    """
+
+    shown = Signal()
+
+    def __init__(self, parent: QWidget | None = None, *, floats: bool = False) -> None:
         super().__init__(parent)
-        self.setObjectName("notice")
+        self._floats = floats
+        self.setProperty("kind", "toast" if floats else "sunk")
         self.setAccessibleName("Message")
         self.severity = Severity.INFO
-        self._icon = QLabel(self)
+        self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label("", self)
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
-        self._answers = QHBoxLayout()
+        self._answers = FlowLayout(spacing=4)
         self.details_button = self._button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
         self._copy = self._button("Copy", "Copy the message and its details")
-        self._dismiss = self._button("✕", "Dismiss this message")
+        self._dismiss = self._button("", "Dismiss this message")
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
         self.details.setAccessibleName("Details of the message")
@@ -80,8 +87,9 @@ class Notice(QFrame):
         self._forget_answers()
         self.details_button.setVisible(bool(details))
         self._copy.setVisible(severity is not Severity.INFO)
-        self.set_theme(current_theme())
+        self._icon.show_icon(self._picture(severity))
         self.show()
+        self.shown.emit()
 
     def ask(
         self,
@@ -94,42 +102,41 @@ class Notice(QFrame):
         self.show_message(severity, sentence, details)
         for text, action in answers.items():
             button = QPushButton(text, self)
+            button.setProperty("kind", "link")
             button.setAccessibleName(text)
             button.clicked.connect(lambda _=False, action=action: self._answer(action))
             self._answers.addWidget(button)
             self.answers.append(button)
         self.answers[0].setFocus()
-
-    def set_theme(self, theme: Theme) -> None:
-        """Icon and border in the theme's colours."""
-        edge = {Severity.ERROR: theme.error, Severity.WARNING: theme.warning}.get(
-            self.severity, theme.accent
-        )
-        self.setStyleSheet(
-            f"QFrame#notice {{ background: {theme.base}; border: 1px solid {theme.grid};"
-            f" border-left: 4px solid {edge}; border-radius: 3px; }}"
-        )
-        self._icon.setPixmap(icon(self.severity.value).pixmap(_ICON, _ICON))
+        self.shown.emit()
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()
-        line.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        line.setSpacing(10)
+        top = Qt.AlignmentFlag.AlignTop
+        line.addWidget(self._icon, 0, top)
         line.addWidget(self.sentence, 1)
-        line.addLayout(self._answers)
-        line.setAlignment(self._answers, Qt.AlignmentFlag.AlignTop)
-        for button in (self.details_button, self._copy, self._dismiss):
-            line.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+        line.addWidget(self._dismiss, 0, top)
+        for button in (self.details_button, self._copy):
+            self._answers.addWidget(button)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(10, 8, 8, 8)
+        layout.setContentsMargins(14, 12, 10, 10)
+        layout.setSpacing(8)
         layout.addLayout(line)
+        layout.addLayout(self._answers)
         layout.addWidget(self.details)
+
+    def _picture(self, severity: Severity) -> QIcon:
+        return icon(severity.value, "toast_action" if self._floats else "")
 
     def _button(self, text: str, tip: str) -> QToolButton:
         button = QToolButton(self)
-        button.setText(text)
+        if text:
+            button.setText(text)
+        else:
+            button.setIcon(icon("cancel", "toast_text" if self._floats else "text2"))
         button.setToolTip(tip)
         button.setAccessibleName(tip)
-        button.setAutoRaise(True)
         return button
 
     def _answer(self, action: Callable[[], object]) -> None:

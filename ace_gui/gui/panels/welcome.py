@@ -1,111 +1,290 @@
-"""The first page: how to begin."""
+"""The first page: how to begin, what was open lately, and the sample for who is new."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QDate, QDateTime, QLocale, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
-from ace_gui.gui.theme import Theme, icon
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import clear_layout
-from ace_gui.gui.widgets.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.buttons import action_button
+from ace_gui.gui.widgets.plain_label import (
+    ElidedLabel,
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
 
-_WIDTH = 460
-_PICTURE = 64
-_RECENT_SHOWN = 5
+RECENT_SHOWN: Final = 5
+_WIDEST: Final = 1344  # px
+_NARROW: Final = 1080  # px: below it the sample stands under the recent projects
+_PADDING: Final = 16
+_WHAT: Final = "Merge fine-tuned models into one, and see layer by layer what came of it."
+_SAMPLE: Final = (
+    "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
+    "seconds; nothing is downloaded."
+)
+
+
+class Start(NamedTuple):
+    """A way to begin: the action, its icon, and a line of what it takes."""
+
+    action: QAction
+    picture: str
+    line: str
 
 
 class WelcomePanel(QWidget):
-    """A call to action, a hint that things may be dropped, and what was open lately.
-
-    ``recent_chosen`` carries a path.
-    """
+    """``recent_chosen`` carries a path."""
 
     recent_chosen = Signal(object)
 
-    def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, starts: Sequence[Start], sample: QAction, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._picture = plain_label("", self, wrap=False)
-        self._picture.setFixedHeight(_PICTURE + 8)
-        self._picture.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        self._buttons: list[tuple[QPushButton, QAction]] = []
-        column = QWidget(self)
-        column.setFixedWidth(_WIDTH)
-        inner = QVBoxLayout(column)
-        inner.setSpacing(8)
-        inner.addWidget(self._picture)
-        inner.addWidget(_title("Merge fine-tuned models into one"))
-        inner.addWidget(
-            _centred(
-                "Open the base model, add the models fine-tuned from it, see "
-                "layer by layer where they disagree, and merge them in closed "
-                "form, without any data."
-            )
-        )
-        inner.addSpacing(10)
-        for number, action in enumerate(actions):
-            button = _action_button(action, first=number == 0)
-            self._buttons.append((button, action))
-            inner.addWidget(button)
-        inner.addWidget(
-            _centred(
-                "or drop model folders, .safetensors files or a recipe anywhere in this window"
-            )
-        )
-        self._recent_title = _centred("Opened lately")
-        inner.addSpacing(10)
-        inner.addWidget(self._recent_title)
+        page = QWidget()
+        self._columns = QGridLayout()
+        self._columns.setHorizontalSpacing(32)
+        self._columns.setVerticalSpacing(32)
+        self._start = _start_column(starts)
+        self._recent_title = heading("Recent projects")
         self._recent = QVBoxLayout()
         self._recent.setSpacing(0)
-        inner.addLayout(self._recent)
+        self._recent_column = self._make_recent()
+        self._sample = _sample_card(sample)
+        inner = QWidget(page)
+        inner.setMaximumWidth(_WIDEST)
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(32, 0, 32, 32)
+        title = plain_label("ACE workbench", inner, wrap=False)
+        title.setFont(face(Face.DISPLAY))
+        column.addWidget(title)
+        column.addWidget(secondary_label(_WHAT, inner))
+        column.addSpacing(32)
+        column.addLayout(self._columns)
+        across = QHBoxLayout()
+        across.addStretch(1)
+        across.addWidget(inner, 100)
+        across.addStretch(1)
+        whole = QVBoxLayout(page)
+        whole.addStretch(2)
+        whole.addLayout(across)
+        whole.addStretch(3)
+        area = QScrollArea(self)
+        area.setAccessibleName("Welcome")
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidgetResizable(True)
+        area.setWidget(page)
         layout = QVBoxLayout(self)
-        layout.addStretch(2)
-        layout.addWidget(column, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addStretch(3)
-
-    def set_theme(self, theme: Theme) -> None:  # noqa: ARG002  (icons know the theme)
-        """The pictures in the theme's colours."""
-        for button, action in self._buttons:
-            button.setIcon(action.icon())
-        self._picture.setPixmap(icon("app").pixmap(QSize(_PICTURE, _PICTURE)))
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(area)
+        self._wide: bool | None = None
+        self._arrange(wide=True)
 
     def set_recent(self, paths: Sequence[Path]) -> None:
         """Offer what was opened lately."""
         clear_layout(self._recent)
-        for path in paths[:_RECENT_SHOWN]:
-            button = QToolButton(self)
-            button.setAutoRaise(True)
-            button.setText(f"{path.name}   {path.parent}".replace("&", "&&"))
-            button.setAccessibleName(f"Open {path}")
-            button.setToolTip(f"Open {path.name}".replace("<", "‹"))
-            button.setFixedWidth(_WIDTH - 24)
-            button.clicked.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
-            self._recent.addWidget(button)
-        self._recent_title.setVisible(bool(paths))
+        for place, path in enumerate(paths[:RECENT_SHOWN]):
+            row = RecentRow(path, first=place == 0)
+            row.clicked.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
+            self._recent.addWidget(row)
+        if not paths:
+            self._recent.addWidget(secondary_label("What you open appears here.", self))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange(wide=event.size().width() >= _NARROW)
+
+    def _make_recent(self) -> QWidget:
+        column = QWidget()
+        card = QFrame(column)
+        card.setProperty("kind", "card")
+        card.setLayout(self._recent)
+        self._recent.setContentsMargins(_PADDING, 4, _PADDING, 4)
+        layout = QVBoxLayout(column)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(12)
+        layout.addWidget(self._recent_title)
+        layout.addWidget(card)
+        layout.addStretch(1)
+        return column
+
+    def _arrange(self, *, wide: bool) -> None:
+        """Three columns, or the sample under the first two."""
+        if wide == self._wide:
+            return
+        self._wide = wide
+        for part in (self._start, self._recent_column, self._sample):
+            self._columns.removeWidget(part)
+        self._columns.addWidget(self._start, 0, 0)
+        self._columns.addWidget(self._recent_column, 0, 1)
+        if wide:
+            self._columns.addWidget(self._sample, 0, 2)
+        else:
+            self._columns.addWidget(self._sample, 1, 0, 1, 2)
+        for place, stretch in enumerate((5, 9, 7 if wide else 0)):
+            self._columns.setColumnStretch(place, stretch)
 
 
-def _title(text: str) -> QWidget:
-    label = plain_label(text)
-    font = label.font()
-    font.setPointSizeF(font.pointSizeF() * 1.5)
-    label.setFont(font)
-    label.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-    return label
+class StartButton(QPushButton):
+    """A way to begin, in two lines beside an icon; the first of them is filled."""
+
+    def __init__(self, start: Start, *, first: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._token = "on_accent" if first else "text"
+        self.setProperty("kind", "primary" if first else "start")
+        self.setAutoDefault(first)
+        title = start.action.text().replace("&", "")
+        self.setAccessibleName(title.removesuffix("…"))
+        self.setAccessibleDescription(start.line)
+        self._title, self._line = title, start.line
+        self._picture = icon(start.picture, self._token)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.clicked.connect(start.action.trigger)
+
+    def sizeHint(self) -> QSize:
+        line = self.fontMetrics().height()
+        wide = self.fontMetrics().horizontalAdvance(self._line)
+        return QSize(wide + 64, round(2.4 * line) + 18)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        theme, painter = current_theme(), QPainter(self)
+        mark = self.rect().adjusted(16, 0, 0, 0)
+        mark.setWidth(18)
+        self._picture.paint(painter, mark)
+        room = QRectF(self.rect()).adjusted(48, 9, -10, -9)
+        half = room.height() / 2
+        ink = QColor(getattr(theme, self._token))
+        painter.setPen(ink)
+        painter.setFont(face(Face.STRONG))
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(QRectF(room.left(), room.top(), room.width(), half), middle, self._title)
+        painter.setFont(face(Face.CAPTION))
+        painter.setPen(ink if self._token == "on_accent" else QColor(theme.text2))
+        below = QRectF(room.left(), room.top() + half, room.width(), half)
+        painter.drawText(below, middle, self._line)
 
 
-def _centred(text: str) -> QWidget:
-    label = muted_label(text)
-    label.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-    return label
+class DropZone(QLabel):
+    """Says that things may be dropped; they may be anywhere in the window."""
+
+    def __init__(self) -> None:
+        super().__init__("Drop folders, models or a recipe\nanywhere in this window")
+        self.setProperty("kind", "secondary")
+        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.setMinimumHeight(112)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        pen = QPen(QColor(current_theme().control), 1.0, Qt.PenStyle.DashLine)
+        painter.setPen(pen)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
+        painter.end()
+        super().paintEvent(event)
 
 
-def _action_button(action: QAction, *, first: bool) -> QPushButton:
-    button = QPushButton(action.icon(), action.text().replace("&", ""))
-    button.setAccessibleName(action.text().replace("&", ""))
-    button.setMinimumHeight(34)
-    button.setDefault(first)
-    button.clicked.connect(action.trigger)
-    return button
+class RecentRow(QToolButton):
+    """A project: its name, its folder, and when it was written last."""
+
+    def __init__(self, path: Path, *, first: bool) -> None:
+        super().__init__()
+        self.setProperty("kind", "row" if first else "next-row")
+        self.setAccessibleName(f"Open {plain(str(path))}")
+        self.setToolTip(tooltip(f"Open {path}"))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        name = plain_label(path.name, self, wrap=False)
+        name.setFont(face(Face.STRONG))
+        folder = ElidedLabel(self)
+        folder.setProperty("kind", "caption")
+        folder.setFont(face(Face.CAPTION))
+        folder.set_full_text(str(path.parent))
+        when = secondary_label(_last_written(path), self)
+        when.setWordWrap(False)
+        names = QVBoxLayout()
+        names.setSpacing(2)
+        names.addWidget(name)
+        names.addWidget(folder)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(4, 10, 4, 10)
+        row.addLayout(names, 1)
+        row.addWidget(when)
+        for label in (name, folder, when):
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def sizeHint(self) -> QSize:
+        layout = self.layout()
+        return layout.sizeHint() if layout is not None else super().sizeHint()
+
+
+def _last_written(path: Path) -> str:
+    """``today 03:10``, ``18 November``; where it is gone, that."""
+    try:
+        when = QDateTime.fromSecsSinceEpoch(int(path.stat().st_mtime))
+    except OSError:
+        return "not found"
+    locale = QLocale()
+    if when.date() == QDate.currentDate():
+        return f"today {locale.toString(when.time(), QLocale.FormatType.ShortFormat)}"
+    return locale.toString(when.date(), "d MMMM yyyy")
+
+
+def _start_column(starts: Sequence[Start]) -> QWidget:
+    column = QWidget()
+    layout = QVBoxLayout(column)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(8)
+    layout.addWidget(heading("Start", column))
+    layout.addSpacing(4)
+    for place, start in enumerate(starts):
+        layout.addWidget(StartButton(start, first=place == 0))
+    layout.addSpacing(8)
+    layout.addWidget(DropZone())
+    layout.addStretch(1)
+    return column
+
+
+def _sample_card(sample: QAction) -> QWidget:
+    column = QWidget()
+    card = QFrame(column)
+    card.setProperty("kind", "card")
+    inside = QVBoxLayout(card)
+    inside.setContentsMargins(_PADDING, _PADDING, _PADDING, _PADDING)
+    inside.setSpacing(8)
+    title = plain_label("The sample: five experts, one small model", card)
+    title.setFont(face(Face.HEADING))
+    inside.addWidget(title)
+    inside.addWidget(secondary_label(_SAMPLE, card))
+    inside.addSpacing(4)
+    begin = action_button(sample, "Open the sample", card, kind="tinted")
+    begin.setIcon(icon("play", "accent_on_tint"))
+    inside.addWidget(begin, 0, Qt.AlignmentFlag.AlignLeft)
+    layout = QVBoxLayout(column)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(12)
+    layout.addWidget(heading("New here?", column))
+    layout.addWidget(card)
+    layout.addWidget(muted_label("", column), 1)
+    return column

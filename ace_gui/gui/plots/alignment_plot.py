@@ -17,7 +17,7 @@ from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to see what refinement did to its directions."
 LEFT: Final = "left"
@@ -79,7 +79,7 @@ class AlignmentPlot(Plot):
             ),
         )
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         self._draw()
 
     def rescale(self) -> None:

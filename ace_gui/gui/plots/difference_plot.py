@@ -25,7 +25,7 @@ from ace_gui.gui.plots.layer_plot import (
     nearest_point,
     symbol_size,
 )
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose two merges to compare."
 RELATIVE_TIP: Final = (
@@ -67,7 +67,10 @@ class DifferencePlot(LayersPlot):
         self._differences = dict(differences)
         self.title.set_whole(summary(differences))
         if not same:
-            self._bottom.set_blocks(block_starts([block_of(name) for name in known]))
+            self._bottom.set_blocks(
+                block_starts([block_of(name) for name in known]),
+                len([block_of(name) for name in known]),
+            )
         self._draw()
         if not same:
             self.fit()
@@ -118,10 +121,10 @@ class DifferencePlot(LayersPlot):
         self._left.picture = None
         self._draw()
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         self._points.setBrush(pg.mkBrush(self.theme.accent))
         self._points.setPen(pg.mkPen(None))
-        self._mark.setPen(pg.mkPen(self.theme.muted, width=1, style=Qt.PenStyle.DotLine))
+        self._mark.setPen(pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine))
 
     # Drawing
 

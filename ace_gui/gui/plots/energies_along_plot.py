@@ -22,7 +22,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, block_starts, same_figures, symbol_size
-from ace_gui.gui.theme import DARK, LIGHT, Theme
+from ace_gui.gui.theme import DARK, LIGHT, Tokens
 
 EMPTY = "The experts' energies appear here once a base and its experts are open."
 _ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
@@ -137,8 +137,8 @@ class EnergiesAlongPlot(LayersPlot):
         self._left.picture = None
         self._draw()
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (both palettes are known)
-        self._mark.setPen(pg.mkPen(self.theme.muted, width=1, style=Qt.PenStyle.DotLine))
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (both palettes are known)
+        self._mark.setPen(pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine))
         for expert, colour in self._colours.items():
             for palette in (LIGHT.expert_colours, DARK.expert_colours):
                 if colour in palette:
@@ -153,7 +153,10 @@ class EnergiesAlongPlot(LayersPlot):
         role = self.role.current
         shown = [i for i, other in enumerate(self._roles) if role in (None, other)]
         self._shown = np.array(shown, dtype=np.intp)
-        self._bottom.set_blocks(block_starts([self._blocks[index] for index in shown]))
+        self._bottom.set_blocks(
+            block_starts([self._blocks[index] for index in shown]),
+            len([self._blocks[index] for index in shown]),
+        )
         self._fit_width()
         self._draw()
 

@@ -15,7 +15,7 @@ import pyqtgraph as pg
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 EMPTY = "Choose a layer to see how much each expert changed it."
 GAP = "\u2002"  # between a mark and its number
@@ -73,7 +73,7 @@ class EnergiesPlot(Plot):
         self._energies = {}
         self.show_message(message)
 
-    def restyle(self, before: Theme) -> None:
+    def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
         self._colours = {name: swap.get(colour, colour) for name, colour in self._colours.items()}
         self._draw()
@@ -125,7 +125,7 @@ class EnergiesPlot(Plot):
 
     def _draw_marks(self) -> None:
         places = [self._place(energy) for energy in self._energies.values()]
-        colours = [self._colours.get(name, self.theme.muted) for name in self._energies]
+        colours = [self._colours.get(name, self.theme.text2) for name in self._energies]
         brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
         self._bars.setVisible(not logarithmic)
         self._dots.setVisible(logarithmic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.plots.frame.axes import BlockAxis
+from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.layer_plot import block_starts
 
@@ -15,7 +15,6 @@ class HeterogeneityPlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
         super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
 
     def fit(self) -> None:
@@ -29,4 +28,6 @@ class HeterogeneityPlot(GammaPlot):
 
     def _place(self) -> None:
         self._x = np.arange(len(self._names), dtype=np.float64)
-        self._bottom.set_blocks(block_starts(self._blocks))
+        starts, count = block_starts(self._blocks), len(self._blocks)
+        self._bottom.set_blocks(starts, count)
+        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])

@@ -14,7 +14,7 @@ import pyqtgraph as pg
 
 from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.plots.gamma_plot import GammaPlot
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
 BOX = 0.8
@@ -38,7 +38,7 @@ class RolePlot(GammaPlot):
         view.setXRange(low, high, padding=0)
         self._refresh()
 
-    def restyle(self, before: Theme) -> None:
+    def restyle(self, before: Tokens) -> None:
         super().restyle(before)
         self._draw_boxes()
 
@@ -81,7 +81,7 @@ class RolePlot(GammaPlot):
             for place, row in enumerate(self.quartiles())
             if not np.isnan(row).any()
         ]
-        tint = QColor(self.theme.muted)
+        tint = QColor(self.theme.text2)
         tint.setAlpha(46)
         places = [place for place, _ in drawn]
         box = pg.BarGraphItem(
@@ -90,7 +90,7 @@ class RolePlot(GammaPlot):
             y1=[high for _, (_, _, high) in drawn],
             width=BOX,
             brush=tint,
-            pen=pg.mkPen(self.theme.muted, width=1),
+            pen=pg.mkPen(self.theme.text2, width=1),
         )
         ends = np.array([[place - BOX / 2, place + BOX / 2] for place in places]).ravel()
         heights = np.repeat([middle for _, (_, middle, _) in drawn], 2)

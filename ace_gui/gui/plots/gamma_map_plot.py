@@ -22,7 +22,7 @@ from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.gamma_plot import EMPTY, LOWEST_LOG, tau_text
 from ace_gui.gui.plots.layer_plot import LayersPlot, same_figures
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _HINT = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
@@ -144,13 +144,13 @@ class RoleMapPlot(LayersPlot):
         self._bar.axis.setStyle(hideOverlappingLabels=False)
         self._bar.setImageItem(self._image, insert_in=self.canvas.getPlotItem())
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         theme = self.theme
         self._dots.setBrush(pg.mkBrush("#ffffff"))
         self._dots.setPen(pg.mkPen("#000000", width=1))
         self._frame.setPen(pg.mkPen(theme.text, width=3))
-        self._bar.axis.setTextPen(pg.mkPen(theme.muted))
-        self._bar.axis.setPen(pg.mkPen(theme.muted))
+        self._bar.axis.setTextPen(pg.mkPen(theme.text2))
+        self._bar.axis.setPen(pg.mkPen(theme.text2))
         self._draw()
 
     def _arrange(self, blocks: Sequence[int]) -> None:

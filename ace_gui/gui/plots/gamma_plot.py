@@ -18,12 +18,12 @@ from ace_gui.engine.contract.health import gamma_near_pole
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import ThresholdAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
+from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, nearest_point, same_figures, symbol_size
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Face, Tokens, face
 
 EMPTY = "γ appears here once a base and two experts are open."
 HINT = "Choose a layer to see its spectrum; drag the line to change τ."
@@ -59,7 +59,7 @@ class GammaPlot(LayersPlot):
     tau_committed = Signal(float)
 
     def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", "heterogeneity γ", "γ", grid=True)
+        self._left = quantity_axis("left", grid=True)
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
         self._family = np.zeros(0, dtype=np.intp)
@@ -162,14 +162,13 @@ class GammaPlot(LayersPlot):
 
     def _make_items(self) -> None:
         self._left.logarithmic = self.log_box.isChecked()
-        self._below = pg.LinearRegionItem(orientation="horizontal", movable=False)
-        self._mark = pg.InfiniteLine(angle=90, movable=False)
-        self._ring = Points(size=17)
+        self._bands = Bands()
+        self._path = pg.PlotDataItem()
+        self._halo = pg.ScatterPlotItem(size=22)
+        self._said = pg.TextItem(anchor=(1.0, 0.5))
+        self._said.setFont(face(Face.CAPTION_STRONG))
         self._crosses = Points(symbol="x")
-        self._right = ThresholdAxis()
-        self.canvas.setAxisItems({"right": self._right})
-        self._line = pg.InfiniteLine(angle=0, movable=True)
-        self._line.setCursor(Qt.CursorShape.SizeVerCursor)
+        self._line = ThresholdLine()
         self._line.sigDragged.connect(self._dragged)
         self._line.sigPositionChangeFinished.connect(self._released)
         self._points = {
@@ -177,52 +176,45 @@ class GammaPlot(LayersPlot):
             for family, name in enumerate(ROLE_FAMILIES)
             for above in (False, True)
         }
-        shown = (self._below, self._mark, *self._points.values(), self._crosses)
-        for item in (*shown, self._ring, self._line):
+        below, above = (
+            (self._bands, self._path, self._halo),
+            (self._crosses, self._line, self._said),
+        )
+        for item in (*below, *self._points.values(), *above):
             self.canvas.addItem(item, ignoreBounds=True)
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         theme = self.theme
-        for (family, above), item in self._points.items():
-            colour = theme.role_colours[ROLE_FAMILIES[family]]
-            item.setPen(pg.mkPen(colour, width=1.3))
-            item.setBrush(pg.mkBrush(colour if above else theme.base))
-        self._line.setPen(pg.mkPen(theme.accent, width=2))
-        self._line.setHoverPen(pg.mkPen(theme.accent, width=4))
-        self._right.setTextPen(pg.mkPen(theme.accent))
-        self._right.setPen(pg.mkPen(None))
-        tint = QColor(theme.muted)
-        tint.setAlpha(22)
-        self._below.setBrush(tint)
-        for edge in self._below.lines:
-            edge.setPen(pg.mkPen(None))
-        self._mark.setPen(pg.mkPen(theme.muted, width=1, style=Qt.PenStyle.DotLine))
-        self._ring.setPen(pg.mkPen(theme.text, width=2))
-        self._ring.setBrush(pg.mkBrush(None))
+        for (_family, above), item in self._points.items():
+            item.setPen(pg.mkPen(theme.accent if above else theme.text2, width=1.6))
+            item.setBrush(pg.mkBrush(theme.accent if above else theme.card))
+        self._line.set_theme(theme)
+        self._bands.set_colour(theme.sunk)
+        trail, halo = QColor(theme.accent), QColor(theme.accent)
+        trail.setAlphaF(0.6)
+        halo.setAlphaF(0.2)
+        self._path.setPen(pg.mkPen(trail, width=1.4))
+        self._halo.setPen(pg.mkPen(None))
+        self._halo.setBrush(pg.mkBrush(halo))
+        self._said.setColor(theme.text)
         self._crosses.setPen(pg.mkPen(theme.text, width=1))
-        self._crosses.setBrush(pg.mkBrush(theme.base))
+        self._crosses.setBrush(pg.mkBrush(theme.card))
         self._set_legend()
 
     def _set_legend(self) -> None:
         present = {ROLE_FAMILIES[family] for family in self._family}
-        text = self.theme.text
+        ink, accent = self.theme.text2, self.theme.accent
         entries = [
-            LegendEntry(
-                key=family,
-                label=family,
-                colour=self.theme.role_colours[family],
-                symbol=SYMBOLS[family],
-            )
+            LegendEntry(key=family, label=family, colour=ink, symbol=SYMBOLS[family], filled=False)
             for family in ROLE_FAMILIES
             if family in present
         ]
         if isfinite(self._tau):
-            below = LegendEntry(
-                key="hollow", label="hollow: γ ≤ τ", colour=text, symbol="o", filled=False
+            entries.append(
+                LegendEntry(key="filled", label="heterogeneous: γ > τ", colour=accent, symbol="s")
             )
-            entries.append(below)
         if self._near_pole().any():
-            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=text, symbol="x"))
+            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=ink, symbol="x"))
         self.legend.set_entries(entries)
 
     def _near_pole(self) -> NDArray[np.bool_]:
@@ -242,8 +234,7 @@ class GammaPlot(LayersPlot):
         self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
         self._line.setBounds(self._y_range)
         self._line.setValue(self._position(self._tau))
-        for item in (self._line, self._below):
-            item.setVisible(isfinite(self._tau))
+        self._line.setVisible(isfinite(self._tau))
         self._draw_regimes()
         self._draw_selection()
         self.changed.emit()
@@ -268,11 +259,7 @@ class GammaPlot(LayersPlot):
         crossed = np.flatnonzero(self._near_pole())
         self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
         self._set_legend()
-        bottom = self.canvas.getViewBox().viewRange()[1][0]
-        self._below.setRegion((bottom, self._position(self._tau)))
-        self._right.set_threshold(
-            self._position(self._tau), tau_text(self._tau) if isfinite(self._tau) else ""
-        )
+        self._line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
         self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
@@ -289,15 +276,21 @@ class GammaPlot(LayersPlot):
         self.title.setVisible(self.message() is None)
 
     def _draw_selection(self) -> None:
-        index = self._selected
-        self._mark.setVisible(index is not None)
-        if index is not None:
-            self._mark.setValue(self._x[index])
-        if index is None or np.isnan(self._gamma[index]):
-            self._ring.setData(x=[], y=[])
+        """A halo round the layer, its name and γ beside it, and its role followed through."""
+        index, heights = self._selected, self._heights()
+        known = index is not None and not np.isnan(self._gamma[index])
+        self._said.setVisible(known)
+        if index is None or not known:
+            self._halo.setData(x=[], y=[])
+            self._path.setData([], [])
         else:
-            x, height = self._x[index], self._heights()[index]
-            self._ring.setData(x=[x], y=[height], symbol=SYMBOLS[self._family_name(index)])
+            x, height = self._x[index], heights[index]
+            self._halo.setData(x=[x], y=[height])
+            self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}  ")
+            self._said.setAnchor((1.0, 0.5) if index > len(self._names) // 4 else (-0.08, 0.5))
+            self._said.setPos(x, height)
+            alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
+            self._path.setData(self._x[alike], heights[alike], connect="finite")
         self.caption.set_whole(HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 

@@ -19,7 +19,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.gaussian import expected_counts
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to see how its changes are distributed."
 GAUSSIAN: Final = "Gaussian"
@@ -86,7 +86,7 @@ class HistogramPlot(Plot):
             ),
         )
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (colours are the expert's)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (colours are the expert's)
         self._draw()
 
     def rescale(self) -> None:
@@ -114,7 +114,7 @@ class HistogramPlot(Plot):
         self._left.logarithmic = self.log_box.isChecked()
         self._left.picture = None
         colours = {
-            name: in_theme(self._colours.get(name, self.theme.muted), self.theme)
+            name: in_theme(self._colours.get(name, self.theme.text2), self.theme)
             for name in distribution.counts
         }
         self.legend.set_entries(self._entries(colours))
@@ -130,7 +130,7 @@ class HistogramPlot(Plot):
     def _entries(self, colours: Mapping[str, str]) -> list[LegendEntry]:
         dash = Qt.PenStyle.DashLine
         gaussian = LegendEntry(
-            key=GAUSSIAN, label="Gaussian", colour=self.theme.muted, style=dash, width=1.2
+            key=GAUSSIAN, label="Gaussian", colour=self.theme.text2, style=dash, width=1.2
         )
         experts = (
             LegendEntry(key=_key(name), label=name, colour=colour, width=1.6)

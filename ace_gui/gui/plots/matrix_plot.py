@@ -23,7 +23,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, ink_on
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to compare its experts."
 _NUMBER_SIZE: Final = 0.9  # of the font of the window
@@ -121,7 +121,7 @@ class ExpertMatrixPlot(Plot):
             ),
         )
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (nothing here depends on it)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         self._draw()
 
     def rescale(self) -> None:
@@ -177,7 +177,7 @@ class ExpertMatrixPlot(Plot):
         for row, colours in enumerate(self._colours()):
             for column, colour in enumerate(colours):
                 text = pair_text(float(self._values_TT[row, column]))
-                ink = self.theme.muted if row == column else ink_on(colour)
+                ink = self.theme.text2 if row == column else ink_on(colour)
                 number = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
                 number.setFont(font)
                 number.setPos(column, row)

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_ener
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
@@ -65,12 +65,12 @@ class Picture:
 
     title: str
     caption: str
-    curves: Callable[[Theme], tuple[Curve, ...]]
+    curves: Callable[[Tokens], tuple[Curve, ...]]
     awaited: bool = False
 
-    def legend(self, theme: Theme) -> list[LegendEntry]:
+    def legend(self, theme: Tokens) -> list[LegendEntry]:
         """The curves' entries, and that of the one to follow before them."""
-        style, colour = Qt.PenStyle.DotLine, theme.muted
+        style, colour = Qt.PenStyle.DotLine, theme.text2
         place = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
         return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
@@ -99,10 +99,10 @@ def picture_of_comparison(
 ) -> Picture:
     """Two merges of one layer over one another, each with its W_pre where that differs."""
 
-    def curves(theme: Theme) -> tuple[Curve, ...]:
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
         return (
             *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
-            *_merge_curves(old, theme, label=labels[0], colour=theme.muted, width=1.8),
+            *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
         )
 
     ratios = [norm_ratio(each.report) for each in (old, new)]
@@ -116,8 +116,8 @@ def picture_of_pair(
 ) -> Picture:
     """Spectra by label over one another; the first is the thinner one."""
 
-    def curves(theme: Theme) -> tuple[Curve, ...]:
-        styles = ((theme.muted, 1.8), (theme.accent, 2.6))
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
+        styles = ((theme.text2, 1.8), (theme.accent, 2.6))
         return tuple(
             Curve(LegendEntry(key=label, label=label, colour=colour, width=width), values)
             for (label, values), (colour, width) in zip(spectra.items(), styles, strict=True)
@@ -147,11 +147,11 @@ def unrefined(spectrum: LayerSpectrum) -> bool:
 
 def _merge_curves(
     spectrum: LayerSpectrum,
-    theme: Theme,
+    theme: Tokens,
     *,
     label: str = "",
     colour: str = "",
-    width: float = 2.6,
+    width: float = 2.2,
 ) -> list[Curve]:
     """The merged delta and, where refinement changed it, W_pre dashed.
 
@@ -178,16 +178,16 @@ def _merge_curves(
 
 
 def _expert_curves(
-    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Theme
+    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
 ) -> tuple[Curve, ...]:
     curves = []
     used: Counter[str] = Counter()
     for name, values in found.experts.items():
-        colour = in_theme(colours.get(name, theme.muted), theme)
+        colour = in_theme(colours.get(name, theme.text2), theme)
         # Colours repeat beyond the palette; the line's style then tells experts apart.
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
-        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.4)
+        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.6)
         curves.append(Curve(entry, values))
     return tuple(curves)
 

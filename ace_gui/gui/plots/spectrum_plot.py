@@ -18,6 +18,7 @@ from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
 from ace_gui.gui.plots.spectrum_curves import (
     AFTER,
     BEFORE,
@@ -32,12 +33,13 @@ from ace_gui.gui.plots.spectrum_curves import (
     same_experts,
     unrefined,
 )
-from ace_gui.gui.theme import Theme
+from ace_gui.gui.theme import Tokens
 
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 
 EMPTY = "Choose a layer to see its singular values."
 NEAR_PIXELS = 14.0
+_FADED = 0.3  # opacity of the curves that the pointer is not at
 
 _TITLES = {
     Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
@@ -78,7 +80,10 @@ class SpectrumPlot(Plot):
         self.quantity = Choice("Quantity", {q: (q.value, _TIPS[q]) for q in Quantity}, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
-        self.add_choice(self.log_box)
+        self._ends = EndLabels()
+        self._ends.clicked.connect(lambda key: self.legend.chip(key).click())
+        self.canvas.setAxisItems({"right": self._ends})
+        self.add_curve_menu()
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
@@ -142,7 +147,7 @@ class SpectrumPlot(Plot):
             *(FigureColumn(title=f"σ, {label}", values=v) for label, v in padded.items()),
         )
 
-    def restyle(self, before: Theme) -> None:  # noqa: ARG002  (the picture knows every theme)
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (the picture knows every theme)
         self._draw()
 
     def rescale(self) -> None:
@@ -235,14 +240,14 @@ class SpectrumPlot(Plot):
     def _energy_marks(self) -> list[pg.GraphicsObject]:
         """A line at each share, and a dot where each merge reaches it."""
         marks: list[pg.GraphicsObject] = []
-        pen = pg.mkPen(self.theme.muted, width=1, style=Qt.PenStyle.DotLine)
+        pen = pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine)
         for place, share in enumerate(MARKS):
             # Side by side on their lines: one below the other they would overlap.
             options = {
                 "position": 0.55 + 0.17 * place,
                 "anchors": [(0.5, 0.5), (0.5, 0.5)],
-                "color": self.theme.muted,
-                "fill": self.theme.base,
+                "color": self.theme.text2,
+                "fill": self.theme.card,
             }
             label = f"{share:.0%}".replace("%", " %")
             line = pg.InfiniteLine(share, angle=0, pen=pen, label=label, labelOpts=options)
@@ -288,6 +293,25 @@ class SpectrumPlot(Plot):
         for items in (self._items, self._dots):
             for key, item in items.items():
                 item.setVisible(self.legend.is_on(key))
+        self._name_ends()
+
+    def _name_ends(self) -> None:
+        """Where each curve ends its name stands; one that has no end to be seen has none."""
+        labels = []
+        for curve in self._curves:
+            entry, heights = curve.entry, self._drawn.get(curve.entry.key, np.zeros(0))
+            seen = heights[np.isfinite(heights)]
+            if seen.size:
+                colour, strong = self.theme.ink_of(entry.colour), not entry.key.startswith("expert")
+                on = self.legend.is_on(entry.key)
+                end = float(seen[-1])
+                labels.append(EndLabel(entry.key, entry.label, colour, end, strong=strong, on=on))
+        self._ends.set_labels(labels)
+
+    def _bring_forward(self, chosen: str | None) -> None:
+        """One curve before the others, which fade; None: all as they are."""
+        for key, item in self._items.items():
+            item.setOpacity(1.0 if chosen in (None, key) else _FADED)
 
     # Mouse
 
@@ -308,6 +332,7 @@ class SpectrumPlot(Plot):
 
     def _hovered(self, scene_position: QPointF) -> None:
         found = self.nearest(scene_position)
+        self._bring_forward(None if found is None else found[0])
         if found is None:
             QToolTip.hideText()
             return

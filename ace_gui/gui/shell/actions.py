@@ -1,4 +1,4 @@
-"""Everything the window can be told to do, each once: for the menus, the toolbar, the keyboard."""
+"""Everything the window can be told to do, each once: for the menus, the header, the keyboard."""
 
 from __future__ import annotations
 
@@ -78,6 +78,9 @@ class Actions:
         self.top_layer = make(
             "&Most heterogeneous layer", "Select the layer with the largest γ", key="Ctrl+G"
         )
+        self.inputs = make("Show &inputs", "Show or hide models and method", key="Ctrl+B")
+        self.inputs.setCheckable(True)
+        self.inputs.setChecked(True)
         self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
         self.help = make(
             "&Help pages", "How to begin, recipes, the method, limits", key=_Key.HelpContents
@@ -90,11 +93,9 @@ class Actions:
     ) -> QAction:
         action = QAction(text, self._window)
         action.setToolTip(tip)
-        action.setStatusTip(tip)
         if key is not None:
             action.setShortcut(QKeySequence(key))
         if picture:
-            action.setData(picture)
             action.setIcon(icon(picture))
         action.setIconText(text.replace("&", ""))
         self._window.addAction(action)
@@ -108,12 +109,6 @@ class Actions:
             action.setData(scheme)
             action.setToolTip(f"Colours: {text.replace('&', '').lower()}")
         return group
-
-    def recolour(self) -> None:
-        """Icons in the colours of the present theme."""
-        for action in vars(self).values():
-            if isinstance(action, QAction) and action.data():
-                action.setIcon(icon(str(action.data())))
 
     def connect(self, action: QAction, slot: Callable[[], object]) -> None:
         """Call ``slot``, without the checked flag, when the action is triggered."""

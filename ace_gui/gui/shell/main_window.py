@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
@@ -24,20 +24,24 @@ from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.choose_base_panel import ChooseBasePanel
 from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.panels.progress import ProgressBar
-from ace_gui.gui.panels.welcome import WelcomePanel
+from ace_gui.gui.panels.welcome import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.closing import Closing
 from ace_gui.gui.shell.dropped_paths import local_paths
+from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.opener import Opener
 from ace_gui.gui.shell.override_editor import OverrideEditor
+from ace_gui.gui.shell.primary_place import PrimaryPlace
 from ace_gui.gui.shell.questions import Questions
+from ace_gui.gui.shell.toast import Toast
+from ace_gui.gui.shell.window_header import Header
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Scheme, Theme, current_theme, icon, set_scheme
+from ace_gui.gui.theme import Scheme, Tokens, current_theme, icon, set_scheme
+from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.recipe.values import model_name
 
@@ -76,8 +80,9 @@ class MainWindow(QMainWindow):
         self.forecasting = Forecasting(self.session, self.engine, self)
         self.opener = Opener(self.session, self.conductor, self.output, self)
         self.actions_ = Actions(self)
-        self.menus = Menus(self, self.actions_)
-        self.notice = Notice(self)
+        self.header = Header(PrimaryPlace(self.session, self.actions_), self)
+        self.menus = Menus(self, self.header.menu_bar, self.actions_)
+        self.notice = Notice(self, floats=True)
         self.questions = Questions(
             self.session,
             self.conductor,
@@ -85,7 +90,7 @@ class MainWindow(QMainWindow):
             self.notice,
             lambda: self.workspace.inspector.show_checks(),
         )
-        self.welcome = WelcomePanel(self._first_actions(), self)
+        self.welcome = WelcomePanel(self._starts(), self.actions_.sample, self)
         self.choose_base = ChooseBasePanel(self)
         self.export_dialog: ExportDialog | None = None
         self._workspace: Workspace | None = None
@@ -122,8 +127,10 @@ class MainWindow(QMainWindow):
         from ace_gui.gui.shell.workspace import workspace_in_steps
 
         if self._making is None:
-            change_base, add_experts = self.opener.change_base, self.actions_.add_experts
-            self._making = workspace_in_steps(self.session, self.what_if, change_base, add_experts)
+            change_base = self.opener.change_base
+            self._making = workspace_in_steps(
+                self.session, self.what_if, change_base, self.actions_
+            )
         try:
             next(self._making)
         except StopIteration as made:
@@ -146,6 +153,9 @@ class MainWindow(QMainWindow):
         self.forecasting.changed.connect(made.method.show_forecast)
         made.finding_wanted.connect(self.queries.want)
         self.queries.awaited.connect(made.set_awaited)
+        self.header.workspaces.chosen.connect(made.show_space)
+        self.actions_.inputs.toggled.connect(made.show_inputs)
+        made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
         self._workspace = made
 
@@ -160,15 +170,21 @@ class MainWindow(QMainWindow):
         self._pages.addWidget(self.choose_base)
         self._central = central = QWidget(self)
         layout = QVBoxLayout(central)
-        layout.setContentsMargins(6, 6, 6, 0)
-        layout.addWidget(self.notice)
+        layout.setContentsMargins(GAP, 0, 12, 0)
         layout.addWidget(self._pages, 1)
         self.setCentralWidget(central)
-        self.setStatusBar(ProgressBar(self.session, self))
+        self.notice.setParent(central)
+        self._toast = Toast(self.notice, central)
+        self.setMenuWidget(self.header)
+        self.setStatusBar(Footer(self.session, self.menus.devices, self.actions_, self))
 
-    def _first_actions(self) -> list[QAction]:
+    def _starts(self) -> list[Start]:
         a = self.actions_
-        return [a.open_base, a.open_recipe, a.sample]
+        return [
+            Start(a.open_base, "open", "A folder; its experts are added next"),
+            Start(a.open_cached, "scan", "Models that were downloaded before"),
+            Start(a.open_recipe, "file", "YAML, of this program or mergekit"),
+        ]
 
     def _restore(self) -> None:
         self.resize(*_SIZE)
@@ -180,18 +196,14 @@ class MainWindow(QMainWindow):
         self.set_theme(current_theme())
         self._refresh()
 
-    def set_theme(self, theme: Theme) -> None:
+    def set_theme(self, theme: Tokens) -> None:
         """Restyle what does not follow the palette by itself."""
-        self.actions_.recolour()
-        self.menus.recolour()
-        self.notice.set_theme(theme)
-        self.welcome.set_theme(theme)
         for action in self.actions_.schemes.actions():
             action.setChecked(action.data() == self.settings.scheme)
         if self._workspace is not None:
             self._restyling.run(self._restyle(self._workspace, theme))
 
-    def _restyle(self, workspace: Workspace, theme: Theme) -> Generator[None, None, None]:
+    def _restyle(self, workspace: Workspace, theme: Tokens) -> Generator[None, None, None]:
         """Plot by plot, each in a turn of its own; then all panels show the new colours at once.
 
         To tell every widget of the new palette, as Qt does in the turn that sets it, is enough for
@@ -267,7 +279,14 @@ class MainWindow(QMainWindow):
             action.setEnabled(not busy)
         for action in (a.add_experts, a.add_expert_files):
             action.setEnabled(loaded and not busy)
-        for action in (a.find, a.next_layer, a.previous_layer, a.top_layer, a.reset_layout):
+        for action in (
+            a.find,
+            a.next_layer,
+            a.previous_layer,
+            a.top_layer,
+            a.inputs,
+            a.reset_layout,
+        ):
             action.setEnabled(loaded)
         a.stop_opening.setEnabled(session.activity.is_running(State.PLANNING))
         a.close_models.setEnabled(loaded and not busy)
@@ -279,12 +298,14 @@ class MainWindow(QMainWindow):
         a.export.setEnabled(session.can_export)
         a.report.setEnabled(session.can_report)
         a.choose_method.setEnabled(session.engine is not None)
-        method = session.draft.method
-        self.menus.show_method(method.title if method else session.draft.inputs.method)
         self.setWindowTitle(self._title())
         self._show_page()
         if self._closing and not busy:
             self.close()
+
+    def menuBar(self) -> QMenuBar:
+        """The one in the header."""
+        return self.header.menu_bar
 
     def _title(self) -> str:
         base = self.session.draft.inputs.base
@@ -292,6 +313,7 @@ class MainWindow(QMainWindow):
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
+        self.header.workspaces.setVisible(loaded)
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)
 
     def _show_engine(self) -> None:

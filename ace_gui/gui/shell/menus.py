@@ -1,4 +1,4 @@
-"""The menu bar and the toolbar, made from the actions."""
+"""The menus, made from the actions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QSize, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QToolBar, QToolButton
+from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import human_bytes
@@ -100,7 +100,7 @@ class MemoryMenu(ChoiceMenu):
 
 
 class Menus(QObject):
-    """Owns the menu bar's menus and the toolbar.
+    """Owns the menu bar's menus.
 
     ``recent_chosen`` carries a path, ``explained`` a sentence that was asked for.
     """
@@ -108,29 +108,14 @@ class Menus(QObject):
     recent_chosen = Signal(object)
     explained = Signal(str)
 
-    def __init__(self, window: QMainWindow, actions: Actions) -> None:
+    def __init__(self, window: QMainWindow, bar: QMenuBar, actions: Actions) -> None:
         super().__init__(window)
         self.actions = actions
         self.devices = ChoiceMenu("&Device", window)
         self.memory = MemoryMenu(window)
         self.recent = QMenu("Open &recent", window)
         self.recent.setEnabled(False)
-        self.open = self._menu(window, "Open", self._open_entries())
-        self._fill_bar(window)
-        self.toolbar = QToolBar("Main", window)
-        self.toolbar.setObjectName("toolbar")
-        self.toolbar.setAccessibleName("Main toolbar")
-        self.toolbar.setMovable(False)
-        self.toolbar.setIconSize(QSize(18, 18))
-        self.toolbar.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.method_button = self._opening("Method", actions.choose_method)
-        self.device_button = self._drop_down("Device", self.devices, "Where to compute")
-        self._fill_toolbar()
-        window.addToolBar(self.toolbar)
-
-    def show_method(self, title: str) -> None:
-        """The chosen method on its button."""
-        self.method_button.setText(f"Method: {title} …")
+        self._fill_bar(window, bar)
 
     def set_devices(
         self, devices: Sequence[DeviceInfo], chosen: str, not_used: Sequence[str] = ()
@@ -146,8 +131,7 @@ class Menus(QObject):
             why = self.devices.addAction(title)
             why.setToolTip(tooltip("\n".join(not_used)))
             why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
-        self.device_button.setEnabled(bool(devices))
-        self.device_button.setText(f"Device: {self.devices.choose(chosen)} ▾")
+        self.devices.choose(chosen)
 
     def set_recent(self, paths: Sequence[Path]) -> None:
         """Offer what was open lately, under Ctrl+1 and so on."""
@@ -172,8 +156,8 @@ class Menus(QObject):
             a.sample,
         ]
 
-    def _fill_bar(self, window: QMainWindow) -> None:
-        a, bar = self.actions, window.menuBar()
+    def _fill_bar(self, window: QMainWindow, bar: QMenuBar) -> None:
+        a = self.actions
         written = (a.save_recipe, a.export, a.report)
         files = [*self._open_entries(), None, *written, None]
         files += [a.stop_opening, a.close_models, a.quit]
@@ -182,24 +166,10 @@ class Menus(QObject):
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
         bar.addMenu(self._menu(window, "&Merge", merge))
         colours = self._menu(window, "&Colours", a.schemes.actions())
-        view = [a.find, a.next_layer, a.previous_layer, a.top_layer, None, colours, a.reset_layout]
+        layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
+        view = [*layers, None, a.inputs, colours, a.reset_layout]
         bar.addMenu(self._menu(window, "&View", view))
         bar.addMenu(self._menu(window, "&Help", [a.help, a.sample, a.about]))
-
-    def _fill_toolbar(self) -> None:
-        a, bar = self.actions, self.toolbar
-        opener = self._drop_down("Open", self.open, "Open a base model, experts or a recipe")
-        opener.setIcon(a.open_base.icon())
-        self._opener = opener
-        for group in ([opener], [self.method_button], [a.merge, a.cancel], [a.export]):
-            for entry in group:
-                bar.addWidget(entry) if isinstance(entry, QToolButton) else bar.addAction(entry)
-            bar.addSeparator()
-        bar.addWidget(self.device_button)
-
-    def recolour(self) -> None:
-        """The icon that no action carries, in the colours of the present theme."""
-        self._opener.setIcon(self.actions.open_base.icon())
 
     def _menu(self, window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
         menu = QMenu(title, window)
@@ -212,26 +182,3 @@ class Menus(QObject):
             else:
                 menu.addAction(entry)
         return menu
-
-    def _opening(self, text: str, action: QAction) -> QToolButton:
-        """A button for an action, that says more than its name."""
-        button = self._button(text, action.toolTip())
-        button.clicked.connect(action.trigger)
-        action.enabledChanged.connect(button.setEnabled)
-        return button
-
-    def _drop_down(self, text: str, menu: QMenu, tip: str) -> QToolButton:
-        button = self._button(f"{text} ▾", tip)
-        button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
-        button.setMenu(menu)
-        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        return button
-
-    def _button(self, text: str, tip: str) -> QToolButton:
-        button = QToolButton(self.toolbar)
-        button.setText(text)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
-        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        return button

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QFrame, QLayout, QScrollArea, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QLayout,
+    QLayoutItem,
+    QScrollArea,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+_ROOM: Final = 26  # lines of text that both need; with less the upper one has it all
+_NO_LIMIT: Final = 16_777_215  # Qt's largest size
 
 
 class Column(QWidget):
@@ -19,9 +32,20 @@ class Column(QWidget):
         return handled
 
 
+class _Area(QScrollArea):
+    """At least as wide as its content needs: it scrolls up and down only."""
+
+    def minimumSizeHint(self) -> QSize:
+        least, content = super().minimumSizeHint(), self.widget()
+        if content is None:
+            return least
+        width = content.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
+        return QSize(max(least.width(), width), least.height())
+
+
 def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
     """A frameless area called ``name`` that scrolls up and down; its content takes its width."""
-    area = QScrollArea(parent)
+    area = _Area(parent)
     area.setAccessibleName(name)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
@@ -29,9 +53,22 @@ def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
     return area
 
 
+class _Stack(QSplitter):
+    """Gives the lower widget's room to the upper one where there is little."""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        low = event.size().height() < _ROOM * self.fontMetrics().height()
+        lower = self.widget(1)
+        if lower is not None:
+            lower.setMaximumHeight(0 if low else _NO_LIMIT)
+        super().resizeEvent(event)
+        if low:
+            self.setSizes([event.size().height(), 0])
+
+
 def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Sequence[int]) -> None:
     """Fill ``panel`` with both, ``sizes`` pixels high at first; ``upper`` takes spare room."""
-    splitter = QSplitter(Qt.Orientation.Vertical)
+    splitter = _Stack(Qt.Orientation.Vertical)
     splitter.setChildrenCollapsible(False)
     splitter.addWidget(upper)
     splitter.addWidget(lower)
@@ -49,3 +86,58 @@ def clear_layout(layout: QLayout) -> None:
         if widget is not None:
             widget.hide()
             widget.deleteLater()
+
+
+class FlowLayout(QLayout):
+    """Places widgets from left to right and wraps like text."""
+
+    def __init__(self, parent: QWidget | None = None, *, spacing: int) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setSpacing(spacing)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def expandingDirections(self) -> Qt.Orientation:
+        return Qt.Orientation(0)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._place(QRect(0, 0, width, 0), move=False)
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def minimumSize(self) -> QSize:
+        widest = max((item.sizeHint().width() for item in self._items), default=0)
+        return QSize(widest, 0)
+
+    def _place(self, rect: QRect, *, move: bool) -> int:
+        """Move the items if asked to; the height they need."""
+        x, y, line = rect.x(), rect.y(), 0
+        for item in self._items:
+            size = item.sizeHint()
+            if x > rect.x() and x + size.width() > rect.right() + 1:
+                x, y, line = rect.x(), y + line, 0
+            if move:
+                item.setGeometry(QRect(QPoint(x, y), size))
+            x += size.width() + self.spacing()
+            line = max(line, size.height())
+        return y + line - rect.y()

@@ -53,6 +53,7 @@ class FigureSheet(QTableWidget):
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setTabKeyNavigation(False)
         self.setWordWrap(False)
+        self.setShowGrid(False)
         contents = QHeaderView.ResizeMode.ResizeToContents
         self.horizontalHeader().setSectionResizeMode(contents)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)

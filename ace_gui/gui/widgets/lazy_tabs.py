@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
@@ -75,8 +75,14 @@ class LazyTabs(QTabWidget):
         """The contents that have been made."""
         yield from tuple(self._contents.values())
 
+    def set_corner(self, widget: QWidget) -> None:
+        """Put a control at the right end of the tabs' row."""
+        self.setCornerWidget(widget, Qt.Corner.TopRightCorner)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self.bar.fit(event.size().width())
+        corner = self.cornerWidget(Qt.Corner.TopRightCorner)
+        taken = 0 if corner is None else corner.sizeHint().width()
+        self.bar.fit(event.size().width() - taken)
         super().resizeEvent(event)
 
     def _make(self, index: int) -> Generator[None, None, None]:

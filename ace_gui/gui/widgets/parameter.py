@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
@@ -19,7 +20,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.formatting import value_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.widgets.buttons import DotButton
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.recipe.values import ParameterValue
@@ -43,9 +44,7 @@ class ParameterField(QWidget):
         self.control.setAccessibleName(field.label)
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
-        self._reset = QToolButton(self)
-        self._reset.setText("↺")
-        self._reset.setAutoRaise(True)
+        self._reset = DotButton(self)
         self._reset.setAccessibleName(f"Default {field.label}")
         self._reset.setToolTip("Back to the default")
         self._reset.clicked.connect(lambda: self.edited.emit(None))
@@ -57,10 +56,10 @@ class ParameterField(QWidget):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(2)
+        layout.addWidget(self._reset)
         layout.addWidget(self.control, 1)
         if field.presets:
             layout.addWidget(self._preset_button())
-        layout.addWidget(self._reset)
 
     def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
         """Show the value in force, where it comes from, and whether the person set it."""
@@ -81,11 +80,10 @@ class ParameterField(QWidget):
 
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
-        button.setText("▾")
+        button.setArrowType(Qt.ArrowType.DownArrow)
         button.setAccessibleName(f"Presets for {self.field.label}")
         button.setToolTip("Values from the papers and for model families")
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
         menu = QMenu(button)
         for title, value in self.field.presets:
             action = menu.addAction(f"{value_text(value)}   {title}")
@@ -139,7 +137,7 @@ def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
 
 
 def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = CheckBox(parent)
+    box = QCheckBox(parent)
     box.toggled.connect(edited)
     return lambda value: box.setChecked(bool(value)), box
 

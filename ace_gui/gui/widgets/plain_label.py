@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QPalette, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from ace_gui.gui.text import breakable, plain, tooltip
+from ace_gui.gui.theme import Face, face
 
 
 def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
@@ -19,21 +20,24 @@ def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = T
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
-    """A smaller label in the colour of secondary text."""
+    """A smaller label in the colour of captions."""
     label = plain_label(text, parent)
-    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-    font = label.font()
-    font.setPointSizeF(font.pointSizeF() * 0.9)
-    label.setFont(font)
+    label.setProperty("kind", "caption")
+    label.setFont(face(Face.CAPTION))
+    return label
+
+
+def secondary_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+    """A label in the colour of secondary text."""
+    label = plain_label(text, parent)
+    label.setProperty("kind", "secondary")
     return label
 
 
 def heading(text: str, parent: QWidget | None = None) -> QLabel:
     """The title of a panel."""
     label = plain_label(text, parent, wrap=False)
-    font = label.font()
-    font.setWeight(QFont.Weight.DemiBold)
-    label.setFont(font)
+    label.setFont(face(Face.HEADING))
     return label
 
 

@@ -6,18 +6,20 @@ from enum import IntEnum
 from typing import Final
 
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPaintEvent, QPalette
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintEvent
 from PySide6.QtWidgets import (
     QStyle,
-    QStyleOptionTab,
     QStyleOptionTabBarBase,
     QStylePainter,
     QTabBar,
     QWidget,
 )
 
+from ace_gui.gui.theme import current_theme
+
 _PADDING: Final = 6  # px on either side of a tight tab's title
 _ICON: Final = 16
+_LINE: Final = 2  # px under the chosen tab
 _SMALLER: Final = 0.9  # of the font's size
 
 
@@ -90,23 +92,22 @@ class FittingTabBar(QTabBar):
             self._paint_tab(painter, index)
 
     def _paint_tab(self, painter: QStylePainter, index: int) -> None:
-        option = QStyleOptionTab()
-        self.initStyleOption(option, index)
-        painter.drawControl(QStyle.ControlElement.CE_TabBarTabShape, option)
         place = self.tabRect(index).adjusted(_PADDING, 0, -_PADDING, 0)
-        if index == self.currentIndex():
-            place.translate(0, -1)
         icon = self.tabIcon(index)
         if not icon.isNull():
             icon.paint(painter, QRect(place.x(), place.center().y() - _ICON // 2 + 1, _ICON, _ICON))
             place.setLeft(place.left() + _ICON + _PADDING // 2)
         painter.setFont(self._small_font())
-        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
+        theme, chosen = current_theme(), index == self.currentIndex()
+        painter.setPen(QColor(theme.text if chosen else theme.text2))
         title, elide = self.shown_title(index), Qt.TextElideMode.ElideRight
         text = painter.fontMetrics().elidedText(title, elide, place.width() + 1)
         painter.drawText(place.adjusted(0, 0, 1, 0), Qt.AlignmentFlag.AlignCenter, text)
-        if self.hasFocus() and index == self.currentIndex():
-            painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
+        if chosen:
+            line = QRect(place.left(), place.bottom() - _LINE + 1, place.width(), _LINE)
+            painter.fillRect(line, QColor(theme.accent))
+        if self.hasFocus() and chosen:
+            painter.setPen(QColor(theme.accent))
             painter.drawRoundedRect(self.tabRect(index).adjusted(2, 3, -3, -3), 2, 2)
 
     def _paint_base(self, painter: QStylePainter) -> None:

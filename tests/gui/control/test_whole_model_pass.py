@@ -1,7 +1,6 @@
-"""A pass over the whole model, before or after the merge, is said in the status bar."""
+"""A pass over the whole model, before or after the merge, is said beside the progress."""
 
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.gui.panels.progress import ProgressBar
 from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load, started
 
@@ -13,10 +12,11 @@ def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWork
     worker.say(*analysed(GAMMAS))
     window.merge.start()
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
-    bar = window.findChild(ProgressBar)
-    assert bar is not None
-    bar.refresh()  # progress is shown now and then only
-    assert "looking at the whole model, layer 3 of 7" in bar.text.text()
+    place = window.header.place
+    place.refresh()  # progress is shown now and then only
+    assert place.said.text() == "Looking at the whole model"
+    assert place.main.text() == "3 of 7"
     worker.say(started())
-    bar.refresh()
-    assert "merging, layer 0 of" in bar.text.text()
+    place.refresh()
+    assert not place.said.text()
+    assert place.main.text().startswith("0 of")

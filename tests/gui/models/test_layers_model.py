@@ -114,14 +114,21 @@ def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> No
     assert model.rowCount() == model.total
 
 
+def test_only_what_is_merged_is_shown_where_anything_is(model: LayersModel) -> None:
+    model.set_filter("", "", merged=True)
+    assert names(model) == ["layer.0.q", "layer.2.q", "layer.10.q"]
+    assert model.total == 5
+    assert model.total_merged == 3
+
+
 def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:
     session.draft.preview_tau(0.5)
-    assert cell(model, "layer.2.q", Column.REGIME) == "○ hom."
-    assert cell(model, "layer.10.q", Column.REGIME) == "● het."
+    assert cell(model, "layer.2.q", Column.REGIME) == "homogeneous"
+    assert cell(model, "layer.10.q", Column.REGIME) == "heterogeneous"
     accessible = Qt.ItemDataRole.AccessibleTextRole
     assert cell(model, "layer.10.q", Column.REGIME, accessible) == "heterogeneous"
     session.draft.preview_tau(0.49)
-    assert cell(model, "layer.2.q", Column.REGIME) == "● het."
+    assert cell(model, "layer.2.q", Column.REGIME) == "heterogeneous"
 
 
 def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
@@ -174,7 +181,8 @@ def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths
         assert model.rowCount() == MANY
     model.sort(Column.GAMMA, Descending)
     gammas = [
-        model.index(place, Column.GAMMA).data(Qt.ItemDataRole.UserRole) for place in range(MANY)
+        model.index(place, Column.GAMMA).data(Qt.ItemDataRole.UserRole).gamma
+        for place in range(MANY)
     ]
     assert gammas == sorted(gammas, reverse=True)
     model.set_filter("layers.7", "role 1")

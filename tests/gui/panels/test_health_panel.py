@@ -95,11 +95,11 @@ def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> No
 
 
 def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session: Session) -> None:
-    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "◐ het."
+    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "near γ's pole"
     spoken = cell(model, POLE, Column.REGIME, Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == "heterogeneous, γ near its pole"
     session.draft.preview_tau(1.0)
-    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "○ hom."
+    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "homogeneous"
 
 
 def test_the_worst_come_first_and_the_unknown_last(model: LayersModel) -> None:

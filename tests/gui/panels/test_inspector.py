@@ -326,10 +326,8 @@ def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePa
     """The panel in view, with the differences of two merges known."""
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
         loaded.session.results.runs.keep(made)
-    tabs = loaded.workspace.heterogeneity.tabs
-    tabs.setCurrentIndex([tabs.tabText(i) for i in range(tabs.count())].index("Compare"))
-    panel = tabs.current
-    assert isinstance(panel, ComparePanel)
+    loaded.workspace.show_comparison()
+    panel = loaded.workspace.findChild(ComparePanel)
     qtbot.waitUntil(lambda: bool(asked(worker, DifferenceJob)))
     worker.say(
         LayerDifference(

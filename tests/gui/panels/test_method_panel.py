@@ -1,6 +1,7 @@
 from dataclasses import fields, replace
 
 import pytest
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
@@ -8,6 +9,7 @@ from ace_gui.engine.capabilities import method_info
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.buttons import DotButton
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
@@ -17,7 +19,7 @@ from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, p
 
 @pytest.fixture
 def panel(session: Session, qtbot: QtBot) -> MethodPanel:
-    panel = MethodPanel(session)
+    panel = MethodPanel(session, QAction("Method…"))
     qtbot.addWidget(panel)
     panel.show()
     return panel
@@ -93,7 +95,7 @@ def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) 
     with qtbot.waitSignal(filled.parameter_edited) as asked:
         filled.fields["k_frac"].control.setValue(0.5)
     assert asked.args == ["k_frac", 0.5]
-    reset = filled.fields["k_frac"].findChildren(QToolButton)[-1]
+    reset = filled.fields["k_frac"].findChild(DotButton)
     with qtbot.waitSignal(filled.parameter_edited) as asked:
         reset.click()
     assert asked.args == ["k_frac", None]
@@ -146,7 +148,7 @@ def test_every_method_can_have_a_cap(
     session.draft.keep(asked.args[0])
     assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (True, 0.25)
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.cap.delta.findChildren(QToolButton)[-1].click()  # back to the default δ
+        filled.cap.delta.findChild(DotButton).click()  # back to the default δ
     assert asked.args[0].cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         choose(filled.cap.choice, "none")

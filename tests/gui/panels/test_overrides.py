@@ -12,6 +12,7 @@ from ace_gui.engine.contract.jobs import PlanJob
 from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.panels.layers_panel import ALL
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.inputs import Expert, Inputs
 from ace_gui.gui.state.layer_rules import open_to_override, overridden, reset
@@ -88,7 +89,7 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: Fa
     layers = opened.workspace.layers
     select = QItemSelectionModel.SelectionFlag
     for name in QUERIES:
-        index = layers.model.index(layers.model.position(name), 0)
+        index = layers.tree.index_of(name)
         layers.table.selectionModel().select(index, select.Select | select.Rows)
     assert set(layers.selected) == QUERIES
     choose(layers.menu(), "Merge by", "Weight averaging")
@@ -107,19 +108,19 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     layers, listed = opened.workspace.layers, opened.workspace.method.overrides
-    place = layers.model.position("layer.10.q")
-    assert layers.model.index(place, Column.OUTCOME).data() == "◆ Weight averaging"
+    assert layers.tree.index_of("layer.10.q", Column.OUTCOME).data() == "◆ Weight averaging"
     assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
     rows = opened.session.layers.rows
     assert opened.session.layers.merged == [r for r in rows if r.role == "query"]
-    layers.table.selectRow(place)
+    layers.table.go_to("layer.10.q")
     choose(layers.menu(), "Reset")
     assert opened.session.draft.inputs.overrides == ()
 
 
 def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
     layers = opened.workspace.layers
-    layers.table.selectRow(layers.model.position("head"))
+    layers.show_only(ALL)
+    layers.table.go_to("head")
     assert not any(action.isEnabled() for action in layers.menu().actions())
 
 

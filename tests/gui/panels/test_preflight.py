@@ -57,7 +57,7 @@ def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: Fak
     inspector = window.workspace.inspector
     assert isinstance(inspector.panel, SpectraPanel)
     assert [row.check for row in rows(window)] == [NOTE, FINE]
-    assert "no warnings" in window.workspace.experts.checks.text()
+    assert "checks passed" in window.workspace.experts.checks.text()
     window.actions_.merge.trigger()
     assert merges(worker) == 1
 
@@ -68,7 +68,7 @@ def test_worries_come_to_the_front(window: MainWindow, worker: FakeWorker) -> No
     assert inspector.panel is inspector.preflight
     assert inspector.tabs.tabText(inspector._checks) == "Checks (2)"
     line = window.workspace.experts.checks
-    assert line.text() == "1 error, 1 warning · show"
+    assert line.text() == "1 error, 1 warning"
     inspector.tabs.setCurrentIndex(0)
     line.click()
     assert inspector.panel is inspector.preflight

@@ -31,7 +31,7 @@ from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
 from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import DARK, LIGHT, Theme, set_scheme
+from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
 from tests.helpers.windows import in_view
 
@@ -254,7 +254,7 @@ def test_the_matrix_is_a_table(matrix: ExpertMatrixPlot) -> None:
 @both
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_cells_tell_their_order_by_lightness(theme: Theme, deficiency: str, sign: int) -> None:
+def test_cells_tell_their_order_by_lightness(theme: Tokens, deficiency: str, sign: int) -> None:
     shares = np.linspace(0, sign, 9)
     seen = [lab(DEFICIENCIES[deficiency] @ linear(cell_colour(s, theme)))[0] for s in shares]
     steps = [(b - a) * (1 if theme.dark else -1) for a, b in pairwise(seen)]
@@ -262,7 +262,7 @@ def test_cells_tell_their_order_by_lightness(theme: Theme, deficiency: str, sign
 
 
 @both
-def test_numbers_are_readable_on_their_cells(theme: Theme) -> None:
+def test_numbers_are_readable_on_their_cells(theme: Tokens) -> None:
     for share in np.linspace(-1, 1, 41):
         colour = cell_colour(float(share), theme)
         assert contrast(ink_on(colour), colour) >= 4.5, share
@@ -394,11 +394,11 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path)
         plot.canvas.getViewBox().setXRange(1, 2, padding=0)
         before, seen = plot.grab().toImage(), plot.canvas.getViewBox().viewRange()
         grab_plot(plot, tmp_path / "dark.png")
-        assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.base
+        assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.card
         set_pictures_on_white(True)
         assert Settings().pictures_on_white  # remembered for the next window
         grab_plot(plot, tmp_path / "white.png")
-        assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.base
+        assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.card
         set_pictures_on_white(False)
         assert plot.theme is DARK
         assert plot.canvas.getViewBox().viewRange() == seen  # nor is a zoom undone
@@ -408,7 +408,7 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path)
 def test_the_picture_button_offers_what_the_menu_does(qtbot: QtBot) -> None:
     plot = plots(qtbot)[0]
     offered = plot.picture_button.menu().actions()
-    assert offered == plot.actions()
+    assert set(plot.actions()) <= set(offered)
     assert plot.picture_button.isVisible()
     assert plot.picture_button.accessibleName()
     plot.clear("Nothing.")

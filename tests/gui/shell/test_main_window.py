@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QMessageBox,
     QPlainTextEdit,
     QProgressBar,
+    QSplitter,
     QTabWidget,
     QWidget,
 )
@@ -76,7 +77,7 @@ def test_loading_shows_the_workspace_and_allows_to_merge(loaded: MainWindow) -> 
     assert loaded.workspace.isVisible()
     assert loaded.actions_.merge.isEnabled()
     assert loaded.windowTitle().startswith("base")
-    assert loaded.workspace.layers.model.rowCount() == 5
+    assert loaded.workspace.layers.model.total == 5
 
 
 def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: FakeWorker) -> None:
@@ -91,9 +92,10 @@ def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: Fa
     watch = Watch()
     worker.say(started(), finished_tensor("layer.0.q"))
     loaded.grab()
-    loaded.statusBar().bar.installEventFilter(watch)
-    loaded.statusBar().refresh()
-    assert loaded.statusBar().bar.value() == 500
+    place = loaded.header.place
+    place.main.installEventFilter(watch)
+    place.refresh()
+    assert place.main.share == 0.5
     assert QEvent.Type.Paint not in painted
 
 
@@ -106,13 +108,16 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(
     assert a.cancel.isEnabled()
     assert not a.merge.isEnabled()
     assert not a.add_experts.isEnabled()
-    loaded.statusBar().refresh()  # progress is shown now and then only
-    assert "layer 1 of 2" in loaded.statusBar().text.text()
+    place = loaded.header.place
+    place.refresh()  # progress is shown now and then only
+    assert place.main.text().startswith("1 of 2")
     worker.say(finished_merge(), JobDone())
     assert a.export.isEnabled()
-    assert "merged in 0:01" in loaded.statusBar().text.text()
+    assert place.said.text() == "Merged in 0:01"
+    assert place.main.text() == "Export…"
     loaded.conductor.set_parameter("tau", 0.7)
-    assert "earlier parameters" in loaded.statusBar().text.text()
+    assert place.outdated.isVisible()
+    assert place.main.text() == "Merge again"
 
 
 def test_a_cancelled_merge_is_offered_to_be_continued(
@@ -144,6 +149,7 @@ def test_selecting_anywhere_selects_everywhere(
         loaded.actions_.top_layer.trigger()
         assert table.currentIndex().data() == "…10.q"
         assert loaded.workspace.heterogeneity.plot.selected == "layer.10.q"
+        qtbot.keyClick(table, Qt.Key.Key_Up)  # to its block
         qtbot.keyClick(table, Qt.Key.Key_Up)
         assert loaded.session.selection == "layer.2.q"
         loaded.workspace.heterogeneity.plot.layer_selected.emit("layer.0.q")
@@ -263,7 +269,7 @@ def test_closing_asks_about_a_long_merge_that_was_not_exported(
 def test_layout_and_colours_are_remembered(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
-    top = loaded.workspace._splitters[3]
+    top = loaded.workspace.findChild(QSplitter, "top")
     top.setSizes([500, 600])
     sizes = top.sizes()
     dark = next(a for a in loaded.actions_.schemes.actions() if a.data() == "dark")
@@ -274,10 +280,10 @@ def test_layout_and_colours_are_remembered(
         again.resize(loaded.size())
         again._pages.setCurrentWidget(again.workspace)
         again.show()
-        assert again.workspace._splitters[3].sizes() == sizes
+        assert again.workspace.findChild(QSplitter, "top").sizes() == sizes
         assert again.settings.scheme == "dark"
         again._reset_layout()
-        assert again.workspace._splitters[3].sizes() != sizes
+        assert again.workspace.findChild(QSplitter, "top").sizes() != sizes
     finally:
         again.deleteLater()
         next(a for a in loaded.actions_.schemes.actions() if a.data() == "system").trigger()
@@ -359,19 +365,19 @@ def test_another_scheme_is_shown_by_all_of_the_window_at_once(
     def colours() -> set[str]:
         """Of a panel's margin and of a plot, as they are on the screen."""
         screen = loaded.screen().grabWindow(loaded.winId()).toImage()
-        margin = loaded.workspace.layers.mapTo(loaded, QPoint(3, 3))
+        margin = loaded.workspace.experts.mapTo(loaded, QPoint(3, 3))
         corner = plot.mapTo(loaded, QPoint(3, 3))
         return {screen.pixelColor(margin).name(), screen.pixelColor(corner).name()}
 
     try:
         set_scheme("light")
-        qtbot.waitUntil(lambda: colours() == {LIGHT.window, LIGHT.base})
+        qtbot.waitUntil(lambda: colours() == {LIGHT.canvas, LIGHT.card})
         set_scheme("dark")
         assert not central.updatesEnabled()
         assert plot.theme is LIGHT
         qtbot.waitUntil(central.updatesEnabled)
         assert plot.theme is DARK
-        qtbot.waitUntil(lambda: colours() == {DARK.window, DARK.base})
+        qtbot.waitUntil(lambda: colours() == {DARK.canvas, DARK.card})
     finally:
         watcher.changed.disconnect(loaded.set_theme)
         set_scheme("system")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.theme import DARK, LIGHT, Theme, palette_of
-from ace_gui.gui.widgets.check_box import CheckBox
+from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from tests.gui.test_theme import contrast
 
@@ -85,24 +82,16 @@ def test_a_longer_title_makes_the_tabs_fit_again(titled: LazyTabs) -> None:
     assert titled.bar.shown_title(4) == "Checks (12)"
 
 
-@pytest.fixture
-def own_palette(qapp: QApplication) -> Iterator[QApplication]:
-    before = qapp.palette()
-    yield qapp
-    qapp.setPalette(before)
-
-
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("checked", [False, True])
-def test_a_check_box_is_seen_on_its_background(
-    theme: Theme, checked: bool, own_palette: QApplication, qtbot: QtBot
-) -> None:
-    own_palette.setPalette(palette_of(theme))
-    box = CheckBox("on")
+def test_a_check_box_is_seen_on_its_background(theme: Tokens, checked: bool, qtbot: QtBot) -> None:
+    set_scheme("dark" if theme.dark else "light")
+    box = QCheckBox("on")
     qtbot.addWidget(box)
     box.setChecked(checked)
     box.resize(box.sizeHint())
     picture = box.grab().toImage()
     middle = picture.height() // 2
-    strengths = [contrast(QColor(picture.pixel(x, middle)).name(), theme.window) for x in range(12)]
+    strengths = [contrast(QColor(picture.pixel(x, middle)).name(), theme.canvas) for x in range(12)]
+    set_scheme("system")
     assert max(strengths) >= 3  # WCAG 2.2 for graphics

@@ -26,6 +26,7 @@ class DistributionPanel(LayerPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         self.plot = HistogramPlot()
+        self.plot.name_outside()
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the distributions")
         self.plot.changed.connect(self._show_figures)

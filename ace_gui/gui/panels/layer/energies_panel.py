@@ -25,6 +25,7 @@ class EnergiesPanel(LayerPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         self.plot = EnergiesPlot()
+        self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
         self.view = PlotWithTable(self.plot, self._columns)
         layout = QVBoxLayout(self)

@@ -9,18 +9,17 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ace_gui.formatting import shape_text
 from ace_gui.gui.panels.checks_panel import PreflightPanel
 from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
+from ace_gui.gui.panels.layer.layer_head import LayerHead
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Theme, icon
+from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.plain_label import muted_label
 
 _PANELS = (  # title, title in little room, what is there
     (
@@ -61,7 +60,7 @@ class InspectorPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._facts = muted_label("", self)
+        self.head = LayerHead(session, self)
         self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
         self.tabs.made.connect(self._connect_panel)
@@ -75,12 +74,9 @@ class InspectorPanel(QWidget):
         self._has_accuracies = False
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
-        layout.addWidget(self._facts)
+        layout.addWidget(self.head)
         layout.addWidget(self.tabs, 1)
-        session.selection_changed.connect(self._show_facts)
-        session.draft.changed.connect(self._show_facts)
         session.checks.changed.connect(self._show_worries)
-        self._show_facts()
         self._show_worries()
 
     @property
@@ -88,13 +84,10 @@ class InspectorPanel(QWidget):
         """What the tab in view shows."""
         return self.tabs.current
 
-    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle what is seen, in several turns."""
         for panel in self._panels():
             yield from panel.restyle(theme)
-        self.preflight.set_theme(theme)
-        self._show_worries()
-        yield
 
     def show_accuracies(self) -> None:
         """One more tab, with the sample's held-out accuracies."""
@@ -125,12 +118,3 @@ class InspectorPanel(QWidget):
         if found - self._worries:
             self.show_checks()
         self._worries = found
-
-    def _show_facts(self) -> None:
-        name = self._session.selection
-        row = self._session.layers.row(name) if name else None
-        if row is None:
-            self._facts.setText("Choose a layer in the table or in the plot below.")
-            return
-        outcome = f"{row.disposition.value}: {row.reason}"
-        self._facts.setText(" · ".join([row.role, shape_text(row.shape), row.dtype, outcome]))

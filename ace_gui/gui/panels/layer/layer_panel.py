@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Theme, current_theme
+from ace_gui.gui.theme import Tokens, current_theme
 
 
 class LayerPanel(QWidget):
@@ -38,7 +38,7 @@ class LayerPanel(QWidget):
         """Show the selected layer, as far as it is known."""
         raise NotImplementedError
 
-    def restyle(self, theme: Theme) -> Generator[None, None, None]:
+    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle what is seen, in several turns; the experts' colours are the theme's."""
         if not self.isVisible():
             return  # it catches up when it is shown

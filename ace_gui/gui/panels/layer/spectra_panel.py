@@ -34,6 +34,7 @@ class SpectraPanel(LayerPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         self.plot = SpectrumPlot()
+        self.plot.name_outside()
         self.plot.setAccessibleName("Spectrum of the selected layer")
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the spectra")

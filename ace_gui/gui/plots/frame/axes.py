@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, floor, log10
 from typing import Any
 
@@ -14,9 +14,12 @@ from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 import pyqtgraph as pg
 
 from ace_gui.formatting import number_text, power_of_ten
+from ace_gui.gui.theme import Face, face
 
 LABEL_OVERHANG = 15  # pixels
+_NAMED = 72  # pixels that a block needs to be called "Block 12"
 _LABELLED_WITHIN_DECADE = (2, 5)
+_SHORT = 1.6  # decades: on a shorter axis 2 and 5 are named too
 Ticks = list[tuple[float | None, list[float]]]
 
 
@@ -77,11 +80,23 @@ class QuantityAxis(PlainAxis):
         if titles == self._titles:
             return
         self._titles = titles
-        self.setLabel(titles[0])
+        if self.orientation == "left":  # stands above the plot: turned, it is hard to read
+            self.retitled(titles[0])
+            return
+        self.setLabel(titles[0], **{"font-size": f"{face(Face.CAPTION).pointSizeF():.2f}pt"})
         self._fit_title()
 
+    @property
+    def title(self) -> str:
+        """What the quantity is called where there is room."""
+        return self._titles[0] if self._titles else ""
+
+    retitled: Callable[[str], object] = staticmethod(lambda _title: None)
+    """Called with the title of a vertical axis."""
+
     def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
-        self._fit_title()
+        if self.orientation != "left":
+            self._fit_title()
         super().resizeEvent(event)
 
     def _fit_title(self) -> None:
@@ -120,7 +135,8 @@ class QuantityAxis(PlainAxis):
         if stride > 1:
             between = [float(d) for d in decades if d % stride and low <= d <= high]
             return [(1.0, labelled), (None, between)]
-        minor = [d + log10(m) for d in decades for m in range(2, 10)]
+        named = _LABELLED_WITHIN_DECADE if high - low <= _SHORT else ()
+        minor = [d + log10(m) for d in decades for m in named]
         return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
 
     def tickStrings(
@@ -130,14 +146,14 @@ class QuantityAxis(PlainAxis):
             return [_plain(value * scale, (spacing or 1.0) * scale) for value in values]
         if spacing is not None:
             return [self._decade(round(value)) for value in values]
-        if self.range[1] - self.range[0] > 1.6:
+        if self.range[1] - self.range[0] > _SHORT:
             return [""] * len(values)
         return [_within_decade(value) for value in values]
 
     def _decade(self, exponent: int) -> str:
         """Plain numbers as long as the whole axis can have them."""
         low, high = self.range
-        if low >= -3.3 and high <= 4.3:
+        if low >= -4.3 and high <= 4.3:
             return number_text(10.0**exponent, 1)
         return power_of_ten(exponent)
 
@@ -198,53 +214,54 @@ class NameColumnsAxis(PlainAxis):
         self.setTicks([texts])
 
 
-class ThresholdAxis(PlainAxis):
-    """The right edge of a plot, with the name of a threshold beside its line."""
-
-    def __init__(self) -> None:
-        super().__init__("right", maxTickLength=0)
-        self.setWidth(64)
-        self.setStyle(hideOverlappingLabels=False)
-
-    def set_threshold(self, position: float, text: str) -> None:
-        """Write ``text`` at ``position``."""
-        self.setTicks([[(position, text)]])
-
-
 class BlockAxis(QuantityAxis):
-    """The position along the model, with the blocks' numbers where each block starts."""
+    """The position along the model, with each block named below its middle."""
 
     def __init__(self) -> None:
         super().__init__("bottom")
-        self._starts: tuple[tuple[float, str], ...] = ()
+        self._middles: tuple[tuple[float, str], ...] = ()
 
-    def set_blocks(self, starts: Sequence[tuple[int, str]]) -> None:
-        """``starts``: index of the first layer of each block, and the block's number."""
-        self._starts = tuple((index - 0.5, label) for index, label in starts)
+    def set_blocks(self, starts: Sequence[tuple[int, str]], count: int) -> None:
+        """``starts``: index of the first layer of each block, and the block's number.
+
+        ``count``: how many layers there are.
+        """
+        self._middles = tuple(
+            ((low + high) / 2, label) for (low, high), label in block_spans(starts, count)
+        )
         self.picture = None
         self.update()
 
     def tickValues(self, low: float, high: float, size: float) -> Ticks:
-        shown = [position for position, _ in self._starts if low <= position <= high]
+        shown = [position for position, _ in self._middles if low <= position <= high]
         if not shown:
             return []
         stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
-        labelled = {position for position, _ in self._starts[::stride]}
-        major = [position for position in shown if position in labelled]
-        minor = [position for position in shown if position not in labelled]
-        crowded = len(shown) * 6 > size
-        return [(1.0, major)] if crowded else [(1.0, major), (None, minor)]
+        labelled = [position for position, _ in self._middles[::stride] if low <= position <= high]
+        self._roomy = size / max(len(labelled), 1) > _NAMED
+        return [(1.0, labelled)]
 
     def tickStrings(
         self,
         values: Sequence[float],
         scale: float,  # noqa: ARG002  (pyqtgraph's signature)
-        spacing: float | None,
+        spacing: float | None,  # noqa: ARG002
     ) -> list[str]:
-        if spacing is None:
-            return [""] * len(values)
-        labels = dict(self._starts)
-        return [labels[value] for value in values]
+        labels = dict(self._middles)
+        word = "Block " if self._roomy else ""
+        return [word + labels[value] for value in values]
+
+    _roomy = False
+
+
+def block_spans(
+    starts: Sequence[tuple[int, str]], count: int
+) -> list[tuple[tuple[float, float], str]]:
+    """From where to where each block goes, half a layer beyond its ends, and its number."""
+    ends = [start for start, _ in starts[1:]] + [count]
+    return [
+        ((start - 0.5, end - 0.5), label) for (start, label), end in zip(starts, ends, strict=True)
+    ]
 
 
 def _strides() -> list[int]:

@@ -21,7 +21,9 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QLabel,
+    QMenu,
     QMessageBox,
+    QSizePolicy,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -32,7 +34,7 @@ import pyqtgraph as pg
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
-from ace_gui.gui.plots.frame.controls import CheckControl, PictureButton
+from ace_gui.gui.plots.frame.controls import PictureButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
@@ -43,7 +45,7 @@ from ace_gui.gui.plots.frame.export_image import (
     set_pictures_on_white,
 )
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
-from ace_gui.gui.theme import Theme, current_theme, palette_of
+from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 
 BUSY_AFTER_MS = 200
 
@@ -91,6 +93,7 @@ class Plot(ThemedWidget):
     """
 
     changed = Signal()
+    named_outside = False
 
     def __init__(
         self,
@@ -116,12 +119,18 @@ class Plot(ThemedWidget):
         elide = Qt.TextElideMode
         self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
         self.busy = QLabel("Computing…")
-        self.log_box = CheckControl("log scale")
+        self.log_box = QAction("Logarithmic scale", self, checkable=True)
         self._has_log_box = logarithmic is not None
+        self._has_legend = True
         self._controls: list[QWidget] = []
         self.log_box.setChecked(bool(logarithmic))
         self.log_box.toggled.connect(lambda _on: self.rescale())
         self.picture_button = PictureButton(self)
+        self._quantity = QLabel()
+        self._quantity.setFont(face(Face.CAPTION))
+        if isinstance(left, QuantityAxis):
+            left.retitled = self._quantity.setText
+            self._quantity.setText(left.title)
         self._message = QLabel(empty)
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
@@ -136,8 +145,8 @@ class Plot(ThemedWidget):
         self._message.setText(text)
         self._message.setAccessibleName(text)
         self._stack.setCurrentWidget(self._message)
-        texts = (self.title, self.caption, self.legend)
-        for widget in (*texts, self.log_box, self.picture_button, *self._controls):
+        texts = (self.title, self.caption, self.legend, self._quantity)
+        for widget in (*texts, self.picture_button, *self._controls):
             widget.hide()
         for action in self.actions():
             action.setEnabled(False)
@@ -152,15 +161,24 @@ class Plot(ThemedWidget):
     def show_canvas(self) -> None:
         """Show the plot in the place of a message."""
         self._stack.setCurrentWidget(self.canvas)
-        self.title.setVisible(bool(self.title.whole))
+        self.title.setVisible(bool(self.title.whole) and not self.named_outside)
         self.caption.setVisible(bool(self.caption.whole))
-        self.legend.setVisible(bool(self.legend.entries()))
-        self.log_box.setVisible(self._has_log_box)
+        self.legend.setVisible(bool(self.legend.entries()) and self._has_legend)
+        self._quantity.setVisible(bool(self._quantity.text()))
         for control in (self.picture_button, *self._controls):
             control.show()
         for action in self.actions():
             action.setEnabled(True)
         self.changed.emit()
+
+    def name_outside(self) -> None:
+        """The title stands elsewhere in the window; only pictures have it. Choices take its row."""
+        self.named_outside = True
+        self.title.hide()
+        column = self.layout()
+        assert column is not None
+        column.removeItem(self._choices)
+        self._head.insertLayout(0, self._choices)
 
     def add_control(self, control: QWidget) -> None:
         """Put a control beside the title; it is there while the plot is."""
@@ -174,6 +192,22 @@ class Plot(ThemedWidget):
         self._choices.insertWidget(self._choices.count() - 1, control)
         control.setVisible(self.message() is None)
 
+    def add_curve_menu(self) -> None:
+        """Switch curves in a menu: their names stand at their ends, so that there is no legend."""
+        self._has_legend = False
+        self.legend.hide()
+        menu = QMenu("Curves", self)
+        menu.aboutToShow.connect(lambda: self._fill_curve_menu(menu))
+        self.picture_button.menu().addMenu(menu)
+
+    def _fill_curve_menu(self, menu: QMenu) -> None:
+        menu.clear()
+        for entry in self.legend.entries():
+            action = menu.addAction(entry.label.replace("&", "&&"))
+            action.setCheckable(True)
+            action.setChecked(self.legend.is_on(entry.key))
+            action.triggered.connect(lambda _=False, key=entry.key: self.legend.chip(key).click())
+
     def set_busy(self, busy: bool) -> None:
         """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
         if busy:
@@ -183,7 +217,7 @@ class Plot(ThemedWidget):
         self._busy_timer.stop()
         self.busy.hide()
 
-    def set_theme(self, theme: Theme) -> None:
+    def set_theme(self, theme: Tokens) -> None:
         """Draw in the colours of ``theme``."""
         if theme is self.theme:
             return
@@ -194,7 +228,15 @@ class Plot(ThemedWidget):
         self.restyle(before)
         view.setRange(xRange=across, yRange=up, padding=0)  # drawing anew must not undo a zoom
 
-    def restyle(self, before: Theme) -> None:
+    def show_as_picture(self, on: bool) -> None:
+        """A picture has its title, wherever the window has it."""
+        if self.named_outside and self.title.whole:
+            self.title.setVisible(on)
+            layout = self.layout()
+            if layout is not None:
+                layout.activate()
+
+    def restyle(self, before: Tokens) -> None:
         """Redraw in ``self.theme``; ``before`` is the theme that was shown."""
         raise NotImplementedError
 
@@ -221,7 +263,7 @@ class Plot(ThemedWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.base))
+        painter.fillRect(self.rect(), QColor(self.theme.card))
         if self.hasFocus() and not self.property(IN_PICTURE):
             painter.setPen(QPen(QColor(self.theme.accent), 2))
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
@@ -249,32 +291,38 @@ class Plot(ThemedWidget):
             QMessageBox.warning(self, "Save picture", error.sentence)
 
     def _lay_out(self) -> None:
-        bold = self.title.font()
-        bold.setBold(True)
-        self.title.setFont(bold)
+        self.title.setFont(face(Face.STRONG))
+        if self.caption.wordWrap():
+            self.caption.setFont(face(Face.CAPTION))
         self.busy.hide()
-        self.log_box.setAccessibleName("Logarithmic scale")
         self._message.setWordWrap(True)
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._message.setMargin(24)
         self._stack.addWidget(self._message)
         self._stack.addWidget(self.canvas)
         self._head = head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self.title, 1)
+        head.setSpacing(12)
+        beside = not self.caption.wordWrap()  # a short one stands beside the title
+        head.addWidget(self.title, int(not beside))
+        if beside:
+            self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            head.addWidget(self.caption, 1)
+            head.addWidget(self.legend)
+        head.addStretch()  # where nothing else takes the room
         head.addWidget(self.busy)
-        head.addWidget(self.log_box)
         head.addWidget(self.picture_button)
         self._choices = QHBoxLayout()
         self._choices.setSpacing(8)
         self._choices.addStretch(1)
         column = QVBoxLayout(self)
-        column.setContentsMargins(8, 6, 8, 4)
+        column.setContentsMargins(4, 4, 4, 2)
         column.setSpacing(4)
         column.addLayout(head)
         column.addLayout(self._choices)
-        column.addWidget(self.caption)
-        column.addWidget(self.legend)
+        if not beside:
+            column.addWidget(self.caption)
+            column.addWidget(self.legend)
+        column.addWidget(self._quantity)
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:
@@ -291,7 +339,8 @@ class Plot(ThemedWidget):
         self._on_white = QAction("Pictures on white", self, checkable=True)
         self._on_white.setToolTip("Draw pictures in the light colours, for paper")
         self._on_white.triggered.connect(set_pictures_on_white)
-        self.addActions([fit, copy, save, self._on_white])
+        scale = [self.log_box] if self._has_log_box else []
+        self.addActions([fit, *scale, copy, save, self._on_white])
         menu = self.picture_button.menu()
         menu.addActions(self.actions())
         # Every plot has the action, and all of them mean the same.
@@ -299,22 +348,23 @@ class Plot(ThemedWidget):
 
     def _paint_theme(self) -> None:
         theme = self.theme
-        self.canvas.setBackground(theme.base)
+        self.canvas.setBackground(theme.card)
         for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
-            axis.setPen(pg.mkPen(theme.muted))
-            axis.setTextPen(pg.mkPen(theme.muted))
-            axis.setTickPen(pg.mkPen(theme.grid if axis.grid is not False else theme.muted))
+            axis.setPen(pg.mkPen(None))
+            axis.setTextPen(pg.mkPen(theme.text3))
+            axis.setTickPen(pg.mkPen(theme.grid) if axis.grid is not False else pg.mkPen(None))
+            axis.setTickFont(face(Face.CAPTION))
         for label, colour in (
             (self.title, theme.text),
-            (self.caption, theme.muted),
-            (self.busy, theme.muted),
-            (self._message, theme.muted),
+            (self.caption, theme.text2),
+            (self.busy, theme.text2),
+            (self._message, theme.text2),
+            (self._quantity, theme.text3),
         ):
             palette = label.palette()
             palette.setColor(label.foregroundRole(), QColor(colour))
             label.setPalette(palette)
         self.legend.setPalette(palette_of(theme))
-        self.picture_button.recolour()
         self.update()
 
 
@@ -327,7 +377,7 @@ def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> Quantit
     return axis
 
 
-def restyle_plots(parent: QWidget, theme: Theme) -> Generator[None, None, None]:
+def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]:
     """Restyle the plots in it that are seen, one in a turn; the others catch up when shown."""
     for plot in parent.findChildren(Plot):
         if plot.isVisible():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ace_gui.gui.theme import DARK, LIGHT, Theme
+from ace_gui.gui.theme import DARK, LIGHT, Tokens
 
 _POSITIVE: Final = {False: "#0a4f9e", True: "#8cc4ff"}  # by whether the theme is dark
 _NEGATIVE: Final = {False: "#8a4200", True: "#ffb066"}
 
 
-def in_theme(expert_colour: str, theme: Theme) -> str:
+def in_theme(expert_colour: str, theme: Tokens) -> str:
     """An expert's colour of either theme as the one at its place in ``theme``."""
     for palette in (LIGHT.expert_colours, DARK.expert_colours):
         if expert_colour in palette:
@@ -22,10 +22,10 @@ def in_theme(expert_colour: str, theme: Theme) -> str:
     return expert_colour
 
 
-def cell_colour(share: float, theme: Theme) -> str:
+def cell_colour(share: float, theme: Tokens) -> str:
     """From the background at 0 to blue at 1 and to orange at −1; beyond, the ends."""
     end = (_POSITIVE if share >= 0 else _NEGATIVE)[theme.dark]
-    return _mixed(theme.base, end, min(abs(share), 1.0))
+    return _mixed(theme.card, end, min(abs(share), 1.0))
 
 
 def ink_on(colour: str) -> str:

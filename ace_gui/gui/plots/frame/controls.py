@@ -12,15 +12,6 @@ from PySide6.QtWidgets import QComboBox, QMenu, QToolButton, QWidget
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.check_box import CheckBox
-
-
-class CheckControl(CheckBox):
-    """A check box that pictures do without."""
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.property(IN_PICTURE):
-            super().paintEvent(event)
 
 
 class Choice(QComboBox):
@@ -78,16 +69,11 @@ class PictureButton(QToolButton):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAutoRaise(True)
-        self.setIconSize(QSize(14, 14))
+        self.setIconSize(QSize(16, 16))
         self.setAccessibleName("Picture of this plot")
-        self.setToolTip("Copy or save this plot as a picture")
+        self.setToolTip("Scale and curves of this plot, and its picture to copy or save")
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.setStyleSheet("QToolButton::menu-indicator { image: none; }")
         self.setMenu(QMenu(self))
-        self.recolour()
-
-    def recolour(self) -> None:
-        """The icon in the colours of the present theme."""
         self.setIcon(icon("export"))
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -17,7 +17,7 @@ import pyqtgraph as pg
 from ace_gui.errors import OutputError
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import LIGHT, Theme
+from ace_gui.gui.theme import LIGHT, Tokens
 
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""
@@ -33,11 +33,14 @@ FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 class ThemedWidget(QWidget):
     """A widget that is drawn in ``theme``, whatever the window's."""
 
-    theme: Theme
+    theme: Tokens
 
-    def set_theme(self, theme: Theme) -> None:
+    def set_theme(self, theme: Tokens) -> None:
         """Draw in the colours of ``theme``."""
         raise NotImplementedError
+
+    def show_as_picture(self, on: bool) -> None:
+        """With all that a picture says by itself, or as in the window again."""
 
 
 def pictures_on_white() -> bool:
@@ -112,6 +115,7 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
         ]
         for widget in widgets:
             widget.setProperty(IN_PICTURE, True)
+        plot_widget.show_as_picture(True)
         for item in scatters:
             item.setExportMode(True, {})
         try:
@@ -119,6 +123,7 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
         finally:
             for widget in widgets:
                 widget.setProperty(IN_PICTURE, False)
+            plot_widget.show_as_picture(False)
             for item in scatters:
                 item.setExportMode(False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
     QColor,
@@ -18,8 +18,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QAbstractButton,
     QLabel,
-    QLayout,
-    QLayoutItem,
     QSizePolicy,
     QWidget,
 )
@@ -28,9 +26,10 @@ from PySide6.QtWidgets import (
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.widgets.arrangement import FlowLayout
 
 SWATCH_WIDTH = 24
-NAME_CHARACTERS = 18
+NAME_CHARACTERS = 22
 
 
 class ElidedLabel(QLabel):
@@ -46,7 +45,8 @@ class ElidedLabel(QLabel):
         wraps = mode == Qt.TextElideMode.ElideNone
         self.setWordWrap(wraps)
         vertical = QSizePolicy.Policy.Minimum if wraps else QSizePolicy.Policy.Fixed
-        policy = QSizePolicy(QSizePolicy.Policy.Ignored, vertical)
+        across = QSizePolicy.Policy.Ignored if wraps else QSizePolicy.Policy.Preferred
+        policy = QSizePolicy(across, vertical)
         policy.setHeightForWidth(wraps)
         self.setSizePolicy(policy)
         self.setTextFormat(Qt.TextFormat.PlainText)
@@ -59,12 +59,20 @@ class ElidedLabel(QLabel):
     def set_whole(self, text: str) -> None:
         """Show ``text``, shortened where it does not fit."""
         self._whole = text
+        self.updateGeometry()
         self.setAccessibleName(text)
         self._elide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
+
+    def sizeHint(self) -> QSize:
+        """As wide as the whole text, where it does not wrap."""
+        hint = super().sizeHint()
+        if self.wordWrap():
+            return hint
+        return QSize(self.fontMetrics().horizontalAdvance(self._whole) + 2, hint.height())
 
     def minimumSizeHint(self) -> QSize:
         return QSize(40, super().minimumSizeHint().height())
@@ -123,7 +131,7 @@ class _Chip(QAbstractButton):
         room = self.rect().adjusted(SWATCH_WIDTH + 4, 0, 0, 0)
         painter.drawText(room, Qt.AlignmentFlag.AlignVCenter, self._shown_label())
         if self.hasFocus() and not self.property(IN_PICTURE):
-            painter.setPen(QPen(self.palette().highlight().color(), 1))
+            painter.setPen(QPen(self.palette().accent().color(), 2))
             painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 3, 3)
 
     def _shown_label(self) -> str:
@@ -153,61 +161,6 @@ class _Chip(QAbstractButton):
         painter.restore()
 
 
-class _FlowLayout(QLayout):
-    """Places widgets from left to right and wraps like text."""
-
-    def __init__(self, parent: QWidget, spacing: int) -> None:
-        super().__init__(parent)
-        self._items: list[QLayoutItem] = []
-        self.setContentsMargins(0, 0, 0, 0)
-        self.setSpacing(spacing)
-
-    def addItem(self, item: QLayoutItem) -> None:
-        self._items.append(item)
-
-    def count(self) -> int:
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def expandingDirections(self) -> Qt.Orientation:
-        return Qt.Orientation(0)
-
-    def hasHeightForWidth(self) -> bool:
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        return self._place(QRect(0, 0, width, 0), move=False)
-
-    def setGeometry(self, rect: QRect) -> None:
-        super().setGeometry(rect)
-        self._place(rect, move=True)
-
-    def sizeHint(self) -> QSize:
-        return self.minimumSize()
-
-    def minimumSize(self) -> QSize:
-        widest = max((item.sizeHint().width() for item in self._items), default=0)
-        return QSize(widest, 0)
-
-    def _place(self, rect: QRect, *, move: bool) -> int:
-        """Move the items if asked to; the height they need."""
-        x, y, line = rect.x(), rect.y(), 0
-        for item in self._items:
-            size = item.sizeHint()
-            if x > rect.x() and x + size.width() > rect.right() + 1:
-                x, y, line = rect.x(), y + line, 0
-            if move:
-                item.setGeometry(QRect(QPoint(x, y), size))
-            x += size.width() + self.spacing()
-            line = max(line, size.height())
-        return y + line - rect.y()
-
-
 class Legend(QWidget):
     """The entries of a plot, wrapping; with ``toggles`` each can be switched off and on.
 
@@ -222,7 +175,7 @@ class Legend(QWidget):
         self._entries: tuple[LegendEntry, ...] = ()
         self._off: set[str] = set()
         self._chips: list[_Chip] = []
-        self._flow = _FlowLayout(self, spacing=10)
+        self._flow = FlowLayout(self, spacing=10)
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
@@ -252,6 +205,12 @@ class Legend(QWidget):
             chip.deleteLater()
         self._chips = [self._chip(entry) for entry in self._entries]
         self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        """All in one line."""
+        hints = [chip.sizeHint() for chip in self._chips]
+        width = sum(hint.width() + self._flow.spacing() for hint in hints)
+        return QSize(width, max((hint.height() for hint in hints), default=0))
 
     def chip(self, key: str) -> QAbstractButton:
         """The button of the entry ``key``; ``KeyError`` where there is none."""

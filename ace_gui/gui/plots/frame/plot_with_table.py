@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.plain_label import heading
 from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
 
@@ -50,7 +51,7 @@ class PlotWithTable(QStackedWidget):
         self._selected: int | None = None
         self.model = FiguresModel(self)
         self.table = self._make_table()
-        self.table_button = _HeadButton("Table", "Show the same figures as a table", self)
+        self.table_button = _HeadButton("Table", "Show the same figures as a table", self, "table")
         self.table_button.clicked.connect(lambda: self.show_table(True))
         plot.add_control(self.table_button)
         self.addWidget(plot)
@@ -196,9 +197,11 @@ class _FittedTable(QTableView):
 class _HeadButton(QToolButton):
     """A small button beside a plot's title, which pictures do without."""
 
-    def __init__(self, text: str, tip: str, parent: QWidget) -> None:
+    def __init__(self, text: str, tip: str, parent: QWidget, picture: str = "") -> None:
         super().__init__(parent)
         self.setText(text)
+        if picture:  # the words are its name only
+            self.setIcon(icon(picture))
         self.setToolTip(tip)
         self.setAccessibleName(text)
         self.setAccessibleDescription(tip)

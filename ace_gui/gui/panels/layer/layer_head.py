@@ -1,0 +1,141 @@
+"""The selected tensor: its name, what it is, and its key figures."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.formatting import number_text, shape_text
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, shared_prefix, tooltip
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.written import write
+
+_BLOCK: Final = re.compile(r"(\d+\.)(.+)")
+_NONE: Final = "Choose a layer in the table or in the plot below."
+_LOW: Final = 800  # px: in a lower window the figures give their room to the plot
+_FIGURES: Final = (
+    ("Heterogeneity γ", "How much the experts' energies differ in this layer"),
+    ("Ridge mass Σε", "How much of the solve is the ridge's"),
+    ("Change ‖ΔW‖", "Frobenius norm of the merged change"),
+)
+
+
+class LayerHead(QWidget):
+    """Follows the session's selection."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.name = _Name(self)
+        self._pill = plain_label("heterogeneous", self, wrap=False)
+        self._pill.setProperty("kind", "pill")
+        self._pill.setFont(face(Face.CAPTION_STRONG))
+        self.facts = ElidedLabel(self)
+        self.facts.setProperty("kind", "caption")
+        self.facts.setFont(face(Face.CAPTION))
+        self._figures = QWidget(self)
+        self._values = self._make_figures()
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(self._pill)
+        line.addWidget(self.facts, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 2, 4, 2)
+        layout.setSpacing(4)
+        layout.addWidget(self.name)
+        layout.addLayout(line)
+        layout.addWidget(self._figures)
+        for changed in (session.selection_changed, session.draft.changed, session.results.changed):
+            changed.connect(self.refresh)
+        session.draft.tau_changed.connect(lambda _: self.refresh())
+        session.layers.learnt.connect(self._learn)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what is known of the tensor."""
+        session = self._session
+        row = session.layers.row(session.selection)
+        self.name.setVisible(row is not None)
+        gamma = session.layers.gamma(row.name) if row is not None else None
+        above = row is not None and gamma is not None and gamma > session.draft.tau_of(row)
+        self._pill.setVisible(above and session.draft.has_gamma)
+        if row is None:
+            self.facts.set_full_text(_NONE)
+            self._figures.hide()
+            return
+        blocks = [other.name for other in session.layers.rows if other.block is not None]
+        self.name.show_name(row.name, shared_prefix(blocks))
+        outcome = f"{row.disposition.value}: {row.reason}"
+        self.facts.set_full_text(" · ".join([row.role, shape_text(row.shape), row.dtype, outcome]))
+        self._show_figures(row, gamma)
+
+    def _show_figures(self, row: PlanRow, gamma: float | None) -> None:
+        merge = self._session.results.merge
+        report = merge.reports.get(row.name) if merge is not None else None
+        report = report if self._session.merge_is_current else None
+        found = (
+            gamma,
+            report.ridge_mass if report is not None else None,
+            report.delta_norm if report is not None else None,
+        )
+        for (title, value), figure in zip(self._values, found, strict=True):
+            title.setVisible(figure is not None)
+            value.setVisible(figure is not None)
+            value.setText("" if figure is None else number_text(figure, 3))
+        low = self.window().height() < _LOW
+        self._figures.setVisible(not low and any(figure is not None for figure in found))
+
+    def _make_figures(self) -> list[tuple[QLabel, QLabel]]:
+        grid = QGridLayout(self._figures)
+        grid.setContentsMargins(0, 6, 0, 0)
+        grid.setVerticalSpacing(0)
+        made = []
+        for column, (title, tip) in enumerate(_FIGURES):
+            caption, value = muted_label(title, self._figures), heading("", self._figures)
+            caption.setWordWrap(False)
+            for label in (caption, value):
+                label.setToolTip(tip)
+            grid.addWidget(caption, 0, column)
+            grid.addWidget(value, 1, column)
+            grid.setColumnStretch(column, 1)
+            made.append((caption, value))
+        return made
+
+    def _learn(self, name: str) -> None:
+        if name in ("", self._session.selection):
+            self.refresh()
+
+
+class _Name(QWidget):
+    """A tensor's name in mono: the block's number quiet, the rest strong, its middle given up."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._number, self._rest = "", ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def show_name(self, name: str, prefix: str) -> None:
+        """Without ``prefix``, which all blocks share."""
+        found = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
+        self._number, self._rest = found.groups() if found else ("", name)
+        self._number, self._rest = plain(self._number), plain(self._rest)
+        self.setAccessibleName(plain(name))
+        self.setToolTip(tooltip(name))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, round(QFontMetricsF(face(Face.MONO_STRONG)).height()) + 4)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        painter, theme, place = QPainter(self), current_theme(), QRectF(self.rect())
+        used = write(painter, place, self._number, face(Face.MONO), theme.text3)
+        rest = place.adjusted(used, 0, 0, 0)
+        write(painter, rest, self._rest, face(Face.MONO_STRONG), theme.text)
+        painter.end()

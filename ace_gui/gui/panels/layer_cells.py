@@ -1,0 +1,235 @@
+"""How the cells of the layers are drawn: names, γ as a bar with τ on it, regimes, health.
+
+Each reads the model's roles, never what it displays, and is as high as its letters need. The row's
+ground is left to the style.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf, isfinite, isnan
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from ace_gui.gui.models.layer_columns import FINE, GammaFigure
+from ace_gui.gui.models.layer_tree import COUNT, RANGE
+from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
+from ace_gui.gui.widgets.written import write
+
+_Index = QModelIndex | QPersistentModelIndex
+_FIGURE: Final = Qt.ItemDataRole.UserRole
+_BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")
+_MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
+_BAR: Final = 6.0  # px high
+_TICK: Final = (1.5, 12.0)  # px, of τ
+_LEAST_SCALE: Final = 0.5  # of γ: bars run to it, or to the largest γ
+_DASH: Final = "–"
+_SIGN: Final = 14  # px
+_PADDING: Final = 6.0  # px
+
+
+class Cell(QStyledItemDelegate):
+    """The ground of a row, and a dash where a column does not apply."""
+
+    padding = 14
+    """Pixels that a row is higher than its letters."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width() + 2 * round(_PADDING), option.fontMetrics.height() + self.padding)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        self.initStyleOption(option, index)
+        style = option.widget.style() if option.widget is not None else QApplication.style()
+        element = QStyle.PrimitiveElement.PE_PanelItemViewItem
+        style.drawPrimitive(element, option, painter, option.widget)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        place = QRectF(option.rect).adjusted(_PADDING, 0, -_PADDING, 0)
+        self.draw(painter, place, option, index, chosen=chosen)
+        painter.restore()
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        """The text, muted where it is a dash; subclasses draw what their column shows."""
+        theme, text = current_theme(), option.text.strip()
+        if text == _DASH:
+            write_dash(painter, place, theme, option.displayAlignment)
+            return
+        ink = theme.text2 if chosen or index.column() else theme.text
+        write(painter, place, text, option.font, ink, align=option.displayAlignment)
+
+
+class NameCell(Cell):
+    """A tensor's name with its block's number, which is never given up; a group's title."""
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme, count = current_theme(), index.data(COUNT)
+        if count is not None:
+            used = write(painter, place, option.text, face(Face.STRONG), theme.text)
+            rest = place.adjusted(used + 10, 0, 0, 0)
+            write(painter, rest, count, face(Face.CAPTION), theme.text3)
+            return
+        found = _BLOCK.fullmatch(option.text)
+        number, name = found.groups() if found else ("", option.text)
+        quiet = theme.text2 if chosen else theme.text3
+        used = write(painter, place, number, face(Face.MONO), quiet)
+        write(painter, place.adjusted(used, 0, 0, 0), name, face(Face.MONO), theme.text)
+
+
+class GammaCell(Cell):
+    """γ as a bar with a tick at τ, and as a number; of a group the range as a pale bar."""
+
+    scale = _LEAST_SCALE
+    tau = inf
+    """γ at the end of a bar, and the method's τ, for groups."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(
+            max(hint.width(), option.fontMetrics.horizontalAdvance("0") * 24), hint.height()
+        )
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,  # noqa: ARG002  (a bar is drawn, no text)
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme, figure, spread = current_theme(), index.data(_FIGURE), index.data(RANGE)
+        known = isinstance(figure, GammaFigure) and not isnan(figure.gamma)
+        if not known and spread is None:
+            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            return
+        low, high = (0.0, figure.gamma) if known else spread
+        above, unsure = known and figure.is_above, known and figure.unsure
+        number = f"{high:.3f}" if high < 100 else f"{high:.3g}"
+        font = face(Face.STRONG if above else Face.BODY)
+        room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
+        bar = QRectF(place.left(), 0, max(place.width() - room - 10, 0), _BAR)
+        bar.moveCenter(place.center())
+        bar.moveLeft(place.left())
+        self._draw_bar(painter, bar, theme, low, high, above=above, unsure=unsure, chosen=chosen)
+        tau = figure.tau if known else self.tau
+        if isfinite(tau) and tau <= self.scale:
+            tick = QRectF(bar.left() + bar.width() * tau / self.scale - 0.75, 0, *_TICK)
+            tick.moveTop(bar.center().y() - _TICK[1] / 2)
+            painter.fillRect(tick, QColor(theme.text))
+        text = place.adjusted(bar.width() + 10, 0, 0, 0)
+        ink = theme.text if known else theme.text2
+        write(painter, text, number + (" ?" if unsure else ""), font, ink)
+
+    def _draw_bar(
+        self,
+        painter: QPainter,
+        bar: QRectF,
+        theme: Tokens,
+        low: float,
+        high: float,
+        *,
+        above: bool,
+        unsure: bool,
+        chosen: bool,
+    ) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.card if chosen else theme.sunk))
+        painter.drawRoundedRect(bar, _BAR / 2, _BAR / 2)
+        left = bar.left() + bar.width() * min(low / self.scale, 1.0)
+        right = bar.left() + bar.width() * min(high / self.scale, 1.0)
+        colour = QColor(theme.accent if above else theme.axis)
+        if low > 0:
+            colour.setAlphaF(0.5)
+        painter.setBrush(QBrush(colour, Qt.BrushStyle.Dense4Pattern) if unsure else colour)
+        part = QRectF(left, bar.top(), max(right - left, _BAR), _BAR)
+        painter.drawRoundedRect(part, _BAR / 2, _BAR / 2)
+
+
+class RegimeCell(Cell):
+    """The few that are heterogeneous stand on a pill; the usual case is quiet."""
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme, text = current_theme(), option.text
+        if index.data(COUNT) is not None or not text:
+            return
+        if text == _DASH:
+            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            return
+        if text == "homogeneous":
+            quiet = theme.text2 if chosen else theme.text3
+            write(painter, place, text, face(Face.CAPTION), quiet)
+            return
+        font = face(Face.CAPTION_STRONG)
+        metrics = QFontMetricsF(font)
+        width = min(metrics.horizontalAdvance(text) + 18, place.width() + _PADDING)
+        pill = QRectF(place.left() - 8, 0, width, metrics.height() + 6)
+        pill.moveTop(place.center().y() - pill.height() / 2)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.card if chosen else theme.tint))
+        painter.drawRoundedRect(pill, pill.height() / 2, pill.height() / 2)
+        write(painter, pill.adjusted(9, 0, -7, 0), text, font, theme.accent_on_tint)
+
+
+class HealthCell(Cell):
+    """A quiet tick, or the sign of the worst and how many things there are."""
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme, worry = current_theme(), index.data(Qt.ItemDataRole.DecorationRole)
+        if option.text == _DASH:
+            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            return
+        if worry is None and option.text != FINE:
+            return
+        sign = worry or icon("check", "text2" if chosen else "text3")
+        box = QRect(0, 0, _SIGN, _SIGN)
+        box.moveCenter(place.center().toPoint())
+        box.moveLeft(round(place.left()))
+        sign.paint(painter, box)
+        if worry is not None:
+            rest = place.adjusted(_SIGN + 5, 0, 0, 0)
+            write(painter, rest, option.text, face(Face.CAPTION), theme.text)
+
+
+def write_dash(painter: QPainter, place: QRectF, theme: Tokens, align: Qt.AlignmentFlag) -> None:
+    """What does not apply is paler than a caption."""
+    colour = QColor(theme.text3)
+    colour.setAlphaF(0.55)
+    painter.setPen(colour)
+    painter.drawText(place, align, _DASH)

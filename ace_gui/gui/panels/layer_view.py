@@ -1,0 +1,148 @@
+"""The tree of layers: which columns it has room for, how rows are drawn, what is unfolded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtGui import QColor, QPainter, QResizeEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QStyleOptionViewItem,
+    QTreeView,
+    QWidget,
+)
+
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_tree import LayerTree
+from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
+from ace_gui.gui.theme import Face, current_theme, face
+
+_NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
+    Column.STATE: 140,
+    Column.LOG_VARIANCE: 130,
+    Column.OUTCOME: 92,
+    Column.SHAPE: 84,
+    Column.ROLE: 72,
+    Column.HEALTH: 60,
+}
+_WIDTHS: Final = {  # in digits
+    Column.ROLE: 15,
+    Column.SHAPE: 11,
+    Column.OUTCOME: 13,
+    Column.GAMMA: 20,
+    Column.LOG_VARIANCE: 10,
+    Column.REGIME: 14,
+    Column.HEALTH: 7,
+    Column.STATE: 12,
+}
+_BAR: Final = ((96, 20), (76, 16), (0, 13))  # room for all columns, and for γ, in digits
+_ALL_OPEN: Final = 60  # rows up to which every block is unfolded
+_LOW: Final = 800  # px: a window lower than this has closer rows
+_CHOSEN: Final = 3  # px, of the mark at the left of the chosen row
+
+
+class LayerView(QTreeView):
+    """Gives up columns that can be read elsewhere where there is little room."""
+
+    def __init__(self, tree: LayerTree, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("layers")
+        self.setAccessibleName("Layers")
+        self._cells: dict[Column, Cell] = {}
+        self._gamma = GammaCell(self)
+        for column in Column:
+            self._cells[column] = self._cell(column)
+            self.setItemDelegateForColumn(column, self._cells[column])
+        self.setModel(tree)
+        self._tree = tree
+        self.setUniformRowHeights(True)
+        self.setIndentation(self.fontMetrics().height())
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.setAllColumnsShowFocus(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._set_header()
+        tree.modelReset.connect(self._unfold)
+        tree.dataChanged.connect(lambda *_: self._scale())
+        self._unfold()
+
+    def drawRow(
+        self,
+        painter: QPainter,
+        options: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        super().drawRow(painter, options, index)
+        if self.selectionModel().isSelected(index):
+            place = options.rect
+            accent = QColor(current_theme().accent)
+            painter.fillRect(0, place.top(), _CHOSEN, place.height(), accent)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._choose_columns()
+        self._space_rows()
+        super().resizeEvent(event)
+
+    def _choose_columns(self) -> None:
+        room = self.viewport().width() / self.fontMetrics().horizontalAdvance("0")
+        for column, needed in _NEEDED.items():
+            usual = column == Column.OUTCOME and not self._tree.rows.outcomes_differ
+            self.setColumnHidden(column, usual or room < needed)
+        digits = next(digits for least, digits in _BAR if room >= least)
+        self.setColumnWidth(Column.GAMMA, digits * self.fontMetrics().horizontalAdvance("0"))
+
+    def go_to(self, name: str) -> None:
+        """Make a tensor the current row, unfolding its block."""
+        index = self._tree.index_of(name)
+        if index.isValid() and index != self.currentIndex().siblingAtColumn(0):
+            self.expand(index.parent())
+            self.setCurrentIndex(index)
+            self.scrollTo(index)
+
+    def _cell(self, column: Column) -> Cell:
+        kinds = {
+            Column.TENSOR: NameCell,
+            Column.REGIME: RegimeCell,
+            Column.HEALTH: HealthCell,
+        }
+        return self._gamma if column is Column.GAMMA else kinds.get(column, Cell)(self)
+
+    def _set_header(self) -> None:
+        header, digit = self.header(), self.fontMetrics().horizontalAdvance("0")
+        header.setObjectName("layers-header")
+        header.setFont(face(Face.CAPTION))
+        header.setStretchLastSection(False)
+        header.setSectionsMovable(False)
+        header.setMinimumSectionSize(40)
+        header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
+        for column, digits in _WIDTHS.items():
+            self.setColumnWidth(column, digits * digit)
+        self.setSortingEnabled(True)
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
+        header.setSortIndicatorClearable(True)
+
+    def _space_rows(self) -> None:
+        padding = 10 if self.window().height() < _LOW else 14
+        if padding != self._gamma.padding:
+            for cell in self._cells.values():
+                cell.padding = padding
+            self.scheduleDelayedItemsLayout()
+
+    def _unfold(self) -> None:
+        """All blocks of a small model; of a large one none: there are too many rows to see."""
+        self._scale()
+        self._choose_columns()
+        if self._tree.rows.rowCount() <= _ALL_OPEN:
+            self.expandAll()
+        self.scrollToTop()
+
+    def _scale(self) -> None:
+        """Bars of all rows end at one γ."""
+        now = self._tree.rows.gamma_scale, self._tree.rows.tau
+        if now != (self._gamma.scale, self._gamma.tau):
+            self._gamma.scale, self._gamma.tau = now
+            self.viewport().update()

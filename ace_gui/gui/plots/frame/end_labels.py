@@ -1,0 +1,116 @@
+"""The names of curves at their right ends, in the text variant of their colours, moved apart.
+
+A name can be clicked: that is the same as its chip in the legend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QToolTip
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.theme import Face, face
+
+_WIDEST: Final = 96.0  # px
+_GAP: Final = 6.0  # px between a curve's end and its name
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """A curve's name at the height of its last value; ``strong`` for the merge."""
+
+    key: str
+    text: str
+    colour: str
+    height: float
+    strong: bool = False
+    on: bool = True
+
+
+class EndLabels(pg.AxisItem):
+    """The right edge of a plot. ``clicked`` carries the key of a curve."""
+
+    clicked = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__("right", maxTickLength=0)
+        self._labels: tuple[EndLabel, ...] = ()
+        self.setStyle(showValues=False)
+        self.setPen(pg.mkPen(None))
+        self.setWidth(0)
+
+    def set_labels(self, labels: Sequence[EndLabel]) -> None:
+        """Name these curves."""
+        self._labels = tuple(labels)
+        widths = [self._metrics(label).horizontalAdvance(label.text) for label in self._labels]
+        self.setWidth(min(max(widths, default=-_GAP), _WIDEST) + _GAP + 2)
+        self.update()
+
+    def places(self) -> list[tuple[EndLabel, QRectF]]:
+        """Where every name stands, from the highest to the lowest, none over another."""
+        low, high = self.range
+        room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
+        if high <= low or not self._labels:
+            return []
+        scale = room.height() / (high - low)
+        wanted = sorted(
+            ((scale * (high - label.height), label) for label in self._labels),
+            key=lambda each: each[0],
+        )
+        tops = _apart([at - line / 2 for at, _ in wanted], line, room.height())
+        return [
+            (label, QRectF(_GAP, top, room.width() - _GAP, line))
+            for top, (_, label) in zip(tops, wanted, strict=True)
+        ]
+
+    def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
+        painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        for label, place in self.places():
+            font = face(Face.CAPTION_STRONG if label.strong else Face.CAPTION)
+            colour = QColor(label.colour)
+            colour.setAlphaF(1.0 if label.on else 0.45)
+            painter.setFont(font)
+            painter.setPen(colour)
+            middle = Qt.TextElideMode.ElideMiddle
+            text = QFontMetricsF(font).elidedText(label.text, middle, place.width())
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, text)
+
+    def mouseClickEvent(self, event: Any) -> None:
+        label = self._at(event.pos())
+        if label is not None:
+            event.accept()
+            self.clicked.emit(label.key)
+
+    def hoverEvent(self, event: Any) -> None:
+        label = None if event.isExit() else self._at(event.pos())
+        self.setCursor(
+            Qt.CursorShape.ArrowCursor if label is None else Qt.CursorShape.PointingHandCursor
+        )
+        if label is not None:
+            place = event.screenPos().toPoint()
+            QToolTip.showText(place, f"{label.text}: click to show or hide")
+
+    def _at(self, place: QPointF) -> EndLabel | None:
+        return next((label for label, room in self.places() if room.contains(place)), None)
+
+    def _metrics(self, label: EndLabel) -> QFontMetricsF:
+        return QFontMetricsF(face(Face.CAPTION_STRONG if label.strong else Face.CAPTION))
+
+
+def _apart(tops: list[float], line: float, height: float) -> list[float]:
+    """Moved down where they would overlap, then up where the last would leave the plot."""
+    placed: list[float] = []
+    for top in tops:
+        placed.append(max(top, placed[-1] + line) if placed else max(top, 0.0))
+    limit = height - line
+    for index in range(len(placed) - 1, -1, -1):
+        placed[index] = min(placed[index], limit)
+        limit = placed[index] - line
+    return placed

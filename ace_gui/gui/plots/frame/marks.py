@@ -1,0 +1,101 @@
+"""Marks behind and over the data: bands of blocks, and a threshold that one drags by its pill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QPainter
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.theme import Face, Tokens, face
+
+_PAD: Final = (9.0, 3.0)  # px round the words of a pill
+_LEFT: Final = 0.045  # of the line's length, where the pill is
+
+
+class Bands(pg.GraphicsObject):
+    """Grounds from side to side of the plot, below everything else. ``spans``: where each is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spans: tuple[tuple[float, float], ...] = ()
+        self._colour = QColor()
+        self.setZValue(-20)
+
+    def set_spans(self, spans: Sequence[tuple[float, float]]) -> None:
+        """Show these: from, to, in the units of the horizontal axis."""
+        self._spans = tuple(spans)
+        self.update()
+
+    def set_colour(self, colour: str) -> None:
+        """The ground of every band."""
+        self._colour = QColor(colour)
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self.viewRect()
+
+    def viewRangeChanged(self) -> None:
+        self.prepareGeometryChange()
+        self.update()
+
+    def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
+        view = self.viewRect()
+        for low, high in self._spans:
+            part = QRectF(low, view.top(), high - low, view.height()).intersected(view)
+            painter.fillRect(part, self._colour)
+
+
+class Pill(pg.InfLineLabel):
+    """The line's value on a ground of its own, which drags the line."""
+
+    ground = QColor()
+
+    def paint(self, painter: QPainter, *args: Any) -> None:  # noqa: ARG002
+        self.updateTransform()
+        painter.setTransform(self.sceneTransform())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ground)
+        place = self._ground()
+        painter.drawRoundedRect(place, place.height() / 2, place.height() / 2)
+
+    def boundingRect(self) -> QRectF:
+        return self.textItem.mapRectToParent(self._ground())
+
+    def _ground(self) -> QRectF:
+        across, down = _PAD
+        words = self.textItem.mapRectToParent(self.textItem.boundingRect())
+        return words.adjusted(-across + 4, -down + 4, across - 4, down - 4)
+
+    def mouseDragEvent(self, event: Any) -> None:
+        event.currentItem = self.line
+        self.line.mouseDragEvent(event)
+
+
+class ThresholdLine(pg.InfiniteLine):
+    """A horizontal line with its value on a pill near the left edge."""
+
+    def __init__(self) -> None:
+        super().__init__(angle=0, movable=True)
+        self.pill = Pill(self, text="", position=_LEFT, anchors=[(0.5, 0.5), (0.5, 0.5)])
+        self.pill.textItem.setFont(face(Face.CAPTION_STRONG))
+        for item in (self, self.pill):
+            item.setCursor(Qt.CursorShape.SizeVerCursor)
+        self.setZValue(10)
+
+    def write(self, text: str) -> None:
+        """What stands on the pill."""
+        self.pill.setFormat(text.replace("{", "{{").replace("}", "}}"))
+
+    def set_theme(self, theme: Tokens) -> None:
+        """In ink; in the accent's colour under the pointer."""
+        self.setPen(pg.mkPen(theme.text, width=1.5))
+        self.setHoverPen(pg.mkPen(theme.accent, width=2.5))
+        self.pill.ground = QColor(theme.text)
+        self.pill.setColor(theme.card)
+        self.pill.update()

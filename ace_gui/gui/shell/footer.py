@@ -1,0 +1,142 @@
+"""The row below: where it computes, what is going on beside the merge, and what the model has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QMenu, QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
+
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.plain_label import muted_label
+
+REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
+COUNTING: Final = 200  # ms between two counts of the model's tensors
+_BAR: Final = 120  # px
+_WORDS: Final = {
+    State.PLANNING: "Reading headers",
+    State.ANALYSING: "Comparing the experts",
+    State.REPORTING: "Writing the report",
+}
+
+
+class Footer(QStatusBar):
+    """``CPU, 2 threads · needs about 88 MB`` at the left; the model's tensors at the right.
+
+    A merge and an export show their progress in the header; what else runs shows it here.
+    """
+
+    def __init__(
+        self, session: Session, devices: QMenu, actions: Actions, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._devices = session, devices
+        self.setAccessibleName("Status")
+        self.setSizeGripEnabled(False)
+        self.setContentsMargins(8, 0, 12, 0)
+        self.device = QToolButton(self)
+        self.device.setFont(face(Face.CAPTION))
+        self.device.setMenu(devices)
+        self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.device.setToolTip("Where to compute")
+        self.text = muted_label("", self)
+        self.text.setWordWrap(False)
+        self.bar = QProgressBar(self)
+        self.bar.setFixedSize(_BAR, 6)
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress")
+        self.stop = QPushButton("Cancel", self)
+        self.stop.setFont(face(Face.CAPTION))
+        self.stop.setProperty("kind", "link")
+        self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
+        self.tensors = muted_label("", self)
+        self.tensors.setWordWrap(False)
+        for widget in (self.device, self.text, self.bar, self.stop):
+            self.addWidget(widget)
+        self.addPermanentWidget(self.tensors)
+        for signal in (
+            session.engine_changed,
+            session.activity.changed,
+            session.results.changed,
+            session.draft.changed,
+        ):
+            signal.connect(self.refresh)
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self.refresh)
+        session.activity.progressed.connect(lambda: _start(self._timer))
+        self._counting = QTimer(self, singleShot=True, interval=COUNTING)
+        self._counting.timeout.connect(self._count)
+        session.layers.learnt.connect(lambda _name: _start(self._counting))
+        for signal in (session.draft.changed, session.draft.tau_changed):
+            signal.connect(lambda *_: _start(self._counting))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's state."""
+        self._timer.stop()
+        self.device.setText(self._device_text())
+        self.device.setAccessibleName(f"Device: {self.device.text()}")
+        self.text.setText(" · ".join(self._parts()))
+        self._show_bar()
+
+    def _count(self) -> None:
+        self.tensors.setText(" · ".join(self._counts()))
+
+    def _device_text(self) -> str:
+        session = self._session
+        if session.engine is None:
+            return "Starting the engine …"
+        chosen = next((a.text() for a in self._devices.actions() if a.isChecked()), session.device)
+        count = session.engine.threads
+        named = "" if session.device == "auto" else f"{chosen}, "
+        return f"{named or 'CPU, '}{count} thread{'s' if count != 1 else ''}"
+
+    def _parts(self) -> list[str]:
+        session, progress = self._session, self._session.activity.progress
+        parts = []
+        if session.draft.plan is not None and session.draft.plan.experts:
+            parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
+        state = session.state
+        if state in _WORDS:
+            known = progress is not None and progress.state is state and progress.total > 0
+            word = (progress.title if known and progress else "") or _WORDS[state]
+            counted = f", {progress.done} of {progress.total}" if known and progress else " …"
+            parts.append(word[:1].upper() + word[1:] + counted)
+        return parts
+
+    def _counts(self) -> list[str]:
+        session = self._session
+        rows = session.layers.rows
+        if not rows:
+            return []
+        found = Counter(row.disposition for row in rows)
+        counts = [f"{len(rows)} tensors"]
+        counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
+        gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
+        above = sum(gamma is not None and gamma > session.draft.tau for gamma in gammas)
+        return [*counts, *([f"{above} heterogeneous"] if session.draft.has_gamma else [])]
+
+    def _show_bar(self) -> None:
+        """Without updates: a bar repaints itself at once, and whatever waits for it as well."""
+        progress, state = self._session.activity.progress, self._session.state
+        self.bar.setUpdatesEnabled(False)
+        for widget in (self.bar, self.stop):
+            widget.setVisible(state in _WORDS)
+        if progress is None or progress.state is not state or progress.total <= 0:
+            self.bar.setRange(0, 0)
+        else:
+            self.bar.setRange(0, 1000)
+            self.bar.setValue(round(1000 * progress.done / progress.total))
+        self.bar.setUpdatesEnabled(True)
+
+
+def _start(timer: QTimer) -> None:
+    """Unless it runs already: what comes meanwhile is gathered."""
+    if not timer.isActive():
+        timer.start()

@@ -1,0 +1,168 @@
+"""The one place in the header for what comes next: Merge, its progress, then Export."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QAction, QIcon
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QWidget
+
+from ace_gui.formatting import duration, human_bytes
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.buttons import ProgressButton
+from ace_gui.gui.widgets.icon_label import IconLabel
+from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
+
+REFRESH: Final = 60  # ms between two looks at the progress
+CHANGED: Final = "Settings changed since this merge"
+_TICK: Final = 16  # px
+_WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
+
+
+class PrimaryPlace(QWidget):
+    """Follows the session; its buttons trigger the window's actions, so that keys do the same."""
+
+    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._actions = session, actions
+        self._tick = IconLabel(_TICK, icon("check"), self)
+        self.said = secondary_label("", self)
+        self.said.setWordWrap(False)
+        self.outdated = plain_label(CHANGED, self, wrap=False)
+        self.outdated.setProperty("kind", "warn-pill")
+        self.outdated.setFont(face(Face.CAPTION))
+        self.again = self._button("ghost")
+        self.again.clicked.connect(lambda _=False: actions.merge.trigger())
+        self.cancel = self._button("ghost")
+        self.cancel.clicked.connect(lambda _=False: self._stop())
+        self.main = ProgressButton(self)
+        self.main.clicked.connect(lambda _=False: self._press())
+        self._next: QAction | None = None
+        self._stopping = False
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        for widget in (
+            self._tick,
+            self.said,
+            self.outdated,
+            self.again,
+            self.cancel,
+            self.main,
+        ):
+            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self.refresh)
+        session.activity.progressed.connect(self._plan_refresh)
+        for changed in (session.activity.changed, session.draft.changed, session.results.changed):
+            changed.connect(self.refresh)
+        for action in (actions.merge, actions.export):
+            action.changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what comes next."""
+        self._timer.stop()
+        session = self._session
+        running = session.activity.foremost
+        self.setVisible(session.draft.inputs.base is not None)
+        self._stopping &= running in _WORDS
+        self.cancel.setVisible(running in _WORDS)
+        self.cancel.setText("Stopping…" if self._stopping else "Cancel")
+        self.cancel.setEnabled(not self._stopping)
+        self.outdated.hide()
+        if running in _WORDS:
+            self._show_progress(running)
+        elif session.results.is_merged:
+            self._show_merged()
+        else:
+            self._offer(self._actions.merge, "primary")
+            self._say("")
+            self.again.hide()
+
+    def _show_progress(self, state: State) -> None:
+        progress = self._session.activity.progress
+        title = progress.title if progress is not None and progress.state is state else ""
+        self._say(title[:1].upper() + title[1:])
+        self.again.hide()
+        self._next = None
+        self._dress("progress", QIcon())
+        self.main.setEnabled(True)
+        if progress is None or progress.state is not state or progress.total <= 0:
+            self.main.show_progress(0.0, _WORDS[state])
+        else:
+            self.main.show_progress(progress.done / progress.total, progress_text(progress))
+
+    def _show_merged(self) -> None:
+        session, a = self._session, self._actions
+        finished = session.results.merge.finished if session.results.merge else None
+        if session.merge_is_current and finished is not None:
+            self._say(f"Merged in {duration(finished.seconds)}", done=True)
+            self._offer(a.export, "primary", "export")
+            self.again.setText("Merge again")
+        else:
+            self._say("")
+            self.outdated.show()
+            self._offer(a.merge, "again")
+            self.again.setText("Export…")
+        again = a.merge if session.merge_is_current else a.export
+        self.again.setVisible(True)
+        self.again.setEnabled(again.isEnabled())
+        self.again.setToolTip(again.toolTip())
+        self.again.setAccessibleName(self.again.text().removesuffix("…"))
+
+    def _offer(self, action: QAction, kind: str, picture: str = "") -> None:
+        self._next = action
+        text = action.text().replace("&", "")
+        if kind == "again":
+            text = "Merge again"
+        token = "on_accent" if action.isEnabled() else "text3"
+        self._dress(kind, icon(picture, token) if picture else QIcon())
+        self.main.show_action(text, action.toolTip())
+        self.main.setEnabled(action.isEnabled())
+
+    def _dress(self, kind: str, picture: QIcon) -> None:
+        if self.main.property("kind") != kind:
+            self.main.setProperty("kind", kind)
+            self.main.style().unpolish(self.main)
+            self.main.style().polish(self.main)
+        self.main.setIcon(picture)
+
+    def _say(self, text: str, *, done: bool = False) -> None:
+        self._tick.setVisible(done)
+        self.said.setVisible(bool(text))
+        self.said.setText(text)
+
+    def _press(self) -> None:
+        if self._next is not None:
+            self._next.trigger()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._actions.cancel.trigger()
+        self.refresh()
+
+    def _plan_refresh(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _button(self, kind: str) -> QPushButton:
+        button = QPushButton(self)
+        button.setFont(face(Face.BUTTON))
+        button.setProperty("kind", kind)
+        return button
+
+
+def progress_text(progress: Progress) -> str:
+    """``12 of 24 · 0:04 left``; of an export ``3.1 MB of 9.6 MB``."""
+    if progress.state is State.EXPORTING:
+        return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
+    parts = [f"{progress.done} of {progress.total}"]
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return " · ".join(parts)

@@ -1,0 +1,48 @@
+"""The row on top: the menus, the workspaces, and the one place for what comes next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
+
+from ace_gui.gui.shell.primary_place import PrimaryPlace
+from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.icon_label import IconLabel
+from ace_gui.gui.widgets.segments import Segments
+
+HEIGHT: Final = 48
+WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace``
+    ("Layers", "The model's tensors, and a close look at each"),
+    ("Compare", "Finished merges side by side, and methods against each other"),
+    ("Report", "What the merge did, as one HTML file"),
+)
+_BRAND: Final = 22  # px
+
+
+class Header(QWidget):
+    """``workspaces`` has a segment for each page of the window."""
+
+    def __init__(self, place: PrimaryPlace, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.place = place
+        self.menu_bar = QMenuBar(self)
+        self.workspaces = Segments("Workspaces", self)
+        for title, tip in WORKSPACES:
+            self.workspaces.add(title, tip)
+        brand = IconLabel(_BRAND, icon("brand", "accent"), self)
+        left = QHBoxLayout()
+        left.setSpacing(8)
+        left.addWidget(brand)
+        left.addWidget(self.menu_bar, 1, Qt.AlignmentFlag.AlignVCenter)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        row = QGridLayout(self)
+        row.setContentsMargins(16, 0, 12, 0)
+        row.setHorizontalSpacing(12)
+        row.addLayout(left, 0, 0)
+        row.addWidget(self.workspaces, 0, 1, middle | Qt.AlignmentFlag.AlignHCenter)
+        row.addWidget(place, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
+        row.setColumnStretch(0, 1)
+        row.setColumnStretch(2, 1)
+        self.setMinimumHeight(HEIGHT)

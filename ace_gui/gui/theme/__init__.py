@@ -1,0 +1,26 @@
+"""How the window looks: one table of tokens, and what paints by it.
+
+``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``window.qss``: the one style
+sheet; ``style``: what a sheet cannot draw; ``icons``; ``watcher``: applies them.
+"""
+
+from ace_gui.gui.theme.icons import icon
+from ace_gui.gui.theme.scheme import Scheme, current_theme
+from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
+from ace_gui.gui.theme.type_scale import Face, face
+from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "Face",
+    "Scheme",
+    "ThemeWatcher",
+    "Tokens",
+    "apply_theme",
+    "current_theme",
+    "face",
+    "icon",
+    "palette_of",
+    "set_scheme",
+]

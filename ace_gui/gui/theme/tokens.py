@@ -1,0 +1,140 @@
+"""The colours of the window, light and dark, from which everything else paints.
+
+Text holds a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every ground they
+stand on, in both schemes; ``edge``, ``line`` and ``grid`` are paler on purpose, since nothing is
+known by them alone. A hue names an expert and nothing else; ink is the merged model, grey the base;
+indigo is what is chosen, can be pressed, or is heterogeneous. Roles are told by shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """The colours of one scheme, as "#rrggbb".
+
+    Grounds: ``canvas`` of the window, ``card`` of panels, ``raised`` of buttons and menus,
+    ``field`` of entries, ``sunk`` of tracks and bands, ``tint`` of what is selected.
+    ``text2`` is secondary text, ``text3`` captions. ``expert_colours`` are marks and have the same
+    hue at the same place in both schemes; ``expert_inks`` are the same hues as text.
+    """
+
+    dark: bool
+    canvas: str
+    card: str
+    raised: str
+    field: str
+    sunk: str
+    hover: str
+    tint: str
+    line: str
+    edge: str
+    grid: str
+    toast: str
+    text: str
+    text2: str
+    text3: str
+    accent: str
+    accent_hover: str
+    on_accent: str
+    accent_on_tint: str
+    ok: str
+    ok_ground: str
+    warn: str
+    warn_ground: str
+    bad: str
+    bad_ground: str
+    toast_text: str
+    toast_action: str
+    control: str
+    axis: str
+    merged: str
+    base: str
+    expert_colours: tuple[str, ...]
+    expert_inks: tuple[str, ...]
+
+    def expert_colour(self, index: int) -> str:
+        """The colour of the expert at ``index``; they repeat, dashed, beyond the palette."""
+        return self.expert_colours[index % len(self.expert_colours)]
+
+    def ink_of(self, expert_colour: str) -> str:
+        """The variant of an expert's colour for text; a colour of no expert is its own."""
+        if expert_colour not in self.expert_colours:
+            return expert_colour
+        return self.expert_inks[self.expert_colours.index(expert_colour)]
+
+
+LIGHT: Final = Tokens(
+    dark=False,
+    canvas="#eceef2",
+    card="#ffffff",
+    raised="#ffffff",
+    field="#ffffff",
+    sunk="#f4f5f8",
+    hover="#e3e6ec",
+    tint="#e9eafb",
+    line="#e2e5eb",
+    edge="#cdd2db",
+    grid="#e8eaef",
+    toast="#23262e",
+    text="#181b22",
+    text2="#4b5362",
+    text3="#636b7b",
+    accent="#4a4fc9",
+    accent_hover="#3e43b5",
+    on_accent="#ffffff",
+    accent_on_tint="#4a4fc9",
+    ok="#1b7a46",
+    ok_ground="#e2f3e9",
+    warn="#8f5a00",
+    warn_ground="#fbf0d9",
+    bad="#b3261e",
+    bad_ground="#fce8e6",
+    toast_text="#f5f6f8",
+    toast_action="#b4b8ff",
+    control="#7b8393",
+    axis="#7b8393",
+    merged="#181b22",
+    base="#7b8393",
+    expert_colours=("#1c7abb", "#c96f00", "#095c34", "#c42d81", "#79028e"),
+    expert_inks=("#1c7abb", "#a05900", "#095c34", "#bc2a7b", "#79028e"),
+)
+
+DARK: Final = Tokens(
+    dark=True,
+    canvas="#121418",
+    card="#1b1e24",
+    raised="#252932",
+    field="#16181d",
+    sunk="#22262d",
+    hover="#2a2f38",
+    tint="#2a2d55",
+    line="#2a2e37",
+    edge="#3a404b",
+    grid="#2a2e36",
+    toast="#343945",
+    text="#eceef2",
+    text2="#b4bac6",
+    text3="#959cab",
+    accent="#7f86f5",
+    accent_hover="#959bfa",
+    on_accent="#0e1022",
+    accent_on_tint="#b9bdff",
+    ok="#5ccb8f",
+    ok_ground="#173325",
+    warn="#e8b04a",
+    warn_ground="#3a2c10",
+    bad="#ff8a80",
+    bad_ground="#431f1c",
+    toast_text="#f1f3f6",
+    toast_action="#b4b8ff",
+    control="#707888",
+    axis="#707888",
+    merged="#ffffff",
+    base="#8c93a1",
+    expert_colours=("#3b97cc", "#e0931f", "#83edb4", "#e14f7b", "#ecb2f9"),
+    expert_inks=("#3b97cc", "#e0931f", "#83edb4", "#ec7299", "#ecb2f9"),
+)

@@ -1,0 +1,68 @@
+"""The bundled fonts and the few sizes in which the window writes.
+
+Sizes are parts of the body's, which is the system's size or 9.75 points, whichever is larger: a
+larger system font enlarges all of them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from PySide6.QtGui import QFont, QFontDatabase
+from PySide6.QtWidgets import QApplication
+
+from ace_gui.paths import resource_path
+
+SANS: Final = "Inter"
+MONO: Final = "JetBrains Mono"
+FILES: Final = (
+    "Inter-Regular.otf",
+    "Inter-Medium.otf",
+    "Inter-SemiBold.otf",
+    "Inter-Bold.otf",
+    "JetBrainsMono-Regular.ttf",
+    "JetBrainsMono-SemiBold.ttf",
+)
+_LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
+
+
+class Face(Enum):
+    """A role of text: its size as a part of the body's, and its weight."""
+
+    DISPLAY = (2.15, QFont.Weight.DemiBold)
+    TITLE = (1.38, QFont.Weight.DemiBold)
+    HEADING = (1.08, QFont.Weight.DemiBold)
+    BODY = (1.0, QFont.Weight.Normal)
+    STRONG = (1.0, QFont.Weight.DemiBold)
+    BUTTON = (1.0, QFont.Weight.Medium)
+    CAPTION = (0.85, QFont.Weight.Normal)
+    CAPTION_STRONG = (0.85, QFont.Weight.DemiBold)
+    MONO = (0.92, QFont.Weight.Normal)
+    MONO_STRONG = (0.92, QFont.Weight.DemiBold)
+
+
+def use_fonts(app: QApplication) -> None:
+    """Make the bundled fonts known, and write in them."""
+    for name in FILES:
+        QFontDatabase.addApplicationFont(str(resource_path(f"fonts/{name}")))
+    body = QFont(app.font())
+    body.setFamilies([SANS, *(family for family in body.families() if family != SANS)])
+    body.setPointSizeF(max(body.pointSizeF(), _LEAST_BODY))
+    body.setFeature(QFont.Tag("tnum"), 1)  # digits of one width everywhere
+    app.setFont(body)
+    face.cache_clear()
+
+
+@lru_cache(maxsize=len(Face))
+def face(role: Face) -> QFont:
+    """The font of a role. Not to be changed: everything shares it."""
+    size, weight = role.value
+    font = QFont(QApplication.font())
+    if role in (Face.MONO, Face.MONO_STRONG):
+        font.setFamilies([MONO])
+        font.setStyleHint(QFont.StyleHint.Monospace)
+    font.setPointSizeF(font.pointSizeF() * size)
+    font.setWeight(weight)
+    return font

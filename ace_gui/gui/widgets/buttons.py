@@ -1,0 +1,103 @@
+"""Buttons: for an action of the window, for a value that is not the default, and for progress."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QAction, QColor, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
+
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.style import RADIUS
+
+_LEAST_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
+_DOT_ROOM: Final = QSize(14, 22)
+_DOT: Final = 3.0  # px, its radius
+
+
+def action_button(
+    action: QAction, text: str, parent: QWidget | None = None, *, kind: str = "secondary"
+) -> QPushButton:
+    """A button that triggers ``action``, enabled as it is; ``kind`` as the style sheet has them."""
+    button = QPushButton(text, parent)
+    button.setFont(face(Face.STRONG if kind == "primary" else Face.BUTTON))
+    button.setProperty("kind", kind)
+    button.setAccessibleName(text.removesuffix("…"))
+    button.setToolTip(action.toolTip())
+    button.setEnabled(action.isEnabled())
+    button.clicked.connect(lambda _=False: action.trigger())
+    action.enabledChanged.connect(button.setEnabled)
+    return button
+
+
+class DotButton(QAbstractButton):
+    """Small and in the accent's colour."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def sizeHint(self) -> QSize:
+        return _DOT_ROOM
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        theme, painter = current_theme(), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        middle = QPointF(self.rect().center())
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.accent))
+        radius = _DOT + 1 if self.underMouse() else _DOT
+        painter.drawEllipse(middle, radius, radius)
+        if self.hasFocus():
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(QColor(theme.accent), 2.0))
+            painter.drawEllipse(middle, 6.0, 6.0)
+
+
+class ProgressButton(QPushButton):
+    """``share`` None: an ordinary button; else how much is done, 0 to 1, filled from the left."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFont(face(Face.STRONG))
+        self.share: float | None = None
+
+    def show_progress(self, share: float, text: str) -> None:
+        """Be the progress; pressing it does nothing."""
+        self.share = min(max(share, 0.0), 1.0)
+        self.setText(text)
+        self.setAccessibleName(f"Progress: {text}")
+        self.update()
+
+    def show_action(self, text: str, tip: str) -> None:
+        """Be a button again."""
+        self.share = None
+        self.setText(text)
+        self.setAccessibleName(text.removesuffix("…"))
+        self.setToolTip(tip)
+
+    def sizeHint(self) -> QSize:
+        hint = super().sizeHint()
+        return hint if self.share is None else QSize(max(hint.width(), _LEAST_WIDTH), hint.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.share is None:
+            super().paintEvent(event)
+            return
+        theme, place = current_theme(), QRectF(self.rect())
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        outline = QPainterPath()
+        outline.addRoundedRect(place, RADIUS, RADIUS)
+        painter.setClipPath(outline)
+        done = QRectF(place.left(), place.top(), place.width() * self.share, place.height())
+        rest = QRectF(done.right(), place.top(), place.width() - done.width(), place.height())
+        for part, ground, ink in (
+            (done, theme.accent, theme.on_accent),
+            (rest, theme.tint, theme.accent_on_tint),
+        ):
+            painter.setClipRect(part, Qt.ClipOperation.ReplaceClip)
+            painter.fillPath(outline, QColor(ground))
+            painter.setPen(QColor(ink))
+            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, self.text())

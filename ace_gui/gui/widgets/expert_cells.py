@@ -1,0 +1,80 @@
+"""The cells of the experts: a swatch and a name, a size in small, a weight that looks a field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class BaseSwatch(QWidget):
+    """The base is grey wherever it is shown."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedSize(SWATCH, SWATCH)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        paint_swatch(QPainter(self), QRectF(self.rect()), current_theme().base)
+
+
+class RowGround(QStyledItemDelegate):
+    """A chosen row is tinted behind its words; its swatch keeps its colour."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
+        super().initStyleOption(option, index)
+        option.state &= ~option.state.__class__.State_HasFocus
+
+
+class SizeCell(RowGround):
+    """How large the files are; a worry about them keeps its sign and has the colour of one."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
+        super().initStyleOption(option, index)
+        theme = current_theme()
+        worry = option.text.startswith("⚠")
+        option.text = option.text.removeprefix("✓ ")
+        option.font = face(Face.CAPTION)
+        option.palette.setColor(
+            QPalette.ColorRole.Text, QColor(theme.warn if worry else theme.text3)
+        )
+        option.displayAlignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+class WeightCell(RowGround):
+    """Two digits in a frame."""
+
+    def displayText(self, value: Any, locale: object) -> str:  # noqa: ARG002  (Qt's signature)
+        try:
+            number = float(value)
+        except ValueError:
+            return str(value)
+        return f"{number:.2f}" if round(number, 2) == number else f"{number:g}"
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(
+            max(hint.width(), option.fontMetrics.horizontalAdvance("-0.000") + 24), hint.height()
+        )
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        theme = current_theme()
+        frame = QRectF(option.rect).adjusted(4.5, 2.5, -1.5, -2.5)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(theme.edge), 1.0))
+        painter.setBrush(QColor(theme.field))
+        painter.drawRoundedRect(frame, 6.0, 6.0)
+        painter.setPen(QColor(theme.text))
+        painter.setFont(option.font)
+        text = self.displayText(index.data(), option.locale)
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(frame.adjusted(4, 0, -8, 0), right, text)
+        painter.restore()

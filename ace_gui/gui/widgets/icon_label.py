@@ -1,0 +1,23 @@
+"""An icon that is only looked at, painted anew in the colours of each scheme."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QIcon, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+
+class IconLabel(QWidget):
+    """``size`` pixels square."""
+
+    def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._icon = picture or QIcon()
+        self.setFixedSize(size, size)
+
+    def show_icon(self, picture: QIcon) -> None:
+        """Show another."""
+        self._icon = picture
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        self._icon.paint(QPainter(self), self.rect())

@@ -1,0 +1,66 @@
+"""A few words side by side of which one is chosen: views of one thing, or a filter."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QPushButton, QWidget
+
+from ace_gui.gui.theme import Face, face
+
+
+class Segments(QFrame):
+    """``chosen`` carries the place of the segment that the person chose.
+
+    The chosen one takes the focus; left and right go to its neighbours.
+    """
+
+    chosen = Signal(int)
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "segments")
+        self.setAccessibleName(name)
+        self._group = QButtonGroup(self)
+        self._group.idClicked.connect(self.chosen)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(2, 2, 2, 2)
+        self._row.setSpacing(0)
+
+    def add(self, title: str, tip: str) -> QPushButton:
+        """One more, at the end; the first is chosen."""
+        button = QPushButton(title, self)
+        button.setFont(face(Face.BUTTON))
+        button.setCheckable(True)
+        button.setToolTip(tip)
+        button.setAccessibleName(title)
+        place = len(self._group.buttons())
+        self._group.addButton(button, place)
+        self._row.addWidget(button)
+        button.setChecked(place == 0)
+        return button
+
+    @property
+    def current(self) -> int:
+        """The place of the chosen one."""
+        return self._group.checkedId()
+
+    def choose(self, place: int) -> None:
+        """Choose one; no signal."""
+        self._group.button(place).setChecked(True)
+
+    def set_title(self, place: int, title: str) -> None:
+        """What is written on one."""
+        button = self._group.button(place)
+        button.setText(title)
+        button.setAccessibleName(title)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        place = self.current + step
+        button = self._group.button(place)
+        if step == 0 or button is None or not button.isEnabled():
+            super().keyPressEvent(event)
+            return
+        button.setFocus(Qt.FocusReason.OtherFocusReason)
+        button.click()

@@ -1,0 +1,30 @@
+"""Words that widgets and cells write themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+
+_MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
+
+
+def write(
+    painter: QPainter,
+    place: QRectF,
+    text: str,
+    font: QFont,
+    ink: str,
+    *,
+    align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft | _MIDDLE,
+) -> float:
+    """Text in one line, its middle given up where there is no room; how many pixels it took."""
+    if not text or place.width() <= 0:
+        return 0.0
+    metrics = QFontMetricsF(font)
+    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, place.width() + 0.5)
+    painter.setFont(font)
+    painter.setPen(QColor(ink))
+    painter.drawText(place, align, shown)
+    return metrics.horizontalAdvance(shown)
