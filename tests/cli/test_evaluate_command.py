@@ -27,7 +27,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_recipe_and_a_folder(project: Path) -> None:
     folder, out = str(project / "mood"), project / "scores.json"
-    done = ace_gui("evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out)
+    done = ace_gui(
+        "evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out, seconds=300
+    )
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]
     assert [each["model"] for each in scores] == ["base", "mood", folder]
@@ -46,7 +48,7 @@ def test_folders_with_a_file_of_tasks(project: Path) -> None:
     out = project / "alone.json"
     done = ace_gui(
         "evaluate", project / "base", project / "mood", "--tasks", project / "tasks.yaml",
-        "--json", out,
+        "--json", out, seconds=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]

@@ -17,6 +17,9 @@ from ace_gui.machine import free_memory
 MOST: Final = 64
 """Pieces in a batch: more bring no speed on a processor, and little on a GPU."""
 
+READ_TOGETHER: Final = 16
+"""Examples that are read and prepared at a time: as many pictures are in memory, decoded."""
+
 _SHARE: Final = 0.4
 """Of the free memory, that a batch may take."""
 
@@ -49,14 +52,22 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
 def _batches(asker: Asker) -> Iterator[list[_Place]]:
     """Pieces as they come, held back until enough of one shape are there."""
     room, waiting = _Room(asker), defaultdict[Any, list[_Place]](list)
-    for number, example in enumerate(asker.data.examples):
-        for place, piece in enumerate(asker.pieces(example)):
-            shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
-            held = waiting[shape]
-            held.append(_Place(example=number, piece=place, content=piece))
-            if len(held) >= room.pieces(piece):
-                yield waiting.pop(shape)
+    for place in _places(asker):
+        shape = tuple((name, tuple(t.shape)) for name, t in place.content.inputs.items())
+        held = waiting[shape]
+        held.append(place)
+        if len(held) >= room.pieces(place.content):
+            yield waiting.pop(shape)
     yield from waiting.values()
+
+
+def _places(asker: Asker) -> Iterator[_Place]:
+    examples = asker.data.examples
+    for start in range(0, len(examples), READ_TOGETHER):
+        pieces = asker.pieces_of(examples[start : start + READ_TOGETHER])
+        for number, own in enumerate(pieces, start):
+            for place, piece in enumerate(own):
+                yield _Place(example=number, piece=place, content=piece)
 
 
 def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:

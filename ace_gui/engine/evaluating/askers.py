@@ -55,6 +55,10 @@ class Asker:
         """The inputs of an example."""
         raise NotImplementedError
 
+    def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
+        """The inputs of each of some examples."""
+        return [self.pieces(example) for example in examples]
+
     def ask(self, batch: Batch) -> list[Any]:
         """What the model says to each piece of a batch."""
         raise NotImplementedError
@@ -230,11 +234,18 @@ class _OfPictures(Asker):
         config = getattr(model.config, "vision_config", None) or model.config
         self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
 
-    def pieces(self, example: Example) -> list[Piece]:
+    def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
+        """Together: a processor takes as long to begin as for a small picture."""
+        found = self.processor(images=[self._picture(example) for example in examples])
+        rows = zip(*found.values(), strict=True)
+        return [
+            [Piece(inputs={n: torch.as_tensor(v) for n, v in zip(found, row, strict=True)})]
+            for row in rows
+        ]
+
+    def _picture(self, example: Example) -> Any:
         picture = example.given[IMAGE].opened()
-        picture = picture if picture.mode == self.mode else picture.convert(self.mode)
-        found = self.processor(images=[picture], return_tensors="pt")
-        return [Piece(inputs={name: tensor[0] for name, tensor in found.items()})]
+        return picture if picture.mode == self.mode else picture.convert(self.mode)
 
 
 class _PictureClassifier(_OfPictures):
