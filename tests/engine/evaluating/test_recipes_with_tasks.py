@@ -237,3 +237,51 @@ def test_a_comparison_with_bad_data_merges_nothing(
     (family / "bad.yaml").write_text(json.dumps(recipe))
     (row,) = ace_gui.compare(family / "bad.yaml", methods=["linear"], device="cpu").rows
     assert "none.csv" in row.error
+
+
+def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path: Path) -> None:
+    from tests.helpers.adapters import factors, save_adapter
+
+    names = dict(enumerate(SIZES["two"]))
+    save_bert(tmp_path / "base", "SequenceClassification", seed=9, id2label=names)
+    module = "bert.encoder.layer.1.attention.self.query"
+    lora = factors(module, 16, 16, seed=1)
+    save_adapter(tmp_path / "lora", lora, target_modules=["query"])
+    recipe = {
+        "base_model": tmp_path / "base",
+        "models": [{"model": tmp_path / "lora"}],
+        "tasks": [{"data": family / "two.csv", "expert": "lora"}],
+        "schema": 1,
+    }
+    base, own = ace_gui.evaluate(recipe, device="cpu").scores
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "base").eval()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two.csv").write_text((family / "two.csv").read_text())
+    for file in (tmp_path / "base").glob("tokenizer*"):
+        (tmp_path / "two" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "two" / "config.json").write_bytes((tmp_path / "base" / "config.json").read_bytes())
+    assert base.score == share_right(model, tmp_path, "two")
+    down, up = (lora[f"base_model.model.{module}.lora_{half}.weight"] for half in "AB")
+    with torch.no_grad():
+        model.bert.encoder.layer[1].attention.self.query.weight += 8 / 2 * up @ down
+    assert own.score == share_right(model, tmp_path, "two")
+    assert own.score != base.score
+    assert own.normalised == 1
+
+
+def test_the_engine_process_does_it_as_a_job(family: Path) -> None:
+    from ace_gui.engine.contract.jobs import EvaluateJob, TuneJob
+    from ace_gui.engine.contract.tuned import ParameterRange, Tuned
+    from ace_gui.engine.service.runner import Runner
+    from ace_gui.recipe.recipe_file import load_recipe
+
+    recipe, runner = load_recipe(family / "recipe.yaml"), Runner()
+    job = EvaluateJob(recipe=recipe, folders=(family / "merged",), limit=5, device="cpu")
+    *_, last = filter(None, runner.run(job))
+    assert isinstance(last, Evaluated)
+    assert len(last.scores) == 6
+    ranges = (ParameterRange(name="scaling", low=0, high=1),)
+    tuning = TuneJob(recipe=recipe, ranges=ranges, merges=2, limit=6, device="cpu")
+    *_, result = filter(None, runner.run(tuning))
+    assert isinstance(result, Tuned)
+    assert len(result.points) == 2
