@@ -27,6 +27,7 @@ from ace_gui.architecture import transformers_library
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
+from ace_gui.bundled import is_bundled, part_command
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import human_bytes
 from ace_gui.steps import Steps
@@ -118,11 +119,9 @@ class Describer:
             return by_names(config, shapes, f"{_BUILDING} failed; check config.json.")
 
     def _start(self) -> Steps[None]:
-        root = str(Path(ace_gui.__file__).parent.parent)
-        path = [entry for entry in sys.path if entry]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CODE, *path, root],
+                _command(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -168,6 +167,14 @@ class Describer:
             with contextlib.suppress(OSError):  # what could not be written is not needed any more
                 if pipe is not None:
                     pipe.close()
+
+
+def _command() -> list[str]:
+    if is_bundled():
+        return part_command("describe-models")
+    root = str(Path(ace_gui.__file__).parent.parent)
+    path = [entry for entry in sys.path if entry]
+    return [sys.executable, "-P", "-c", _CODE, *path, root]
 
 
 def _talk(process: subprocess.Popen[bytes], request: bytes) -> bytes:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ace_gui.bundled import is_bundled, part_command
 from ace_gui.checkpoints import check_output_folder
 from ace_gui.cli.console import print_checks, print_layers, wide_console
 from ace_gui.engine.contract.events import Exported, SampleAccuracy
@@ -75,11 +76,13 @@ def take_picture(file: Path) -> str:
     ends the process that asks for it.
     """
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    from_source = [sys.executable, "-m", "ace_gui.gui.picture"]
+    command = part_command("take-picture") if is_bundled() else from_source
     recipe = resource_path("sample/sample.yaml")
     with tempfile.TemporaryDirectory(prefix="ace-settings-") as settings:
         environment["XDG_CONFIG_HOME"] = settings
         result = subprocess.run(
-            [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(file)],
+            [*command, str(recipe), str(file)],
             env=environment,
             capture_output=True,
             text=True,

@@ -91,7 +91,9 @@ class Opener(QObject):
         """Ask where to save the recipe of what is loaded."""
         # Reading and writing YAML takes a moment to import; the person is choosing a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
-        dialog = QFileDialog(self._window, "Save recipe", "recipe.yaml", f"{RECIPE};;{MERGEKIT}")
+        dialog = QFileDialog(
+            self._window, "Save recipe", "recipe.ace.yaml", f"{RECIPE};;{MERGEKIT}"
+        )
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("yaml")
 

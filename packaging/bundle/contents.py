@@ -1,0 +1,104 @@
+"""What goes into the bundle, beside the modules that PyInstaller finds by their imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "ace_gui"
+PROJECT = "ace-workbench"
+
+UNUSED_MODULES = (
+    "tkinter",
+    "torch._inductor.autoheuristic",
+    "torch._inductor.codegen",
+    "torch._inductor.fx_passes",
+    "torch._inductor.kernel",
+    "torch.distributed.pipelining",
+    "torch.onnx._internal.exporter",
+    "torch.utils.benchmark",
+    "torch.utils.hipify",
+    "torch.utils.tensorboard",
+)
+"""Parts of torch that compile, measure and convert models; nothing is compiled here."""
+
+UNUSED_FILES = (
+    # torch: its own tests, what C++ extensions are built with, and tools.
+    "torch/bin/*",
+    "torch/include/*",
+    "torch/share/*",
+    "torch/test/*",
+    "torch/lib/*test*",
+    "torch/lib/*.a",
+    "torch/lib/libbackend_with_compiler*",
+    "torch/**/*.cu",
+    # Qt: the window is made of widgets, in its own languages.
+    "PySide6/Qt*/qml/*",
+    "PySide6/**/*Qml*",
+    "PySide6/**/*Quick*",
+    "PySide6/**/*qml*",
+    "PySide6/**/*VirtualKeyboard*",
+    "PySide6/**/*virtualkeyboard*",
+    "PySide6/**/*Pdf*",
+    "PySide6/**/*qpdf*",
+    "PySide6/**/translations/qt_help_*",
+    "PySide6/**/translations/qt_*",
+    # Metadata of the installation, with paths of the machine that built the bundle.
+    "*.dist-info/direct_url.json",
+    "*.dist-info/INSTALLER",
+    "*.dist-info/RECORD",
+    "*.dist-info/REQUESTED",
+)
+"""Patterns of places in the bundle, ``*`` across folders."""
+
+
+def data_files() -> list[tuple[str, str]]:
+    """Every file of ours that is no module, and its folder in the bundle."""
+    package = [path for path in (ROOT / PACKAGE).rglob("*") if path.suffix not in {".py", ".pyc"}]
+    resources = list((ROOT / "resources").rglob("*"))
+    places = [
+        *((path, path.relative_to(ROOT)) for path in package),
+        *((path, PACKAGE / path.relative_to(ROOT)) for path in resources),
+    ]
+    return sorted((str(path), place.parent.as_posix()) for path, place in places if path.is_file())
+
+
+def needed_packages(name: str = PROJECT) -> frozenset[str]:
+    """The package, and every installed one that it needs, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        package = canonicalize_name(waiting.pop())
+        if package in found:
+            continue
+        try:
+            needs = [Requirement(text) for text in requires(package) or []]
+        except PackageNotFoundError:  # of another platform
+            continue
+        found.add(package)
+        here = (
+            need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})
+        )
+        waiting.extend(need.name for need in here)
+    return frozenset(found)
+
+
+def unneeded_modules(needed: Iterable[str]) -> list[str]:
+    """Modules that happen to be installed here, and that the program never asks for."""
+    needed = frozenset(needed)
+    return sorted(
+        module
+        for module, packages in packages_distributions().items()
+        if needed.isdisjoint(canonicalize_name(package) for package in packages)
+    )
+
+
+def is_used(place: str, unused: Sequence[str] = UNUSED_FILES) -> bool:
+    """Whether what is to lie at ``place`` in the bundle belongs there."""
+    return not any(fnmatch(place.replace("\\", "/"), pattern) for pattern in unused)
