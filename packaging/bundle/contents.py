@@ -30,7 +30,8 @@ UNUSED_MODULES = (
 
 UNUSED_FILES = (
     # torch: its own tests, what C++ extensions are built with, and tools.
-    "torch/bin/*",
+    "torch/bin/[!t]*",
+    "torch/bin/test*",
     "torch/include/*",
     "torch/share/*",
     "torch/test/*",
@@ -49,6 +50,20 @@ UNUSED_FILES = (
     "PySide6/**/*qpdf*",
     "PySide6/**/translations/qt_help_*",
     "PySide6/**/translations/qt_*",
+    # GTK, which Qt can take its dialogs from; the window has a look of its own.
+    "PySide6/**/platformthemes/libqgtk3*",
+    "libatk*",
+    "libatspi*",
+    "libcairo*",
+    "libdatrie*",
+    "libepoxy*",
+    "libfribidi*",
+    "libgdk*",
+    "libgtk*",
+    "libpango*",
+    "libpixman*",
+    "libthai*",
+    "libcudart*",
     # Metadata of the installation, with paths of the machine that built the bundle.
     "*.dist-info/direct_url.json",
     "*.dist-info/INSTALLER",

@@ -7,8 +7,8 @@ import sys
 
 def main() -> None:
     """Run what the arguments ask for, and exit."""
-    multiprocessing.freeze_support()  # the engine process does not go beyond this line
     give_back_library_path()
+    multiprocessing.freeze_support()  # the engine process does not go beyond this line
     from ace_gui.bundled import part_asked_for
 
     part = part_asked_for(sys.argv[1:])
@@ -22,7 +22,11 @@ def main() -> None:
 
 
 def give_back_library_path() -> None:
-    """Programs that the window starts, such as a browser, shall find the system's libraries."""
+    """Programs that the window starts, such as a browser, shall find the system's libraries.
+
+    Processes of the bundle's own then set their path themselves, as the first one did.
+    """
+    os.environ["PYINSTALLER_RESET_ENVIRONMENT"] = "1"
     if "LD_LIBRARY_PATH" in os.environ:
         before = os.environ.pop("LD_LIBRARY_PATH_ORIG", "")
         if before:
