@@ -7,6 +7,7 @@ import os
 import subprocess
 import tomllib
 from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
@@ -116,6 +117,7 @@ def test_what_is_not_a_dependency_stays_out_of_the_bundle() -> None:
 
     needed = needed_packages()
     assert {"ace-workbench", "torch", "transformers", "sympy", "pyside6-essentials"} <= needed
+    assert ("optuna" in needed) is bool(packages_distributions().get("optuna"))
     assert not {"pytest", "hypothesis", "ruff"} & needed
     unneeded = unneeded_modules(needed)
     assert {"pytest", "hypothesis"} <= set(unneeded)

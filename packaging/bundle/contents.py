@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
-from pathlib import Path
 
+from lock_file import PROJECT, ROOT, wanted_directly
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "ace_gui"
-PROJECT = "ace-workbench"
+FEATURES = ("tune",)
+"""Extras of pyproject.toml that people use, not developers."""
 
 UNUSED_MODULES = (
     "tkinter",
@@ -84,10 +84,13 @@ def data_files() -> list[tuple[str, str]]:
     return sorted((str(path), place.parent.as_posix()) for path, place in places if path.is_file())
 
 
-def needed_packages(name: str = PROJECT) -> frozenset[str]:
-    """The package, and every installed one that it needs, directly or not."""
+def needed_packages() -> frozenset[str]:
+    """Ours, and every installed package that it needs, directly or not.
+
+    Nobody can add a package to a bundle: what a feature of the application asks for is in it, too.
+    """
     found: set[str] = set()
-    waiting = [name]
+    waiting = [PROJECT, *wanted_directly(*FEATURES)]
     while waiting:
         package = canonicalize_name(waiting.pop())
         if package in found:
