@@ -1,10 +1,16 @@
 """The benchmarks stay outside the test run; what they name must exist all the same."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from tests.benchmarks import ablation, layers, stages
+from ace_gui.engine.devices import resolve_device
+from tests.benchmarks import ablation, first_gpu, layers, stages
 from tests.benchmarks.experts import norms, task_vector
+from tests.helpers.device_stand_in import DeviceStandIn
+from tests.helpers.models import roberta_family
+from tests.helpers.recipes import file_of, recipe_of
 
 
 def test_every_stage_of_the_profile_names_a_function() -> None:
@@ -48,3 +54,24 @@ def test_necessary_products(shape: tuple[int, int], sums: float, after: float) -
     """Two experts: on the inputs' side, again, and by way of the products between experts."""
     case = layers.Case(outputs=shape[0], inputs=shape[1], experts=2, kind="hom.")
     assert layers.products(case) == (sums, after)
+
+
+def test_the_script_for_the_first_gpu_runs_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = file_of(tmp_path, roberta_family(tmp_path / "models"))
+    few = ["--methods", "linear", "--processes", "0", "--shapes", "6x8"]
+    words = [str(recipe), "cpu", *few, "--together", "1", "--rounds", "1"]
+    assert first_gpu.main(words) == 0
+    assert "FAILED" not in capsys.readouterr().out
+
+
+def test_what_it_compares_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = recipe_of(roberta_family(tmp_path / "models"))
+    with DeviceStandIn().installed():
+        first_gpu.every_method(recipe, resolve_device("cuda:0"), tmp_path, ["karcher", "slerp"])
+        first_gpu.little_memory(recipe, resolve_device("cuda:0"), tmp_path)
+    _, karcher, slerp, *_ = capsys.readouterr().out.splitlines()
+    assert karcher.split()[0] == "karcher"
+    assert float(karcher.split()[3]) < 1e-5
+    assert "experts" in slerp  # it merges two, and says so

@@ -84,7 +84,7 @@ def merge_to_folder(recipe_file: Path, out: Path, options: Options) -> None:
     print_parameter_notes(plan, console)
     print_checks(plan.checks, console)
     finished, result = _merged(events, staging_folder(out), console)
-    _print_merged(len(plan.experts), finished.seconds, result)
+    _print_merged(len(plan.experts), finished, result)
 
 
 def _planned(event: Event) -> Plan:
@@ -267,12 +267,17 @@ def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Ex
     raise Cancelled
 
 
-def _print_merged(experts: int, seconds: float, result: Exported) -> None:
-    console = Console()
+def _print_merged(experts: int, finished: MergeFinished, result: Exported) -> None:
+    console, seconds = Console(), finished.seconds
     size = f"{human_bytes(result.bytes)} in {result.folder}"
     console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
     for name in result.files:
         console.print(shown(f"  {name}"))
+    if finished.gpu_peak is not None:
+        allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
+        console.print(
+            shown(f"Of the GPU's memory: {allocated:.2f} GB, {reserved:.2f} GB reserved.")
+        )
 
 
 def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.engine.contract.events import DeviceInfo, GpuPeak
 from ace_gui.engine.gpus import Gpu, fastest_first, gpus, kernels, why_none, why_unfit
 from ace_gui.errors import ResourceError
 from ace_gui.machine import processors
@@ -62,16 +62,43 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cpu")
     usable = [gpu for gpu in fastest_first(gpus()) if not why_unfit(gpu, kernels())]
     if name == "auto":
-        return next((torch.device(gpu.name) for gpu in usable if _starts(gpu)), torch.device("cpu"))
+        return next((_chosen(gpu) for gpu in usable if _starts(gpu)), torch.device("cpu"))
     wanted = "cuda:0" if name == "cuda" else name
     for gpu in usable:
         if gpu.name == wanted:
             _start(gpu)
-            return torch.device(wanted)
+            return _chosen(gpu)
     names = ", ".join(device.name for device in available_devices())
     raise ResourceError(
         f"There is no device {name!r} to use on this machine; available: {names}. "
         + " ".join(devices_not_used())
+    )
+
+
+def _chosen(gpu: Gpu) -> torch.device:
+    device = torch.device(gpu.name)
+    work_on(device)
+    return device
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of a GPU's memory that are free; 0 for the processor."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to measure a GPU's peak anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_on(device: torch.device) -> GpuPeak | None:
+    """The most of a GPU's memory that was in use since ``forget_peak``."""
+    if device.type != "cuda":
+        return None
+    return GpuPeak(
+        allocated=torch.cuda.max_memory_allocated(device),
+        reserved=torch.cuda.max_memory_reserved(device),
     )
 
 

@@ -15,7 +15,7 @@ from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.evaluating.evaluate import (
     evaluate,
     known_tasks,
@@ -83,7 +83,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     Raises ResourceError for a check that failed, and what preparing, merging and publishing raise.
     """
     use_threads(options.threads)
-    resolve_device(options.device)
+    device = resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
     with claimed_output(out, prepared.plan.input_folders) as target:
         store = staging_folder(target)
@@ -91,6 +91,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
             prepared.plan,
             target,
             memory_bytes=options.memory_bytes,
+            gpu_memory=memory_of(device),
             complete_heads=options.complete_heads,
             resumes=options.resume and store.exists(),
         )
@@ -129,7 +130,12 @@ def report_to_file(
     prepared = prepared_with_consent(recipe, convert=options.convert)
     tried = bool(known_tasks(prepared))
     check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
-    checks = store_checks(prepared.plan, memory_bytes=options.memory_bytes, needs_disk=tried)
+    checks = store_checks(
+        prepared.plan,
+        memory_bytes=options.memory_bytes,
+        gpu_memory=memory_of(device),
+        needs_disk=tried,
+    )
     checks = worst_first((*checks, *unrelated_checks(prepared)))
     yield PlanReady(plan=replace(prepared.plan, checks=checks))
     refuse_errors(checks if tried else ())

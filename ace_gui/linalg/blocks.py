@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import Factor, add_product_, wants_rows
@@ -16,18 +17,31 @@ from ace_gui.linalg.products import Factor, add_product_, wants_rows
 SMALLEST, LARGEST = 96, 192
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
 
+SMALLEST_ON_GPU, LARGEST_ON_GPU = 256, 512
+"""On a GPU they must be wider: each block costs it several launches."""
 
-def blocks(size: int) -> Iterator[slice]:
-    """Consecutive ranges that cover ``size`` rows or columns."""
-    step = min(max(size // 8, SMALLEST), LARGEST)
+
+def blocks(size: int, device: torch.device) -> Iterator[slice]:
+    """Consecutive ranges that cover ``size`` rows or columns of a matrix on the device."""
+    step = _width(size, on_gpu=device.type == "cuda")
     for start in range(0, size, step):
         yield slice(start, min(start + step, size))
+
+
+def widest(size: int) -> int:
+    """Columns of a block of so many, on whatever device."""
+    return max(_width(size, on_gpu=on_gpu) for on_gpu in (False, True))
+
+
+def _width(size: int, *, on_gpu: bool) -> int:
+    least, most = (SMALLEST_ON_GPU, LARGEST_ON_GPU) if on_gpu else (SMALLEST, LARGEST)
+    return min(max(size // 8, least), most)
 
 
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
     rows_NK = factor_KN.mT.contiguous() if wants_rows(factor_KN) else factor_KN.mT
-    _add_upper_(sum_NN, rows_NK, alpha, list(blocks(sum_NN.shape[-1])))
+    _add_upper_(sum_NN, rows_NK, alpha, list(blocks(sum_NN.shape[-1], sum_NN.device)))
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
@@ -47,7 +61,7 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
     """Copy the blocks above the diagonal to those below it; returns the matrix."""
-    for block in blocks(matrix_NN.shape[-1]):
+    for block in blocks(matrix_NN.shape[-1], matrix_NN.device):
         matrix_NN[..., block.stop :, block].copy_(matrix_NN[..., block, block.stop :].mT)
     return matrix_NN
 

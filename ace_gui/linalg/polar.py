@@ -65,18 +65,19 @@ def top_polars(matrix_BOI: Tensor, k: int, noises: Sequence[float]) -> list[TopP
 def _top_polar(
     basis_RK: Tensor, values_R: Tensor, projected_KC: Tensor, *, noise: float, tall: bool
 ) -> TopPolar:
-    values_K = values_R[: len(projected_KC)]
+    known_R = values_R.cpu()  # asked for once: a GPU must finish its work before it can answer
+    values_K = known_R[: len(projected_KC)]
     unit = torch.finfo(basis_RK.dtype).eps
     floor = max(noise, unit * projected_KC.shape[1]) * values_K[0]
     kept = values_K > floor
     rank = int(kept.sum())  # the values are in descending order
-    left_RK, right_KC = basis_RK[:, :rank] / values_K[:rank], projected_KC[:rank]
+    left_RK, right_KC = basis_RK[:, :rank] / values_R[:rank], projected_KC[:rank]
     return TopPolar(
         factor_OI=right_KC.T @ left_RK.T if tall else left_RK @ right_KC,
         mean=float(values_K.mean()),
         rank=rank,
         weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
-        sensitivity=cut_sensitivity(values_R, rank, projected_KC.shape[1]),
+        sensitivity=cut_sensitivity(known_R, rank, projected_KC.shape[1]),
     )
 
 

@@ -75,5 +75,13 @@ def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
 
 
 def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
-    """Factors by which the matrices of a batch can be multiplied (B × 1 × 1)."""
-    return like_BNM.new_tensor(factors)[:, None, None]
+    """Factors by which the matrices of a batch can be multiplied (B × 1 × 1).
+
+    No GPU waits for them: one for all is written there, others are copied from pinned memory.
+    """
+    if len(set(factors)) == 1:
+        return like_BNM.new_full((len(factors), 1, 1), factors[0])
+    given_B = torch.tensor(factors, dtype=like_BNM.dtype)
+    if like_BNM.device.type == "cuda":
+        given_B = given_B.pin_memory().to(like_BNM.device, non_blocking=True)
+    return given_B[:, None, None]

@@ -21,11 +21,14 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     Needs room for two blocks of columns, and beside the eigenvectors of one for two more matrices.
     Raises MethodError for a matrix that is not finite.
     """
-    if not bool(torch.isfinite(matrix_BII.sum())):
-        raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")
-    steps = list(blocks(matrix_BII.shape[-1]))
+    finite_1 = torch.isfinite(matrix_BII.sum())[None]
+    steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     squares = [matrix_BII[:, block, block].clone() for block in steps]
-    inverses, failed = _cholesky_(matrix_BII)
+    inverses, failed_B = _cholesky_(matrix_BII)
+    # Asked for together: a GPU must finish its work before it can answer.
+    is_finite, *failed = torch.cat([finite_1, failed_B]).tolist()
+    if not is_finite:
+        raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")
     if not any(failed):
         for numerator_BKI in numerators_BKI:
             _substitute_(numerator_BKI, matrix_BII, inverses)
@@ -45,20 +48,20 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     return cuts
 
 
-def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], list[bool]]:
+def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
     """Overwrite the blocks above the diagonal with those of Lᵀ, where L Lᵀ is the matrix.
 
     Returns the inverses of the diagonal blocks of L: multiplying by them is as accurate as solving
     with the blocks, and several times faster. Also which matrices are not positive definite: their
     lower triangles off the diagonal blocks are then (as always) untouched.
     """
-    steps = list(blocks(matrix_BII.shape[-1]))
+    steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     inverses: list[Tensor] = []
     failed_B = torch.zeros(len(matrix_BII), dtype=torch.bool, device=matrix_BII.device)
     for place, block in enumerate(steps):
         lower_BNN, info_B = torch.linalg.cholesky_ex(matrix_BII[:, block, block])
         failed_B |= info_B != 0
-        if bool(failed_B.all()):
+        if matrix_BII.device.type == "cpu" and bool(failed_B.all()):
             break
         eye_NN = torch.eye(lower_BNN.shape[-1], dtype=lower_BNN.dtype, device=lower_BNN.device)
         inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
@@ -67,12 +70,12 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], list[bool]]:
         for below in steps[place + 1 :]:
             left, remaining = matrix_BII[:, block, below], matrix_BII[:, block, below.start :]
             add_product_(matrix_BII[:, below, below.start :], left.mT, remaining, -1.0)
-    return inverses, failed_B.tolist()
+    return inverses, failed_B
 
 
 def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor]) -> None:
     """Numerator · (L Lᵀ)⁻¹, from what ``_cholesky_`` left: first by Lᵀ, then by L."""
-    steps = list(zip(blocks(upper_BII.shape[-1]), inverses, strict=True))
+    steps = list(zip(blocks(upper_BII.shape[-1], upper_BII.device), inverses, strict=True))
     for block, inverse in steps:
         part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
         part.copy_(product(part, inverse.mT))

@@ -94,7 +94,8 @@ class DeviceStandIn:
     """One GPU. Within ``installed`` torch finds it under ``cuda:0``, in every thread.
 
     ``waits``: for results, by operation; uploads from memory that is not pinned wait too, and are
-    counted apart. ``uploads`` and ``downloads``: bytes of each, in order. ``peak``: most bytes
+    counted apart. ``uploads`` and ``downloads``: bytes of each, in order; ``unpinned``: of those
+    among them that wait. ``peak``: most bytes
     alive at once. ``capacity``: bytes that it has. ``fails``: called with the name of every
     operation before it is carried out, to raise what a GPU would.
     """
@@ -209,6 +210,7 @@ class DeviceStandIn:
                 self.downloads.append(size)
                 if not (later and target is not None and self.is_pinned(target)):
                     self.waits["download"] += 1
+                    self.unpinned.append(size)
 
     def _require_one_device(self, name: str, args: Any, kwargs: Any) -> None:
         for leaf in tree_leaves((args, kwargs)):
@@ -243,8 +245,12 @@ class DeviceStandIn:
         self.fails("pin_memory")
         with _disable_current_modes():
             pinned = tensor.clone(memory_format=torch.contiguous_format)
-        self._pinned.add(pinned.untyped_storage())
-        return pinned
+        return self.pinned(pinned)
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor, from now on in memory that the GPU may copy to and from by itself."""
+        self._pinned.add(tensor.untyped_storage())
+        return tensor
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage() in self._pinned
@@ -274,7 +280,8 @@ class DeviceStandIn:
             "memory_reserved": lambda *_: self.allocated,
             "max_memory_allocated": lambda *_: self.peak,
             "max_memory_reserved": lambda *_: self.peak,
-            "reset_peak_memory_stats": lambda *_: None,
+            "reset_peak_memory_stats": lambda *_: self.forget(),
+            "set_per_process_memory_fraction": lambda *_: None,
             "Stream": lambda *_: object(),
             "set_stream": self.streams.append,
             "current_stream": lambda *_: SimpleNamespace(
@@ -309,6 +316,9 @@ class _Mode(TorchDispatchMode):
         ours = any(isinstance(leaf, DeviceTensor) for leaf in tree_leaves((args, kwargs)))
         if ours:
             return self._stand_in.dispatch(func, args, kwargs)
+        if kwargs.get("pin_memory"):
+            found = func(*args, **{**kwargs, "pin_memory": False})
+            return self._stand_in.pinned(found)
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cuda":
             if func.overloadpacket.__name__ == "_to_copy":

@@ -3,18 +3,30 @@
 import pytest
 import torch
 
-from ace_gui.linalg.blocks import LARGEST, SMALLEST, add_gram_, blocks, gram, mirror_
+from ace_gui.linalg.blocks import LARGEST, SMALLEST, add_gram_, blocks, gram, mirror_, widest
 from ace_gui.linalg.precision import full_float32
 
+CPU = torch.device("cpu")
 sizes = pytest.mark.parametrize("size", [1, 191, 192, 193, 500, 2000, 4000])
 
 
 @sizes
 def test_blocks_cover_every_column_once(size: int) -> None:
-    covered = [column for block in blocks(size) for column in range(block.start, block.stop)]
+    covered = [column for block in blocks(size, CPU) for column in range(block.start, block.stop)]
     assert covered == list(range(size))
-    widths = [block.stop - block.start for block in blocks(size)]
+    widths = [block.stop - block.start for block in blocks(size, CPU)]
     assert all(SMALLEST <= width <= LARGEST for width in widths[:-1])
+
+
+@sizes
+def test_a_gpu_has_fewer_and_wider_blocks(size: int) -> None:
+    there = list(blocks(size, torch.device("cuda:0")))
+    assert [column for block in there for column in range(block.start, block.stop)] == list(
+        range(size)
+    )
+    assert len(there) <= len(list(blocks(size, CPU)))
+    assert len(there) <= 8
+    assert max(block.stop - block.start for block in there) <= widest(size)
 
 
 @pytest.mark.parametrize("size", [1, 5, 192, 193, 500])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
-from ace_gui.methods.method import Kind
+from ace_gui.methods.method import Kind, Layer
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import context
 
@@ -67,3 +67,24 @@ def test_ace_in_every_regime(
         declared = 8 * method.working_memory(shape, experts) + 4 * shape[0] * shape[1]
         given = {"tau": tau, "epsilon": epsilon, "variant": variant}
         assert peak(method, shape, experts, **given) <= declared
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("tau", [0.0, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-5, 1.0])
+@pytest.mark.parametrize("variant", ["published", "automatic"])
+def test_a_batch_takes_no_more_than_its_matrices_together(
+    shape: tuple[int, int], tau: float, epsilon: float, variant: str
+) -> None:
+    method = METHODS["ace"]
+    assert method.working_memory is not None
+    assert method.merge_batch is not None
+    parameters = checked_parameters(method, {"tau": tau, "epsilon": epsilon, "variant": variant})
+    for experts in (2, 4):
+        torch.manual_seed(0)
+        deltas = [torch.randn(shape) * (1 + 2 * t) for t in range(experts)]
+        declared = 8 * method.working_memory(shape, experts) + 4 * shape[0] * shape[1]
+        with LiveMemory() as memory:
+            layers = [Layer(Read(deltas), [1.0] * experts, deltas[0]) for _ in range(3)]
+            method.merge_batch(layers, parameters)
+        assert memory.peak <= 3 * declared

@@ -175,13 +175,22 @@ class TensorFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuPeak:
+    """Bytes of a GPU's memory, at most: of all tensors, and of all that was taken for them."""
+
+    allocated: int
+    reserved: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergeFinished:
-    """Every tensor is in the merge store at ``store``."""
+    """Every tensor is in the merge store at ``store``; ``gpu_peak`` where a GPU merged."""
 
     store: Path
     seconds: float
     peak_bytes: int
     warnings: tuple[str, ...] = ()
+    gpu_peak: GpuPeak | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

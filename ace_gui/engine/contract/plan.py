@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.checks import Check, memory_check
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.stored_formats import FORMATS, RECIPE_TAGS, is_float
@@ -157,8 +157,9 @@ class Plan:
     ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
     where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a
     γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory, which
-    ``largest_tensor`` decides. ``bytes_beside``: of heads and of what the method leaves for each
-    expert. ``checks``: what was looked at and how it came out, worst first.
+    ``largest_tensor`` decides; on a GPU with ``gpu_bytes`` it is ``beside_gpu_bytes``.
+    ``free_memory``: of the machine, when it was planned. ``bytes_beside``: of heads and of what the
+    method leaves for each expert. ``checks``: what was looked at and how it came out, worst first.
     """
 
     recipe: Recipe
@@ -174,6 +175,21 @@ class Plan:
     bytes_beside: int = 0
     peak_bytes: int = 0
     largest_tensor: str = ""
+    gpu_bytes: int = 0
+    beside_gpu_bytes: int = 0
+    free_memory: int = 0
+
+    def memory_check(self, memory_bytes: int | None, gpu_memory: int = 0) -> Check:
+        """Whether a merge has room in memory.
+
+        ``memory_bytes``: what it may use, None: what is free. ``gpu_memory``: bytes of the GPU that
+        it runs on, 0 for the processor.
+        """
+        enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
+        needed = self.beside_gpu_bytes if enough else self.peak_bytes
+        allowed = self.free_memory if memory_bytes is None else memory_bytes
+        limited = memory_bytes is not None
+        return memory_check(needed, self.largest_tensor, allowed, limited=limited)
 
     @property
     def input_folders(self) -> tuple[Path, ...]:

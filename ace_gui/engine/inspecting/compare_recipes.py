@@ -31,6 +31,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
+from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
@@ -117,7 +118,14 @@ def _compared(
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
-    refuse_errors(store_checks(prepared.plan, memory_bytes=job.memory_bytes, needs_disk=not begun))
+    refuse_errors(
+        store_checks(
+            prepared.plan,
+            memory_bytes=job.memory_bytes,
+            gpu_memory=memory_of(resolve_device(job.device)),
+            needs_disk=not begun,
+        )
+    )
     yield from require_tasks(prepared, job.device)
     reset_peak_memory()
     started = time.monotonic()

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -22,7 +21,9 @@ from pydantic import TypeAdapter
 from ace_gui.engine.array_cache import Arrays, text_array, text_of
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.devices import work_on
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
+from ace_gui.engine.merging.gpu_memory import lacks_room
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -140,23 +141,44 @@ def report_from(array: NDArray[np.uint8]) -> LayerReport:
     return _REPORT.validate_python(json.loads(text_of(array)))
 
 
-def finite_only(
-    prepared: Prepared, row: PlanRow, look: Callable[[PlanRow], Iterator[Answer | None]]
+def looked(
+    prepared: Prepared,
+    row: PlanRow,
+    device: torch.device,
+    cache: InspectionCache,
+    steps: Callable[[Look], Iterator[Answer | None]],
 ) -> Iterator[Answer | None]:
-    """The steps of a look, begun anew without experts that turn out to have NaN or Inf there.
+    """The steps of a look, begun anew without experts that turn out to have NaN or Inf there, and
+    on the processor where the GPU has no room.
 
     Raises MethodError for a tensor that no expert has, NonFiniteError where a merge would stop.
     """
     if not row.experts:
         raise MethodError(f"No expert has `{row.name}`; choose another tensor.", tensor=row.name)
+    look = Look(prepared, row, device, cache)
     try:
-        yield from look(row)
+        yield from _with_room(look, steps)
         return
     except NonFiniteError as error:
         settled = settle(error, row, prepared, Readers(prepared))
     if not settled.row.experts:
         raise MethodError(settled.notes[0], tensor=row.name)
-    yield from look(settled.row)
+    yield from _with_room(Look(prepared, settled.row, device, cache), steps)
+
+
+def _with_room(
+    look: Look, steps: Callable[[Look], Iterator[Answer | None]]
+) -> Iterator[Answer | None]:
+    try:
+        yield from steps(look)
+        return
+    except RuntimeError as error:
+        if look.device.type == "cpu" or not lacks_room(error):
+            raise
+    anew = Look(look.prepared, look.row, torch.device("cpu"), look.cache)
+    del look
+    torch.cuda.empty_cache()
+    yield from steps(anew)
 
 
 def require_matrix(row: PlanRow) -> None:
@@ -173,10 +195,14 @@ def side_by_side(
     Decompositions gain little from a second thread, two of them at once gain all of it. A GPU does
     one after the other: its libraries must not be started by two threads at once.
     """
-    one = partial(torch.set_num_threads, 1)
     threads = torch.get_num_threads() if device.type == "cpu" else 1
+
+    def start() -> None:
+        torch.set_num_threads(1)
+        work_on(device)
+
     found = []
-    with ThreadPoolExecutor(threads, initializer=one) as pool:
+    with ThreadPoolExecutor(threads, initializer=start) as pool:
         for each in ordered(pool, work, items):
             found.append(each)
             yield None

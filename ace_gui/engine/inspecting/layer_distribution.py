@@ -15,7 +15,7 @@ from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look, finite_only
+from ace_gui.engine.inspecting.layer_context import Look, looked
 from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import parts_of
@@ -72,9 +72,7 @@ def distribution(
     largest one, or to the largest entry. Raises MethodError for a tensor that no expert has,
     NonFiniteError where a merge would stop.
     """
-    return finite_only(
-        prepared, row, lambda finite: _distribution(Look(prepared, finite, CPU, cache))
-    )
+    return looked(prepared, row, CPU, cache, _distribution)
 
 
 def _distribution(look: Look) -> Iterator[LayerDistribution | None]:

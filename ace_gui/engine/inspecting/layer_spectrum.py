@@ -15,7 +15,7 @@ from ace_gui.engine.contract.spectral_figures import Spectrum
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
     Look,
-    finite_only,
+    looked,
     report_array,
     report_from,
     require_matrix,
@@ -42,9 +42,7 @@ def spectrum(
     has, NonFiniteError where a merge would stop.
     """
     require_matrix(row)
-    return finite_only(
-        prepared, row, lambda finite: _spectrum(Look(prepared, finite, device, cache), store)
-    )
+    return looked(prepared, row, device, cache, lambda look: _spectrum(look, store))
 
 
 def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerSpectrum | None]:

@@ -18,7 +18,7 @@ from ace_gui.engine.contract.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.spectral_figures import leading
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look, finite_only, require_matrix, side_by_side
+from ace_gui.engine.inspecting.layer_context import Look, looked, require_matrix, side_by_side
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.leading import leading_triplets
 
@@ -36,9 +36,7 @@ def subspaces(
     NonFiniteError where a merge would stop.
     """
     require_matrix(row)
-    return finite_only(
-        prepared, row, lambda finite: _subspaces(Look(prepared, finite, device, cache))
-    )
+    return looked(prepared, row, device, cache, _subspaces)
 
 
 def _subspaces(look: Look) -> Iterator[LayerSubspaces | None]:

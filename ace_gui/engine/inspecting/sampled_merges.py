@@ -22,7 +22,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
     Look,
-    finite_only,
+    looked,
     report_array,
     report_from,
 )
@@ -95,12 +95,11 @@ def _surveys(prepared: Prepared, row: PlanRow) -> bool:
 def _merged(look: Look) -> LayerReport | None:
     """What a merge of the matrix reports; None where it cannot be merged."""
 
-    def report(finite: PlanRow) -> Iterator[LayerReport]:
-        of = Look(look.prepared, finite, look.device, look.cache)
+    def report(of: Look) -> Iterator[LayerReport]:
         made = of.report(merge_deltas(of.row, of.prepared, of.deltas))
         of.cache.put(of.merge_key("report"), {"report": report_array(made)})
         yield made
 
     with contextlib.suppress(MethodError, NonFiniteError):
-        return next(finite_only(look.prepared, look.row, report))
+        return next(looked(look.prepared, look.row, look.device, look.cache, report))
     return None

@@ -19,6 +19,7 @@ import numpy as np
 from ace_gui.checkpoints import discard
 from ace_gui.engine.contract.scores import LESS_IS_BETTER, TaskScore, means
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.examples import Half
 from ace_gui.engine.merging.merge import merge
@@ -115,7 +116,11 @@ class _Trial:
     def scores(self, recipe: Recipe, half: Half) -> Steps[tuple[TaskScore, ...]]:
         """The scores of a recipe's merge on one half of the data."""
         prepared = yield from preparing(recipe)
-        refuse_errors(store_checks(prepared.plan, memory_bytes=None, needs_disk=True))
+        gpu_memory = memory_of(resolve_device(self._device))
+        checks = store_checks(
+            prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, needs_disk=True
+        )
+        refuse_errors(checks)
         with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
             store = Path(folder) / "store"
             for _ in merge(prepared, store, device=self._device):

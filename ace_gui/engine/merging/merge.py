@@ -25,9 +25,9 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.batches import Batch, alone, batches
-from ace_gui.engine.merging.gpu_memory import GpuRoom, bytes_free, merged_with_room
+from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.non_finite import require_finite_heads
 from ace_gui.engine.merging.output_config import change_json
@@ -47,7 +47,6 @@ from ace_gui.stored_formats import FORMATS
 from ace_gui.versions import COMPUTING, code_digest
 
 SHARD_BYTES = 5_000_000_000
-GPU_AHEAD = 4
 HEADS = "heads"
 
 
@@ -70,9 +69,10 @@ def merge(
     Raises WorkbenchError of every kind that reading, merging and writing can raise.
     """
     require_experts(prepared)
-    require_memory(prepared.plan.rows, prepared.method, memory_bytes)
-    started = time.monotonic()
-    where = resolve_device(device)
+    started, where = time.monotonic(), resolve_device(device)
+    on_gpu = memory_of(where) if where.type == "cuda" else None
+    require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
+    forget_peak(where)
     far = tuple(check.line for check in unrelated_checks(prepared))
     manifest = replace(
         make_manifest(prepared, where, memory_bytes, as_output=as_output),
@@ -86,11 +86,12 @@ def merge(
         claimed(store_folder),
         opened(store_folder, manifest, readers.witness) as store,
     ):
-        yield from _fill(store, prepared, readers, where)
+        yield from _fill(store, prepared, readers, where, memory_bytes)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
+        gpu_peak=peak_on(where),
         warnings=manifest.warnings,
     )
 
@@ -100,6 +101,7 @@ def _fill(
     prepared: Prepared,
     readers: Readers,
     device: torch.device,
+    memory_bytes: int | None,
 ) -> Iterator[Event]:
     """Merge the tensors that the store lacks, and write the other files of a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
@@ -111,7 +113,7 @@ def _fill(
         bytes_total=sum(_bytes(row, store.manifest) for row in rows),
         peak_bytes=prepared.plan.peak_bytes,
     )
-    yield from _merge_rows(rows, prepared, readers, store, device)
+    yield from _merge_rows(rows, prepared, readers, store, device, memory_bytes)
     _write_heads(prepared, readers, store.model / HEADS)
     _write_side_files(prepared.base.checkpoint, store.model)
     yield from write_modules(prepared, readers, store.model)
@@ -172,6 +174,7 @@ def _merge_rows(
     readers: Readers,
     store: MergeStore,
     device: torch.device,
+    memory_bytes: int | None,
 ) -> Iterator[TensorFinished]:
     # Of all rows, also those that are done: what is merged together must not depend on that.
     together = (alone if device.type == "cpu" else batches)(rows, prepared)
@@ -183,8 +186,8 @@ def _merge_rows(
     # One thread of torch's own in each: teams of threads within threads only wait for another.
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-        room, ahead = GpuRoom(bytes_free(device)), store.manifest.side_by_side
-        whole = under_way(begun(left), pool, room, ahead)
+        rooms = rooms_of(device, memory_bytes)
+        whole = under_way(begun(left), pool, rooms, store.manifest.side_by_side)
         others = map(partial(_taken, pool), begun(in_parts))
         merged = _in_plan_order(waiting, prepared, whole, others)
         yield from _written(rows, merged, store)
@@ -249,24 +252,29 @@ def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
 
 
 def under_way(
-    begun: Iterable[Begun], pool: ThreadPoolExecutor, room: GpuRoom, ahead: int
+    begun: Iterable[Begun], pool: ThreadPoolExecutor, rooms: Rooms, ahead: int
 ) -> Iterator[list[Merging]]:
     """Matrices with their pieces, batch by batch, in order; ``ahead`` batches at a time.
 
     Small matrices let the threads of a processor wait for each other, so that it merges several
-    side by side, each by its share of the threads. On a GPU several batches, each on a stream of
-    its own and as long as there is room, are read, copied and computed at the same time.
+    side by side, each by its share of the threads. On a GPU several batches, each thread's on a
+    stream of its own and as long as there is room, are read, copied and computed at the same time.
     """
     if ahead == 1:
         yield from map(partial(_taken, pool), begun)
         return
 
     def begin(batch: Begun) -> list[Merging]:
-        found = merged_with_room([work for _, work in batch], pool, room)
+        found = merged_with_room([work for _, work in batch], pool, rooms)
         return [(row, work, pieces) for (row, work), pieces in zip(batch, found, strict=True)]
 
-    share = partial(torch.set_num_threads, max(1, torch.get_num_threads() // ahead))
-    with ThreadPoolExecutor(ahead, initializer=share) as side_by_side:
+    share = max(1, torch.get_num_threads() // ahead)
+
+    def start() -> None:
+        torch.set_num_threads(share)
+        work_on(rooms.device, own_stream=True)
+
+    with ThreadPoolExecutor(ahead, initializer=start) as side_by_side:
         yield from ordered(side_by_side, begin, begun, ahead=ahead)
 
 

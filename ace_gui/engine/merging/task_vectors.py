@@ -45,17 +45,18 @@ class ModelReader:
         self._base = base
         self.reader = reader_of(model.checkpoint, witness)
 
-    def read(self, base_name: str, part: Part | None = None) -> Tensor:
+    def read(self, base_name: str, part: Part | None = None, *, checked: bool = True) -> Tensor:
         """The tensor as stored, or a part of it, flat.
 
-        Raises NonFiniteError, CheckpointError, FileChangedError or ResourceError.
+        ``checked``: whether NaN and Inf are looked for. Raises NonFiniteError, CheckpointError,
+        FileChangedError or ResourceError.
         """
         own = self.model.own_names[base_name]
         if base_name in self.model.token_rows:
             tensor = self._read_by_token(base_name, part)
         else:
             tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
-        if not is_finite(tensor):
+        if checked and not is_finite(tensor):
             raise self._error(own)
         return tensor
 
@@ -156,6 +157,8 @@ class TaskVectors(Sequence[Tensor]):
     says so. A float64 base makes everything float64. With a ``part``, all of them are flat.
     """
 
+    _checked = True
+
     def __init__(
         self, row: PlanRow, readers: Readers, device: torch.device, part: Part | None = None
     ) -> None:
@@ -164,7 +167,7 @@ class TaskVectors(Sequence[Tensor]):
         self._part = part
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
-        stored = of_row(row, part, partial(readers.base.read, row.tensor))
+        stored = self._stored(readers.base, row.tensor)
         # Integers never come here; everything narrower than float32 is widened exactly.
         self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
         self.base = self._oriented(stored)
@@ -179,18 +182,30 @@ class TaskVectors(Sequence[Tensor]):
     def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
         if isinstance(index, slice):
             return [self[t] for t in range(*index.indices(len(self)))]
+        stored, is_change = self._fetched(index)
+        own = self._oriented(stored)
+        return own if is_change else own.sub_(self.base)
+
+    def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
+        """A merged weight as it is stored, in the processor's memory, and a number."""
+        return self._turn(merged).cpu(), float(norm)
+
+    def require_finite(self) -> None:
+        """Here everything is checked when it is read."""
+
+    def _fetched(self, index: int) -> tuple[Tensor, bool]:
+        """What an expert stores, on the device; whether it is ΔW_t already."""
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
         change = of_row(self._row, self._part, partial(expert.change, name))
         if change is not None:
-            return self._oriented(change)
-        stored = of_row(self._row, self._part, partial(expert.read, name))
-        return self._oriented(stored).sub_(self.base)
+            return self._uploaded(expert, name, change), True
+        return self._stored(expert, name), False
 
-    def restored(self, merged: Tensor) -> Tensor:
-        """A merged weight back in the orientation in which it is stored, on the CPU."""
-        stored = merged.T if self._turned else merged
-        return stored.cpu().contiguous()
+    def _stored(self, model: ModelReader, name: str) -> Tensor:
+        """A model's tensor, as stored, on the device."""
+        read = partial(model.read, name, checked=self._checked)
+        return self._uploaded(model, name, of_row(self._row, self._part, read))
 
     def tolerance(self, weights: Sequence[float], output: torch.dtype | None) -> Tolerance:
         """How exact the merged tensor must be; ``output``: in what it will be stored, if known."""
@@ -203,13 +218,14 @@ class TaskVectors(Sequence[Tensor]):
         found = of_experts(dtypes, weights, norm)
         return found if output is None else with_output(found, output, norm)
 
-    @property
-    def _turned(self) -> bool:
-        return self._row.transposed and self._part is None
+    def _uploaded(self, _model: ModelReader, _name: str, stored: Tensor) -> Tensor:
+        return stored.to(self._device)
 
-    def _oriented(self, stored: Tensor) -> Tensor:
-        """A new tensor in the working dtype on the device."""
-        if self._device.type == "cuda":
-            stored = stored.pin_memory()  # so that copying overlaps with computing
-        moved = stored.to(self._device, non_blocking=True).to(self._dtype)
-        return moved.T.contiguous() if self._turned else moved
+    def _oriented(self, moved: Tensor) -> Tensor:
+        """In the working dtype; may be overwritten."""
+        return self._turn(moved.to(self._dtype))
+
+    def _turn(self, matrix: Tensor) -> Tensor:
+        """From the orientation in which it is stored to ours, or back; in one piece."""
+        turned = self._row.transposed and self._part is None
+        return (matrix.T if turned else matrix).contiguous()

@@ -16,11 +16,12 @@ from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
+from ace_gui.engine.merging.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.non_finite import Settled, settle
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row
-from ace_gui.engine.planning.memory import whole_bytes
+from ace_gui.engine.planning.memory import FLOAT32, whole_bytes
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
@@ -30,12 +31,17 @@ from ace_gui.methods.method import Diagnostics, Layer, Merged, Place
 from ace_gui.methods.shared.cap import limited
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
+from ace_gui.stored_formats import FORMATS
 
 CPU: Final = torch.device("cpu")
 
 FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
 CROWDED: Final = (
     "The GPU had no room for this matrix beside others: from it on, fewer are merged at a time."
+)
+DIVIDED: Final = (
+    "The GPU had no room for all matrices that are merged together with this one: fewer were, so "
+    "that its last digits may differ from those of another run."
 )
 
 
@@ -54,8 +60,9 @@ class TensorMerge:
 
     ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
     because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
-    torch.OutOfMemoryError, and can be asked for again once there is some, or after ``fall_back``;
-    the report says so. ``dtype``: what floats are rounded to; None: they stay as computed.
+    a RuntimeError (``gpu_memory.lacks_room``), and can be asked for again once there is some, or
+    after ``fall_back``; the report says so. ``dtype``: what floats are rounded to; None: they stay
+    as computed. ``keeps_experts``: whether a GPU holds all of them, as they are stored.
     """
 
     def __init__(
@@ -75,11 +82,18 @@ class TensorMerge:
         self._diagnostics = Diagnostics()
         self._hindrances: tuple[str, ...] = ()
         self._settled: Settled | None = None
+        self.keeps_experts = False
 
     @property
     def gpu_bytes(self) -> int:
         """What merging it takes of a GPU's memory, about."""
         return whole_bytes(self._row, self._prepared.method)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What its experts take there as they are stored, all of them, if none is wider."""
+        entries = len(self._row.experts) * math.prod(self._row.shape)
+        return entries * max(FORMATS[self._row.dtype].bits // 8, FLOAT32)
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
@@ -103,7 +117,7 @@ class TensorMerge:
             yield from ordered(pool, self._copied, parts)
             return
         if self._prepared.is_whole(self._row):
-            (piece,) = merge_whole([self], self.device)
+            (piece,) = merge_whole([self])
             yield self.took(piece)
             return
         findings = tensor_findings(self._row, self._prepared, self._readers, pool, parts)
@@ -146,14 +160,27 @@ class TensorMerge:
                     piece.values[first - piece.start : last - piece.start] = mean
         return piece
 
+    def _task_vectors(self) -> TaskVectors:
+        if self.device.type == "cuda":
+            return GpuVectors(self._row, self._readers, self.device, keep=self.keeps_experts)
+        return TaskVectors(self._row, self._readers, self.device)
+
     def begin_again(self) -> None:
         """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
-        self._hindrances = (CROWDED,)
+        self._hindered(CROWDED)
+
+    def divide(self) -> None:
+        """There was no room on the GPU for all that it goes together with."""
+        self._hindered(DIVIDED)
 
     def fall_back(self) -> None:
         """There is no room on the GPU: merge on the processor."""
         self.device = CPU
-        self._hindrances = (*self._hindrances, FELL_BACK)
+        self._hindered(FELL_BACK)
+
+    def _hindered(self, how: str) -> None:
+        if how not in self._hindrances:
+            self._hindrances = (*self._hindrances, how)
 
     @property
     def _is_combined(self) -> bool:
@@ -183,13 +210,22 @@ def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
     Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
     where it could.
     """
-    found = merge_whole(works, works[0].device)
+    found = merge_whole(works)
     return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
 
 
-def merge_whole(works: Sequence[TensorMerge], device: torch.device) -> list[Piece]:
+def merge_whole(works: Sequence[TensorMerge]) -> list[Piece]:
     """Merge a tensor that comes in one piece, or several that can be merged together."""
-    deltas = [TaskVectors(work._row, work._readers, device) for work in works]
+    deltas = [work._task_vectors() for work in works]
+    try:
+        return _merged_pieces(works, deltas)
+    except (MethodError, RuntimeError):
+        for own in deltas:
+            own.require_finite()
+        raise
+
+
+def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Piece]:
     (row, *others), prepared = [work._row for work in works], works[0]._prepared
     if not others:
         return [_merged_piece(works[0], deltas[0], 0)]
@@ -219,16 +255,16 @@ def _merged_piece(
 
 
 def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
-    norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+    exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
+    values, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
     if not math.isfinite(norm):
         raise MethodError(
             "The merged task vector leaves the range of its numbers; lower the experts' weights or "
             "the method's scale, or average this tensor."
         )
-    weight = deltas.base.add_(merged.delta)
     return Piece(
         start=start,
-        values=deltas.restored(weight).reshape(-1),
+        values=values.reshape(-1),
         squared_norm=norm * norm,
         diagnostics=merged.diagnostics,
     )

@@ -5,6 +5,7 @@ A matrix is O outputs × I inputs.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from math import prod
@@ -73,19 +74,36 @@ def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
     return "" if largest is None else plain(largest.name)
 
 
-def require_memory(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> None:
+def memory_on_gpu(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> tuple[int, int]:
+    """What the largest matrix takes of a GPU, and then the largest tensor of the host's memory."""
+    on_gpu = max((whole_bytes(row, method) for row in rows if is_whole(row, method)), default=0)
+    return on_gpu, max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
+
+
+def require_memory(
+    rows: tuple[PlanRow, ...],
+    method: MergeMethod[Any],
+    limit: int | None,
+    gpu_bytes: float | None = None,
+) -> None:
     """Refuse, before anything runs, a merge whose largest tensor does not fit.
 
-    ``limit``: bytes the merge may use; None: what the system says is free.
-    Raises ResourceError naming the tensor.
+    ``limit``: bytes the merge may use; None: what the system says is free. ``gpu_bytes``: what the
+    GPU has that it runs on; None: it runs on the processor. Raises ResourceError naming the tensor.
     """
     allowed = free_memory() if limit is None else limit
-    largest = max(rows, key=lambda row: _working_set(row, method), default=None)
-    if largest is None or _working_set(largest, method) <= allowed:
+
+    def needed(row: PlanRow) -> int:
+        if gpu_bytes is None:
+            return _working_set(row, method)
+        return _beside_gpu(row, method, gpu_bytes)
+
+    largest = max(rows, key=needed, default=None)
+    if largest is None or needed(largest) <= allowed:
         return
     where = "is free" if limit is None else "is allowed"
     raise ResourceError(
-        f"`{largest.name}` needs about {human_bytes(_working_set(largest, method))} of memory, but "
+        f"`{largest.name}` needs about {human_bytes(needed(largest))} of memory, but "
         f"only {human_bytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
         "base.",
         tensor=largest.name,
@@ -107,6 +125,15 @@ def free_bytes(folder: Path) -> int:
 
 def _working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
     return max(_merging(row, default) + _between_others(row), _read_back(row))
+
+
+def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> int:
+    """What a row takes of the host's memory where a GPU merges what it has room for."""
+    if not is_whole(row, default) or whole_bytes(row, default) > gpu_bytes:
+        return _working_set(row, default)
+    # As it is read, pinned, and what comes back, pinned and as it is stored.
+    held = prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32)
+    return max(held + _between_others(row), _read_back(row))
 
 
 def _between_others(row: PlanRow) -> int:

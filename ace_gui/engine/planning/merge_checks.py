@@ -11,7 +11,6 @@ from ace_gui.engine.contract.checks import (
     Check,
     Verdict,
     disk_check,
-    memory_check,
     replaced,
 )
 from ace_gui.engine.contract.plan import Disposition, Plan
@@ -21,21 +20,29 @@ from ace_gui.errors import ResourceError
 _ADVICE: Final = "Free some space there, or choose an output folder on another disk."
 
 
-def store_checks(plan: Plan, *, memory_bytes: int | None, needs_disk: bool) -> tuple[Check, ...]:
+def store_checks(
+    plan: Plan, *, memory_bytes: int | None, gpu_memory: int, needs_disk: bool
+) -> tuple[Check, ...]:
     """The checks for a merge into a store, worst first.
 
-    ``memory_bytes``: what the merge may use, None: what is free. ``needs_disk``: whether the store
+    ``memory_bytes``: what the merge may use, None: what is free. ``gpu_memory``: bytes of the GPU
+    that it runs on, 0 for the processor. ``needs_disk``: whether the store
     still needs room; one that is resumed has it, and a report stores nothing.
     """
     checks = tuple(check for check in plan.checks if needs_disk or check.title != DISK)
-    if memory_bytes is None:
+    if memory_bytes is None and not gpu_memory:
         return checks
-    limit = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
-    return replaced(checks, limit)
+    return replaced(checks, plan.memory_check(memory_bytes, gpu_memory))
 
 
 def output_checks(
-    plan: Plan, target: Path, *, memory_bytes: int | None, complete_heads: bool, resumes: bool
+    plan: Plan,
+    target: Path,
+    *,
+    memory_bytes: int | None,
+    gpu_memory: int,
+    complete_heads: bool,
+    resumes: bool,
 ) -> tuple[Check, ...]:
     """The checks for a merge straight into the folder ``target``, worst first.
 
@@ -47,7 +54,7 @@ def output_checks(
     }
     models = int(not resumes) + (len(owners) if complete_heads else 0)
     needed = models * plan.bytes_to_write + plan.bytes_beside
-    checks = store_checks(plan, memory_bytes=memory_bytes, needs_disk=False)
+    checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, needs_disk=False)
     return replaced(checks, disk_check(needed, free_bytes(target), _ADVICE))
 
 

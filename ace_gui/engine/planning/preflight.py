@@ -18,7 +18,6 @@ from ace_gui.engine.contract.checks import (
     Check,
     Verdict,
     disk_check,
-    memory_check,
     worst_first,
 )
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
@@ -46,15 +45,13 @@ def preflight(
     *,
     vocabulary: Vocabulary = Vocabulary.POSITION,
     store_bytes: int,
-    peak_bytes: int,
-    largest_tensor: str,
+    memory: Check,
     free_disk: int,
-    free_memory: int,
 ) -> tuple[Check, ...]:
     """Every check, worst first; ``rows`` are the plan's.
 
     Sizes in bytes; ``store_bytes``: of the merged model, with what stands beside it, where it waits
-    for its export.
+    for its export. ``memory``: the check of the plan's memory.
     """
     checks = _of_base(base)
     if experts:
@@ -70,7 +67,7 @@ def preflight(
         checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
     checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
-    checks.append(memory_check(peak_bytes, largest_tensor, free_memory))
+    checks.append(memory)
     return worst_first(checks)
 
 

@@ -20,7 +20,13 @@ from ace_gui.engine.contract.plan import (
 )
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
-from ace_gui.engine.planning.memory import free_disk_bytes, is_whole, largest_tensor, peak_bytes
+from ace_gui.engine.planning.memory import (
+    free_disk_bytes,
+    is_whole,
+    largest_tensor,
+    memory_on_gpu,
+    peak_bytes,
+)
 from ace_gui.engine.planning.models import OpenedModel, open_models
 from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
@@ -132,6 +138,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     parameters = checked_parameters(method, values)
     rows, unused = overridden(plan_rows(base, experts, method, recipe, heads), recipe, base)
     refuse_other_than_floats(rows, base, experts)
+    gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, method)
     plan = Plan(
         recipe=recipe,
         base=base.summary,
@@ -145,6 +152,9 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         bytes_beside=bytes_beside(rows, method, experts),
         peak_bytes=peak_bytes(rows, method),
         largest_tensor=largest_tensor(rows, method),
+        gpu_bytes=gpu_bytes,
+        beside_gpu_bytes=beside_gpu_bytes,
+        free_memory=free_memory(),
     )
     return Prepared(
         plan=dataclasses.replace(plan, checks=_checks(plan, base, experts)),
@@ -163,10 +173,8 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
         plan.rows,
         vocabulary=plan.recipe.vocabulary,
         store_bytes=bytes_in_store(plan.rows) + plan.bytes_beside,
-        peak_bytes=plan.peak_bytes,
-        largest_tensor=plan.largest_tensor,
+        memory=plan.memory_check(None),
         free_disk=free_disk_bytes(),
-        free_memory=free_memory(),
     )
 
 

@@ -30,6 +30,7 @@ from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.gpu_memory import merged_with_room, rooms_of
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, reports
 from ace_gui.engine.merging.surveying import surveyed
@@ -107,10 +108,14 @@ def merge_reports(
         yield None
     one = partial(torch.set_num_threads, 1)
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        rooms = rooms_of(device)
         for row in rows:
             work = TensorMerge(row, prepared, readers, device)
-            for _ in work.pieces(pool):
-                pass
+            if prepared.is_whole(row):
+                merged_with_room([work], pool, rooms)
+            else:
+                for _ in work.pieces(pool):
+                    pass
             yield work.report
 
 

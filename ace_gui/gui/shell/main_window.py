@@ -225,8 +225,8 @@ class MainWindow(QMainWindow):
         session.engine_changed.connect(self._show_engine)
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
-        for advice in (session.advice, self.menus.explained):
-            advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
+        session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
+        self.menus.explained.connect(session.advice)
         self.opener.base_unclear.connect(self._ask_for_base)
         self.choose_base.chosen.connect(self._take_base)
         self.choose_base.dismissed.connect(self._refresh)
@@ -415,7 +415,8 @@ class MainWindow(QMainWindow):
         self.opener.open_paths(paths)
 
     def _choose_device(self, name: str) -> None:
-        self.session.device = self.settings.device = name
+        self.settings.device = name
+        self.session.choose_device(name)
         self._show_engine()
 
     def _limit_memory(self, memory_bytes: int | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import Check, Verdict, memory_check, replaced, worst_first
+from ace_gui.engine.contract.checks import Check, Verdict, replaced, worst_first
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
@@ -49,19 +49,21 @@ class Checks(QObject):
 
 
 def checks_of(
-    plan: Plan | None, memory_bytes: int | None, statistics: Mapping[str, LayerStatistics] | None
+    plan: Plan | None,
+    memory_bytes: int | None,
+    statistics: Mapping[str, LayerStatistics] | None,
+    gpu_memory: int = 0,
 ) -> tuple[Check, ...]:
     """What there is to say of a plan, worst first.
 
     ``memory_bytes``: what a merge may use, None: what is free. ``statistics``: None until the
-    experts are compared.
+    experts are compared. ``gpu_memory``: of the chosen GPU, 0 for the processor.
     """
     if plan is None:
         return ()
     found = plan.checks
-    if memory_bytes is not None:
-        memory = memory_check(plan.peak_bytes, plan.largest_tensor, memory_bytes, limited=True)
-        found = replaced(found, memory)
+    if memory_bytes is not None or gpu_memory:
+        found = replaced(found, plan.memory_check(memory_bytes, gpu_memory))
     if statistics is not None:
         recipe = plan.recipe
         weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))

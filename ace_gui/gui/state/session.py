@@ -117,6 +117,11 @@ class Session(QObject):
         self.results.findings.clear()
         self.adopt(Inputs(method=self.draft.inputs.method), None)
 
+    def choose_device(self, name: str) -> None:
+        """Where to merge: ``auto``, or an engine's name for a device."""
+        self.device = name
+        self._gather_checks()
+
     def limit_memory(self, memory_bytes: int | None) -> None:
         """What a merge may use; None: what is free."""
         self.memory_bytes = memory_bytes
@@ -146,4 +151,11 @@ class Session(QObject):
 
     def _gather_checks(self) -> None:
         statistics = self.layers.statistics if self.layers.is_analysed else None
-        self.checks.replace(checks_of(self.draft.plan, self.memory_bytes, statistics))
+        found = checks_of(self.draft.plan, self.memory_bytes, statistics, self._gpu_memory())
+        self.checks.replace(found)
+
+    def _gpu_memory(self) -> int:
+        """Of the chosen GPU; of the smallest where the engine chooses."""
+        devices = self.engine.devices if self.engine is not None else ()
+        chosen = [each for each in devices if self.device in {"auto", each.name}]
+        return min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)

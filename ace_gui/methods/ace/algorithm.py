@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.blocks import LARGEST
+from ace_gui.linalg.blocks import widest
 from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
@@ -305,10 +305,10 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
     both, small, rows = outputs * inputs, min(shape), experts * outputs
     if by_rows.few_experts((outputs, inputs), experts):
         summing = rows * inputs + rows**2 + outputs * rows + 4 * both
-        solving = 4 * both + 5 * LARGEST * rows + rows**2 + rows * inputs
+        solving = 4 * both + 5 * widest(rows) * rows + rows**2 + rows * inputs
     else:
         summing = 2 * inputs**2 + 5 * both
-        solving = inputs**2 + 4 * both + 5 * LARGEST * inputs
+        solving = inputs**2 + 4 * both + 5 * widest(inputs) * inputs
     refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
     widening = 3 * (inputs**2 + both) / 2  # sums in float32 beside the same in float64
     return max(summing, widening, solving, refining)

@@ -204,9 +204,7 @@ def apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]
     The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
     W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
     """
-    priors = [
-        scale / (q_B1I.shape[2] + scale * total)
-        for scale, total in zip(prior_scales, q_B1I.sum(dim=(1, 2)).tolist(), strict=True)
-    ]
-    q_B1I.mul_(one_each(priors, q_B1I))
+    scales_B11 = one_each(prior_scales, q_B1I)
+    total_B11 = q_B1I.sum(dim=(1, 2), keepdim=True)
+    q_B1I.mul_(scales_B11 / (q_B1I.shape[2] + scales_B11 * total_B11))
     value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)

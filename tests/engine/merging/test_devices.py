@@ -12,16 +12,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import TensorFinished
-from ace_gui.engine.devices import available_devices, resolve_device
+from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.merging import batches, tensor_merge
 from ace_gui.engine.merging import merge as merging
-from ace_gui.engine.merging.gpu_memory import GpuRoom
-from ace_gui.engine.merging.merge import GPU_AHEAD, merge, under_way
+from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Room, rooms_of
+from ace_gui.engine.merging.merge import merge, under_way
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import (
     CPU,
     CROWDED,
+    DIVIDED,
     FELL_BACK,
     Piece,
     TensorMerge,
@@ -43,12 +44,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         return prepare(recipe_of(models.roberta_family(tmp_path_factory.mktemp("roberta"))))
 
 
-def test_auto_is_the_first_gpu_or_else_the_processor() -> None:
-    names = [device.name for device in available_devices()]
-    assert names[0] == "cpu"
-    assert str(resolve_device("auto")) == (names[1] if len(names) > 1 else "cpu")
-
-
 @pytest.mark.parametrize("name", ["cuda:99", "tpu", "", "meta"])
 def test_a_device_that_is_not_there_is_refused_by_name(name: str) -> None:
     with pytest.raises(ResourceError, match="available: cpu"):
@@ -64,7 +59,7 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
         with ThreadPoolExecutor(2) as pool:
             return [
                 (row.name, torch.cat([piece.values for piece in pieces]))
-                for ((row, _, pieces),) in under_way(works, pool, GpuRoom(math.inf), ahead)
+                for ((row, _, pieces),) in under_way(works, pool, rooms_of(CPU), ahead)
             ]
 
     one, four = merged(1), merged(4)
@@ -92,12 +87,12 @@ class Gpu:
 
     def _merge(
         self,
-        honest: Callable[[Sequence[TensorMerge], torch.device], list[Piece]],
+        honest: Callable[[Sequence[TensorMerge]], list[Piece]],
         works: Sequence[TensorMerge],
-        device: torch.device,
     ) -> list[Piece]:
+        device = works[0].device
         if device.type == "cpu":
-            return honest(works, device)
+            return honest(works)
         with self._changed:
             self._held.append(len(works))
             self._changed.notify_all()
@@ -108,8 +103,12 @@ class Gpu:
         try:
             if not crowded:
                 self.batches.append(tuple(work._row.name for work in works))
-                return honest(works, CPU)
+                for work in works:
+                    work.device = CPU
+                return honest(works)
         finally:
+            for work in works:
+                work.device = device
             with self._changed:
                 self._held.remove(len(works))
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -166,10 +165,12 @@ def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
     notes = {name: report.notes for name, report in reports(tmp_path / "gpu").items()}
     fell_back = {name for name, told in notes.items() if FELL_BACK in told}
     crowded = {name for name, told in notes.items() if CROWDED in told}
+    divided = {name for name, told in notes.items() if DIVIDED in told}
     assert fell_back == (matrices if room == 0 else set())
     # For good: not every matrix tries again what did not go before.
     assert crowded < matrices
     assert crowded or room > 1
+    assert bool(divided) == (together > max(room, 1))
     assert all(len(batch) <= min(room, together) for batch in gpu.batches)
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
     if room <= 1 or together == 1:  # each by itself, as on the processor
@@ -231,23 +232,34 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
 
 
 def test_room_is_halved_once_however_many_ask() -> None:
-    room = GpuRoom(math.inf)
+    room = Room(math.inf)
     with room.place(3) as first, room.place(3) as second:
         assert first.company
         assert second.company
-        room.halve(first)
-        room.halve(second)
+        room.shrink(first, 2)
+        room.shrink(second, 2)
     with room.place(2) as stay, room.place(1) as other:
         assert stay.room == other.room == 3
-        room.halve(other)
+        room.shrink(other, 1)
+    assert room.too_large == math.inf
     with room.place(2) as stay:
         assert (stay.room, stay.company, room.largest) == (1.5, False, math.inf)
-        room.halve(stay)
+        room.shrink(stay, 2)
     assert room.largest == 1
 
 
+def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> None:
+    room = Room(math.inf)
+    with room.place(8) as stay:
+        room.shrink(stay, 1)
+    assert not room.admits(8, 1)
+    assert not room.admits(9, 1)
+    assert room.admits(7, 1)
+    assert room.admits(9, 2)  # two smaller ones may still go together
+
+
 def test_who_finds_no_room_waits_for_it() -> None:
-    room, order = GpuRoom(5), []
+    room, order = Room(5), []
 
     def enter() -> None:
         with room.place(3):
@@ -263,6 +275,6 @@ def test_who_finds_no_room_waits_for_it() -> None:
 
 
 def test_more_than_all_the_room_has_it_to_itself() -> None:
-    room = GpuRoom(5)
+    room = Room(5)
     with room.place(7) as stay:
         assert not stay.company

@@ -6,12 +6,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning import memory as budget
 from ace_gui.engine.planning.memory import matrices_at_once, peak_bytes
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.device_stand_in import DeviceStandIn
 
 
 def recipe(folder: Path, experts: int, shape: tuple[int, int]) -> Recipe:
@@ -34,6 +36,34 @@ def test_a_tensor_over_the_limit_is_refused_by_name_before_anything_is_written(
     assert caught.value.tensor == "fc.weight"
     assert not (tmp_path / "store").exists()
     assert list(merge(prepared, tmp_path / "store", memory_bytes=needed))
+
+
+def test_the_host_s_memory_does_not_refuse_what_a_gpu_merges(tmp_path: Path) -> None:
+    prepared = prepare(recipe(tmp_path, 2, (64, 128)))
+    plan = prepared.plan
+    host = plan.beside_gpu_bytes
+    assert host < plan.peak_bytes
+    with DeviceStandIn().installed():
+        *_, finished = merge(prepared, tmp_path / "gpu", device="cuda:0", memory_bytes=host)
+        assert finished.gpu_peak is not None
+        assert 0 < finished.gpu_peak.allocated <= finished.gpu_peak.reserved
+        with pytest.raises(ResourceError, match=r"`fc\.weight` needs about"):
+            list(merge(prepared, tmp_path / "less", device="cuda:0", memory_bytes=host - 1))
+    # A GPU that has no room for it: the processor's memory must have.
+    with DeviceStandIn(plan.gpu_bytes - 1).installed(), pytest.raises(ResourceError):
+        list(merge(prepared, tmp_path / "small", device="cuda:0", memory_bytes=host))
+    *_, finished = merge(prepared, tmp_path / "cpu", device="cpu")
+    assert finished.gpu_peak is None
+
+
+def test_the_check_of_memory_knows_where_the_merge_runs(tmp_path: Path) -> None:
+    plan = prepare(recipe(tmp_path, 2, (64, 128))).plan
+    host, on_gpu = plan.beside_gpu_bytes, plan.gpu_bytes
+    verdicts = [
+        plan.memory_check(2 * host, gpu).verdict for gpu in (0, on_gpu - 1, on_gpu, 2 * on_gpu)
+    ]
+    assert verdicts == [Verdict.ERROR, Verdict.ERROR, Verdict.OK, Verdict.OK]
+    assert plan.memory_check(None, on_gpu).verdict is Verdict.OK
 
 
 def test_the_estimate_does_not_depend_on_the_number_of_experts(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of, worst_first
+from ace_gui.engine.contract.checks import (
+    EVERYTHING,
+    Check,
+    Verdict,
+    count_of,
+    memory_check,
+    worst_first,
+)
 from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.prepare import Prepared, prepare
@@ -239,10 +246,8 @@ def test_room(build: Builder, free: int, verdict: Verdict) -> None:
             ready.experts,
             ready.plan.rows,
             store_bytes=100,
-            peak_bytes=100,
-            largest_tensor="wte",
+            memory=memory_check(100, "wte", memory),
             free_disk=disk,
-            free_memory=memory,
         )
         (room,) = [check for check in found if check.title == title]
         assert room.verdict is verdict

@@ -1,0 +1,307 @@
+"""Whole merges on a GPU that the processor plays: what is where, and what is done without room."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_spectrum import spectrum
+from ace_gui.engine.inspecting.layer_subspaces import subspaces
+from ace_gui.engine.merging import batches, gpu_memory
+from ace_gui.engine.merging.gpu_memory import (
+    GPU_AHEAD,
+    Room,
+    lacks_room,
+    merged_with_room,
+    rooms_of,
+)
+from ace_gui.engine.merging.store import reports
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
+from ace_gui.engine.planning.memory import whole_bytes
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.report.gather import merge_reports
+from ace_gui.errors import NonFiniteError
+from tests.helpers import models
+from tests.helpers.device_stand_in import ERRORS, GPU, DeviceStandIn
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_of
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(recipe_of(models.roberta_family(tmp_path_factory.mktemp("roberta"))))
+
+
+@pytest.fixture(scope="module")
+def expected(
+    prepared: Prepared, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, torch.Tensor]:
+    return merged_tensors(prepared, tmp_path_factory.mktemp("cpu") / "store", device="cpu")
+
+
+def matrices(prepared: Prepared) -> set[str]:
+    return {row.name for row in prepared.plan.rows if row.disposition == "merged"}
+
+
+def fell_back(store: Path) -> set[str]:
+    return {name for name, report in reports(store).items() if FELL_BACK in report.notes}
+
+
+def assert_alike(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def failing(who: str, when: Callable[[str], bool]) -> Callable[[str], None]:
+    def fails(operation: str) -> None:
+        if when(operation):
+            raise ERRORS[who]()
+
+    return fails
+
+
+def test_a_whole_merge_on_a_gpu_is_that_on_the_processor(
+    prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    with DeviceStandIn().installed() as stand_in:
+        found = merged_tensors(prepared, tmp_path / "gpu", device="auto")
+    assert_alike(found, expected)
+    assert not fell_back(tmp_path / "gpu")
+    assert stand_in.uploads
+    assert not stand_in.allocated, "a merge leaves nothing on the GPU"
+
+
+def test_every_thread_keeps_one_stream(prepared: Prepared, tmp_path: Path) -> None:
+    """Torch keeps the freed memory of every stream apart."""
+    with DeviceStandIn().installed() as stand_in:
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert 1 <= len(stand_in.streams) <= GPU_AHEAD
+
+
+def test_the_first_decomposition_comes_before_the_threads(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    main, first = threading.get_ident(), []
+    with DeviceStandIn().installed() as stand_in:
+
+        def fails(operation: str) -> None:
+            if operation in {"linalg_cholesky_ex", "_linalg_eigh"}:
+                first.append((operation, threading.get_ident()))
+
+        stand_in.fails = fails
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert first[:2] == [("linalg_cholesky_ex", main), ("_linalg_eigh", main)]
+
+
+@pytest.mark.parametrize(
+    ("who", "where"),
+    [
+        ("allocator", "_to_copy"),
+        ("cublas", "addmm_"),
+        ("pinned", "pin_memory"),
+        ("solver", "linalg_cholesky_ex"),
+    ],
+)
+def test_a_gpu_without_room_hands_every_matrix_to_the_processor(
+    who: str, where: str, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    main = threading.get_ident()
+    with DeviceStandIn().installed() as stand_in:
+        here = threading.get_ident
+        names = {where, "baddbmm_"} if where == "addmm_" else {where}
+        stand_in.fails = failing(who, lambda name: name in names and here() != main)
+        found = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert fell_back(tmp_path / "gpu") == matrices(prepared)
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+    assert not stand_in.allocated
+
+
+def test_what_cannot_fit_is_not_tried_again(prepared: Prepared) -> None:
+    rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
+    alike = [row for row in rows if row.shape == (32, 32)]
+    readers, tried = Readers(prepared), []
+    with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
+
+        def fails(operation: str) -> None:
+            if operation == "pin_memory":
+                tried.append(operation)
+                raise ERRORS["pinned"]()
+
+        stand_in.fails = fails
+        rooms = rooms_of(GPU)
+        for row in alike:
+            work = TensorMerge(row, prepared, readers, GPU)
+            merged_with_room([work], pool, rooms)
+            assert FELL_BACK in work.report.notes
+    assert len(alike) > 2
+    assert len(tried) == 2  # of the first alone: with its experts there, then without
+
+
+@pytest.mark.parametrize("capacity", [40_000, 100_000, 400_000])
+def test_a_small_gpu_merges_what_it_has_room_for(
+    capacity: int, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    with DeviceStandIn(capacity).installed() as stand_in:
+        found = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert_alike(found, expected)
+    assert stand_in.peak <= capacity
+    notes = [note for report in reports(tmp_path / "gpu").values() for note in report.notes]
+    assert capacity > 100_000 or FELL_BACK in notes or DIVIDED in notes
+
+
+def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU has no room for waits for room in the processor's memory."""
+    there, most, lock = [0], [0], threading.Lock()
+    honest = gpu_memory.TensorMerge.pieces
+
+    def counted(work, pool):
+        if not prepared.is_whole(work._row):
+            yield from honest(work, pool)
+            return
+        if work.device.type == "cuda":
+            raise ERRORS["allocator"]()
+        with lock:
+            there[0] += work.gpu_bytes
+            most[0] = max(most[0], there[0])
+        yield from honest(work, pool)
+        with lock:
+            there[0] -= work.gpu_bytes
+
+    monkeypatch.setattr(gpu_memory.TensorMerge, "pieces", counted)
+    monkeypatch.setattr(batches, "FULL", 1)
+    rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
+    room = 2 * max(whole_bytes(row, prepared.method) for row in rows)
+    monkeypatch.setattr(gpu_memory, "SIDE_BY_SIDE_BYTES", room)
+    with DeviceStandIn().installed():
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert 0 < most[0] <= room
+
+
+def test_other_errors_are_not_taken_for_lack_of_room(prepared: Prepared, tmp_path: Path) -> None:
+    def fails(operation: str) -> None:
+        if operation in {"addmm_", "baddbmm_"}:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with DeviceStandIn().installed() as stand_in:
+        stand_in.fails = fails
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert not lacks_room(RuntimeError("linalg.eigh: The algorithm failed to converge"))
+
+
+@pytest.mark.parametrize("who", ERRORS)
+def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
+    who: str, prepared: Prepared, tmp_path: Path
+) -> None:
+    row = next(row for row in prepared.plan.rows if row.disposition == "merged")
+    cpu = torch.device("cpu")
+
+    def all_of(device: torch.device, folder: Path) -> tuple[object, ...]:
+        cache = InspectionCache(folder)
+        *_, spectra = spectrum(prepared, row, device, cache)
+        *_, directions = subspaces(prepared, row, device, cache)
+        told = [each for each in merge_reports(prepared, [row], device) if each is not None]
+        return spectra, directions, told
+
+    spectra, directions, (told,) = all_of(cpu, tmp_path / "cpu")
+    with DeviceStandIn().installed() as stand_in:
+        stand_in.fails = failing(who, lambda name: name in {"addmm_", "baddbmm_", "mm"})
+        on_gpu, along, (said,) = all_of(GPU, tmp_path / "gpu")
+    np.testing.assert_allclose(on_gpu.merged, spectra.merged, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(along.overlap, directions.overlap, rtol=1e-6)
+    assert said.gamma == pytest.approx(told.gamma)
+    assert FELL_BACK in said.notes
+
+
+def test_room_is_unlimited_on_the_processor() -> None:
+    assert gpu_memory.bytes_free(torch.device("cpu")) == math.inf
+    assert Room(math.inf).admits(10**12, 2)
+
+
+def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_path: Path) -> None:
+    merged = [row for row in prepared.plan.rows if row.disposition == "merged"]
+    entries = sum(math.prod(row.shape) * (1 + len(row.experts)) for row in merged)
+    with DeviceStandIn().installed() as stand_in:
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    # What is not pinned is the random vectors of ACE's checks.
+    pinned = Counter(stand_in.uploads) - Counter(stand_in.unpinned)
+    assert sum(size * count for size, count in pinned.items() if size >= 32 * 32 * 4) == 4 * entries
+
+
+def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared: Prepared) -> None:
+    row = next(row for row in prepared.plan.rows if row.shape == (32, 32) and row.experts)
+    stored = []
+    with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
+        for share in (math.inf, 0.0):
+            work = TensorMerge(row, prepared, Readers(prepared), GPU)
+            stand_in.forget()
+            rooms = replace(rooms_of(GPU), share=share)
+            ((piece,),) = merged_with_room([work], pool, rooms)
+            stored.append(piece.values)
+            uploads = [size for size in stand_in.uploads if size == 32 * 32 * 4]
+            assert (len(uploads) == 1 + len(row.experts)) == (share > 0)
+    assert torch.equal(*stored)
+
+
+def test_results_are_downloaded_once_into_pinned_memory(prepared: Prepared, tmp_path: Path) -> None:
+    merged = [row for row in prepared.plan.rows if row.disposition == "merged"]
+    with DeviceStandIn().installed() as stand_in:
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    large = [size for size in stand_in.downloads if size >= 32 * 32 * 4]
+    assert sorted(large) == sorted(4 * math.prod(row.shape) for row in merged)
+    assert max(stand_in.unpinned) < 32 * 64 * 4, "only figures make the processor wait"
+
+
+def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_path: Path) -> None:
+    """One waits in the middle of its products till another has brought its tensors."""
+    waiting, brought, met = threading.Event(), threading.Event(), []
+    first: list[int] = []
+
+    def seen(operation: str) -> None:
+        own = threading.get_ident()
+        if operation in {"addmm_", "baddbmm_"} and not first:
+            first.append(own)
+            waiting.set()
+            met.append(brought.wait(10))
+        elif operation == "pin_memory" and waiting.is_set() and own not in first:
+            brought.set()
+
+    with DeviceStandIn().installed() as stand_in:
+        stand_in.fails = seen
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert met == [True]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_nan_is_found_on_the_gpu_and_named(transposed: bool, tmp_path: Path) -> None:
+    make = models.gpt2_family if transposed else models.roberta_family
+    family = make(tmp_path / "models")
+    folder = next(iter(family.experts.values()))
+    file = next(folder.glob("*.safetensors"))
+    tensors = load_file(file)
+    name = max(
+        (name for name in tensors if "h.0" in name or "layer.0" in name),
+        key=lambda name: tensors[name].numel(),
+    )
+    tensors[name][2, 3] = torch.nan
+    save_file(tensors, file, metadata={"format": "pt"})
+    spoilt = prepare(recipe_of(family))
+    with (
+        DeviceStandIn().installed(),
+        pytest.raises(NonFiniteError, match=r"1 NaN value") as caught,
+    ):
+        merged_tensors(spoilt, tmp_path / "gpu", device="cuda:0")
+    assert caught.value.tensor == name

@@ -1,0 +1,78 @@
+"""Every method on tensors of a GPU: nothing is mixed with the processor's, nothing comes out
+different.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ace_gui.methods import METHODS, MergeMethod, checked_parameters
+from ace_gui.methods.method import Layer
+from tests.helpers.device_stand_in import GPU, DeviceStandIn
+from tests.helpers.method_cases import context, matrix_cases
+
+EVERY = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+
+
+def given(method: MergeMethod[Any]) -> tuple[list[torch.Tensor], Any]:
+    deltas = [torch.tensor(each, dtype=torch.float32) for each in matrix_cases()["tall"]]
+    few = {"steps": 3} if "steps" in method.parameters.__dataclass_fields__ else {}
+    return deltas[: method.most], checked_parameters(method, few)
+
+
+@EVERY
+def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[Any]) -> None:
+    deltas, parameters = given(method)
+    told = context(method, deltas, parameters)
+    weights = [1.0, 0.5, 2.0, 1.0][: len(deltas)]
+    expected = method.merge(deltas, weights, parameters, **told)
+    with DeviceStandIn().installed() as stand_in:
+        there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
+        stand_in.forget()
+        found = method.merge(there, weights, parameters, **told | {"base": base})
+        delta = found.delta.cpu()
+    assert found.delta.device == GPU
+    torch.testing.assert_close(delta, expected.delta, rtol=1e-6, atol=1e-7)
+    for figure in ("gamma", "energies", "notes", "warnings"):
+        assert getattr(found.diagnostics, figure) == getattr(expected.diagnostics, figure)
+    # Random numbers come from the processor, so that every device gets the same; nothing else
+    # as large as a matrix does.
+    large = [size for size in stand_in.uploads if size >= delta.numel() * 4]
+    assert len(large) <= (2 * len(deltas) if method.seeded else 0)
+    assert not stand_in.downloads or max(stand_in.downloads) < delta.numel() * 4 * 2
+
+
+@EVERY
+def test_a_batch_on_a_gpu_is_what_each_is_alone(method: MergeMethod[Any]) -> None:
+    if method.merge_batch is None:
+        pytest.skip("it merges one matrix at a time")
+    deltas, parameters = given(method)
+    for tau in (0.0, 100.0):
+        chosen = replace(parameters, tau=tau, epsilon=1e-3)
+        with DeviceStandIn().installed():
+            layers = [
+                Layer([delta.to(GPU) * scale for delta in deltas], [1.0] * len(deltas))
+                for scale in (1, 3)
+            ]
+            found = [each.delta.cpu() for each in method.merge_batch(layers, chosen)]
+        for scale, merged in zip((1, 3), found, strict=True):
+            alone = method.merge([delta * scale for delta in deltas], [1.0] * len(deltas), chosen)
+            torch.testing.assert_close(merged, alone.delta, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("tau", "beyond"), [(100.0, 2), (0.0, 10)])
+@pytest.mark.parametrize("shape", [(48, 64), (640, 560)])
+def test_ace_waits_for_the_gpu_as_seldom_whatever_the_size(
+    shape: tuple[int, int], tau: float, beyond: int
+) -> None:
+    """In float64: once an expert, then twice, and eight times for the refinement."""
+    torch.manual_seed(0)
+    deltas, weights = [torch.randn(shape) * (1 + t) / 50 for t in range(3)], [1.0] * 3
+    parameters = checked_parameters(METHODS["ace"], {"tau": tau})
+    with DeviceStandIn().installed() as stand_in:
+        there = [delta.to(GPU) for delta in deltas]
+        stand_in.forget()
+        METHODS["ace"].merge(there, weights, parameters)
+        assert sum(stand_in.waits.values()) <= len(deltas) + beyond
