@@ -5,13 +5,21 @@ Where the rows are sorted by a column they are one list, since their order cuts 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    Signal,
+)
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.models.layer_columns import FINE, HEALTH_ICONS, Column
@@ -23,6 +31,8 @@ COUNT: Final = Qt.ItemDataRole.UserRole + 10
 """Role of a group's first cell: how many of what is in it, as text. None: it is no group."""
 RANGE: Final = Qt.ItemDataRole.UserRole + 11
 """Role of a group's cell of γ: the smallest and the largest in it, or None."""
+
+_FEW: Final = 16  # groups that are told of one by one
 
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -37,12 +47,19 @@ class Group:
 
 
 class LayerTree(QAbstractItemModel):
-    """Groups at the top, the tensors of each below it; or the tensors alone where sorted."""
+    """Groups at the top, the tensors of each below it; or the tensors alone where sorted.
+
+    ``much_changed`` follows in the place of ``dataChanged`` where many groups changed at once, as
+    while τ is dragged: a view paints what is seen anew.
+    """
+
+    much_changed = Signal()
 
     def __init__(self, rows: LayersModel, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.rows = rows
         self._groups: tuple[Group, ...] = ()
+        self._firsts: list[int] = []
         self._fill()
         rows.modelAboutToBeReset.connect(self.beginResetModel)
         rows.modelReset.connect(self._renew)
@@ -63,7 +80,7 @@ class LayerTree(QAbstractItemModel):
             return QModelIndex()
         if not self._groups:
             return self.createIndex(position, column, 0)
-        place = next(p for p, g in enumerate(self._groups) if position < g.first + g.count)
+        place = self._group_at(position)
         return self.createIndex(position - self._groups[place].first, column, place + 1)
 
     def position(self, index: _Index) -> int:
@@ -162,6 +179,7 @@ class LayerTree(QAbstractItemModel):
                 [self.rows.row_at(position).block for position in range(self.rows.rowCount())]
             )
         )
+        self._firsts = [group.first for group in self._groups]
 
     def _renew(self) -> None:
         self._fill()
@@ -172,15 +190,21 @@ class LayerTree(QAbstractItemModel):
         if not self._groups:
             self.dataChanged.emit(self.index(low, left), self.index(high, right))
             return
-        for place, group in enumerate(self._groups):
+        touched = range(self._group_at(low), self._group_at(high) + 1)
+        if len(touched) > _FEW:
+            self.much_changed.emit()
+            return
+        for place in touched:
+            group, above = self._groups[place], self.createIndex(place, 0, 0)
             start, end = max(low, group.first), min(high, group.first + group.count - 1)
-            if start <= end:
-                above = self.createIndex(place, 0, 0)
-                self.dataChanged.emit(
-                    self.index(start - group.first, left, above),
-                    self.index(end - group.first, right, above),
-                )
-                self.dataChanged.emit(self.index(place, left), self.index(place, right))
+            self.dataChanged.emit(
+                self.index(start - group.first, left, above),
+                self.index(end - group.first, right, above),
+            )
+            self.dataChanged.emit(self.index(place, left), self.index(place, right))
+
+    def _group_at(self, position: int) -> int:
+        return bisect_right(self._firsts, position) - 1
 
 
 def _groups(blocks: list[int | None]) -> tuple[Group, ...]:

@@ -68,6 +68,8 @@ class LayerView(QTreeView):
         self._set_header()
         tree.modelReset.connect(self._unfold)
         tree.dataChanged.connect(lambda *_: self._scale())
+        tree.much_changed.connect(self._scale)
+        tree.much_changed.connect(self.viewport().update)
         self._unfold()
 
     def drawRow(

@@ -13,8 +13,9 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_tree import COUNT, RANGE, LayerTree
 from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from tests.gui.fakes import GAMMAS, adopt_two, record_gammas
+from tests.gui.fakes import BASE, COLA, GAMMAS, adopt_two, plan, recipe, record_gammas, row
 
 Fatal = QAbstractItemModelTester.FailureReportingMode.Fatal
 
@@ -100,6 +101,19 @@ def test_news_of_a_tensor_reach_its_group_too(
         record_gammas(session, {"layer.10.q": 0.9})
     assert (True, 0) in told
     assert (False, 2) in told
+
+
+def test_news_of_many_groups_are_told_once(session: Session, qtbot: QtBot) -> None:
+    healths = Healths(session)
+    rows = LayersModel(session, healths)
+    tree = LayerTree(rows)
+    blocks = tuple(row(f"layer.{block}.q", block=block) for block in range(40))
+    session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA), rows=blocks))
+    assert len(tree.groups) == 40
+    with qtbot.assertNotEmitted(tree.dataChanged), qtbot.waitSignal(tree.much_changed):
+        session.draft.preview_tau(0.7)
+    for made in (tree, rows, healths):
+        made.deleteLater()
 
 
 def test_groups_are_not_selected(tree: LayerTree) -> None:
