@@ -119,7 +119,8 @@ class Footer(QStatusBar):
         counts = [f"{len(rows)} tensors"]
         counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
         gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
-        above = sum(gamma is not None and gamma > session.draft.tau for gamma in gammas)
+        tau = session.draft.tau  # once: it takes looking up
+        above = sum(gamma is not None and gamma > tau for gamma in gammas)
         return [*counts, *([f"{above} heterogeneous"] if session.draft.has_gamma else [])]
 
     def _show_bar(self) -> None:
