@@ -65,11 +65,21 @@ def plain_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.split("[")[0]).lower()
 
 
+def requirements(*extras: str) -> list[str]:
+    """The lines of pyproject.toml, with those of extras and of the extras that these name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed, left = list(project["dependencies"]), list(extras)
+    while left:
+        for text in project["optional-dependencies"][left.pop()]:
+            inside = re.match(rf"{PROJECT}\[([^]]+)\]$", text)
+            left += [extra.strip() for extra in inside[1].split(",")] if inside else []
+            listed += [] if inside else [text]
+    return listed
+
+
 def wanted_directly(*extras: str) -> frozenset[str]:
     """The packages that pyproject.toml names, with those of some extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    listed = [project["dependencies"], *(project["optional-dependencies"][e] for e in extras)]
-    return frozenset(requirement_name(text) for texts in listed for text in texts)
+    return frozenset(map(requirement_name, requirements(*extras)))
 
 
 def requirement_name(text: str) -> str:

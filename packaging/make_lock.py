@@ -15,7 +15,7 @@ from lock_file import LOCK, ROOT, read_lock
 
 INDEX = "https://pypi.org/simple"
 HEADER = "python packaging/make_lock.py"
-EXTRAS = ("dev", "tune", "release")
+EXTRAS = ("dev", "release")
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""What every test has: folders that are not the user's, and descriptions made in this process."""
+"""What every test has: no screen, folders of its own, descriptions made in this process."""
+
+import os
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
 
 import sys
 from collections.abc import Iterator, Mapping

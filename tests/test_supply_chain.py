@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -46,16 +45,14 @@ def applies(marker: str, platform: str, python: str) -> bool:
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_requirement_has_one_version_on_every_platform(platform: str, python: str) -> None:
-    from lock_file import plain_name, read_lock
+    from lock_file import plain_name, read_lock, requirements
     from make_lock import EXTRAS
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [project["optional-dependencies"][extra] for extra in EXTRAS]
     locked = [entry for entry in read_lock() if applies(entry.marker, platform, python)]
     names = [entry.name for entry in locked]
     assert len(names) == len(set(names))
     versions = {entry.name: entry.version for entry in locked}
-    for text in (*project["dependencies"], *(text for extra in extras for text in extra)):
+    for text in requirements(*EXTRAS):
         wanted = Requirement(text)
         assert wanted.specifier.contains(versions[plain_name(wanted.name)]), text
 
