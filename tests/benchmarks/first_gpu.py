@@ -192,7 +192,7 @@ def table(device: torch.device, options: argparse.Namespace) -> None:
         literal = "-" if row.literal is None else f"{row.literal:.4f}"
         say(
             f"{case.outputs}×{case.inputs} T={case.experts} B={case.together} {case.kind:<5} "
-            f"ours {row.ours:.4f}  literal {literal}  floor {row.floor:.4f}  {row.dtype}"
+            f"ours {row.ours:.4f}  literal {literal}  floor {row.floor:.4f}  {row.numbers}"
         )
 
 
