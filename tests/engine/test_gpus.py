@@ -91,6 +91,7 @@ def several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", cards.properties)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
     monkeypatch.setattr(devices, "_start", lambda _gpu: None)
+    monkeypatch.setattr(devices, "work_on", lambda _device: None)
 
 
 @pytest.mark.usefixtures("several")
