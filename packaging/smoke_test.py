@@ -27,6 +27,8 @@ from ace_gui import __version__
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "resources" / "sample" / "base" / "model.safetensors"
 PATIENCE = 600
+GRACE = 10  # seconds for processes to end after the one that started them
+TORCHS_OWN = "torchinductor_"  # an empty folder that torch makes where it is imported
 LOOK_AT_WINDOW = 12  # seconds; the demo has merged by then
 
 
@@ -48,6 +50,7 @@ class Trial:
             "HOME": str(folder / "home"),
             "PATH": str(folder / "no-programs"),
             "TMPDIR": str(folder / "tmp"),
+            "LANG": "C.UTF-8",
         }
         if sys.platform == "win32":  # without these no process starts
             self.environment |= {name: os.environ[name] for name in ("SYSTEMROOT", "USERPROFILE")}
@@ -80,8 +83,10 @@ class Trial:
 
     def leftovers(self) -> list[str]:
         """Processes and temporary files that should not be there any more."""
-        alive = [f"process {process.pid}" for process in self.processes()]
-        files = [str(path) for path in (self._folder / "tmp").rglob("*")]
+        psutil.wait_procs(self.processes(), timeout=GRACE)
+        alive = [f"process {process.pid} {process.cmdline()}" for process in self.processes()]
+        temporary = (self._folder / "tmp").rglob("*")
+        files = [str(path) for path in temporary if not path.name.startswith(TORCHS_OWN)]
         own = ("ace-workbench", "ACE Workbench")
         home = self._folder / "home"
         strange = [
