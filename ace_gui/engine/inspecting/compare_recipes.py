@@ -118,14 +118,7 @@ def _compared(
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
-    refuse_errors(
-        store_checks(
-            prepared.plan,
-            memory_bytes=job.memory_bytes,
-            gpu_memory=memory_of(resolve_device(job.device)),
-            needs_disk=not begun,
-        )
-    )
+    _refuse_what_cannot_be_merged(prepared, job, begun)
     yield from require_tasks(prepared, job.device)
     reset_peak_memory()
     started = time.monotonic()
@@ -163,6 +156,16 @@ def _compared(
         reports=tuple(found.values()),
         warnings=warnings,
     )
+
+
+def _refuse_what_cannot_be_merged(prepared: Prepared, job: CompareJob, begun: bool) -> None:
+    checks = store_checks(
+        prepared.plan,
+        memory_bytes=job.memory_bytes,
+        gpu_memory=memory_of(resolve_device(job.device)),
+        needs_disk=not begun,
+    )
+    refuse_errors(checks)
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
