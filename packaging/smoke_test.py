@@ -54,6 +54,7 @@ class Trial:
         }
         if sys.platform == "win32":  # without these no process starts
             self.environment |= {name: os.environ[name] for name in ("SYSTEMROOT", "USERPROFILE")}
+            self.environment |= dict.fromkeys(("TEMP", "TMP"), self.environment["TMPDIR"])
 
     def run(self, *arguments: str) -> str:
         """What a command prints. Raises FaultError for any other exit status than 0."""
@@ -83,8 +84,8 @@ class Trial:
 
     def leftovers(self) -> list[str]:
         """Processes and temporary files that should not be there any more."""
-        psutil.wait_procs(self.processes(), timeout=GRACE)
-        alive = [f"process {process.pid} {process.cmdline()}" for process in self.processes()]
+        _, running = psutil.wait_procs(self.processes(), timeout=GRACE)
+        alive = [f"process {process.pid}" for process in running]
         temporary = (self._folder / "tmp").rglob("*")
         files = [str(path) for path in temporary if not path.name.startswith(TORCHS_OWN)]
         own = ("ace-workbench", "ACE Workbench")
