@@ -7,7 +7,7 @@ ground is left to the style.
 from __future__ import annotations
 
 import re
-from math import inf, isfinite, isnan
+from math import ceil, inf, isfinite, isnan
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
@@ -29,6 +29,7 @@ _LEAST_SCALE: Final = 0.5  # of γ: bars run to it, or to the largest γ
 _DASH: Final = "–"
 _SIGN: Final = 14  # px
 _PADDING: Final = 6.0  # px
+_PILL: Final = 18  # px that a pill is wider than its word
 
 
 class Cell(QStyledItemDelegate):
@@ -92,8 +93,9 @@ class NameCell(Cell):
         found = _BLOCK.fullmatch(option.text)
         number, name = found.groups() if found else ("", option.text)
         quiet = theme.text2 if chosen else theme.text3
-        used = write(painter, place, number, face(Face.MONO), quiet)
-        write(painter, place.adjusted(used, 0, 0, 0), name, face(Face.MONO), theme.text)
+        used = write(painter, place, number, face(Face.MONO_CAPTION), quiet)
+        rest = place.adjusted(used, 0, 0, 0)
+        write(painter, rest, name, face(Face.MONO_CAPTION), theme.text)
 
 
 class GammaCell(Cell):
@@ -169,6 +171,12 @@ class GammaCell(Cell):
 class RegimeCell(Cell):
     """The few that are heterogeneous stand on a pill; the usual case is quiet."""
 
+    @staticmethod
+    def widest() -> int:
+        """Pixels for the longest of its words on a pill."""
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        return ceil(metrics.horizontalAdvance("heterogeneous") + _PILL + _PADDING)
+
     def draw(
         self,
         painter: QPainter,
@@ -190,7 +198,7 @@ class RegimeCell(Cell):
             return
         font = face(Face.CAPTION_STRONG)
         metrics = QFontMetricsF(font)
-        width = min(metrics.horizontalAdvance(text) + 18, place.width() + _PADDING)
+        width = min(metrics.horizontalAdvance(text) + _PILL, place.width() + _PADDING)
         pill = QRectF(place.left() - 8, 0, width, metrics.height() + 6)
         pill.moveTop(place.center().y() - pill.height() / 2)
         painter.setPen(Qt.PenStyle.NoPen)

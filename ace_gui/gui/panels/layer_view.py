@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import shape_text
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
@@ -28,16 +29,14 @@ _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidd
     Column.HEALTH: 60,
 }
 _WIDTHS: Final = {  # in digits
-    Column.ROLE: 15,
-    Column.SHAPE: 11,
     Column.OUTCOME: 13,
     Column.GAMMA: 20,
     Column.LOG_VARIANCE: 10,
-    Column.REGIME: 14,
-    Column.HEALTH: 7,
+    Column.HEALTH: 6,
     Column.STATE: 12,
 }
-_BAR: Final = ((96, 20), (76, 16), (0, 13))  # room for all columns, and for γ, in digits
+_BAR: Final = ((112, 20), (84, 15), (0, 13))  # room for all columns, and for γ, in digits
+_ROOM: Final = (7, 18)  # digits: the least and the most for roles, and for shapes
 _ALL_OPEN: Final = 60  # rows up to which every block is unfolded
 _LOW: Final = 800  # px: a window lower than this has closer rows
 _CHOSEN: Final = 3  # px, of the mark at the left of the chosen row
@@ -57,8 +56,9 @@ class LayerView(QTreeView):
             self.setItemDelegateForColumn(column, self._cells[column])
         self.setModel(tree)
         self._tree = tree
+        self._texts: dict[Column, set[str]] = {}
         self.setUniformRowHeights(True)
-        self.setIndentation(self.fontMetrics().height())
+        self.setIndentation(round(0.6 * self.fontMetrics().height()))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -95,7 +95,13 @@ class LayerView(QTreeView):
             usual = column == Column.OUTCOME and not self._tree.rows.outcomes_differ
             self.setColumnHidden(column, usual or room < needed)
         digits = next(digits for least, digits in _BAR if room >= least)
-        self.setColumnWidth(Column.GAMMA, digits * self.fontMetrics().horizontalAdvance("0"))
+        metrics = self.fontMetrics()
+        digit = metrics.horizontalAdvance("0")
+        self.setColumnWidth(Column.GAMMA, digits * digit)
+        for column, texts in self._texts.items():
+            longest = max(map(metrics.horizontalAdvance, texts), default=0) + 2 * digit
+            least, most = (count * digit for count in _ROOM)
+            self.setColumnWidth(column, min(max(longest, least), most))
 
     def go_to(self, name: str) -> None:
         """Make a tensor the current row, unfolding its block."""
@@ -123,6 +129,7 @@ class LayerView(QTreeView):
         header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
         for column, digits in _WIDTHS.items():
             self.setColumnWidth(column, digits * digit)
+        self.setColumnWidth(Column.REGIME, RegimeCell.widest())
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
@@ -136,9 +143,15 @@ class LayerView(QTreeView):
 
     def _unfold(self) -> None:
         """All blocks of a small model; of a large one none: there are too many rows to see."""
+        rows = self._tree.rows
+        found = [rows.row_at(place) for place in range(rows.rowCount())]
+        self._texts = {
+            Column.ROLE: {row.role for row in found},
+            Column.SHAPE: {shape_text(shape) for shape in {row.shape for row in found}},
+        }
         self._scale()
         self._choose_columns()
-        if self._tree.rows.rowCount() <= _ALL_OPEN:
+        if rows.rowCount() <= _ALL_OPEN:
             self.expandAll()
         self.scrollToTop()
 

@@ -6,7 +6,7 @@ larger system font enlarges all of them.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, unique
 from functools import lru_cache
 from typing import Final
 
@@ -28,6 +28,7 @@ FILES: Final = (
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 
 
+@unique  # two of one value would be one role
 class Face(Enum):
     """A role of text: its size as a part of the body's, and its weight."""
 
@@ -40,6 +41,7 @@ class Face(Enum):
     CAPTION = (0.85, QFont.Weight.Normal)
     CAPTION_STRONG = (0.85, QFont.Weight.DemiBold)
     MONO = (0.92, QFont.Weight.Normal)
+    MONO_CAPTION = (0.84, QFont.Weight.Normal)
     MONO_STRONG = (0.92, QFont.Weight.DemiBold)
 
 
@@ -60,7 +62,7 @@ def face(role: Face) -> QFont:
     """The font of a role. Not to be changed: everything shares it."""
     size, weight = role.value
     font = QFont(QApplication.font())
-    if role in (Face.MONO, Face.MONO_STRONG):
+    if role in (Face.MONO, Face.MONO_CAPTION, Face.MONO_STRONG):
         font.setFamilies([MONO])
         font.setStyleHint(QFont.StyleHint.Monospace)
     font.setPointSizeF(font.pointSizeF() * size)
