@@ -29,7 +29,7 @@ from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.folding import Folding
-from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
@@ -148,7 +148,6 @@ class MethodPanel(QWidget):
         layout.addWidget(self._title)
         layout.addWidget(self._waiting)
         layout.addWidget(self._scroll, 1)
-        layout.addWidget(self.forecast)
         self._rebuild()
         session.draft.changed.connect(self.refresh)
         session.draft.tau_changed.connect(self._show_tau)
@@ -215,13 +214,15 @@ class MethodPanel(QWidget):
         """What few people change, under a heading of its own."""
         content = QWidget(self)
         form = _form(content)
+        form.setContentsMargins(0, 0, 0, 0)
+        self._seed_line = in_line(self.seed)
         self._seed_label = _row_label("Seed", self.seed.toolTip())
-        form.addRow(self._seed_label, self.seed)
+        form.addRow(self._seed_label, self._seed_line)
         form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
         form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
-        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), self.vocabulary)
-        form.addRow(_row_label("Output", self.out_dtype.toolTip()), self.out_dtype)
-        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), self.non_finite)
+        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), in_line(self.vocabulary))
+        form.addRow(_row_label("Output", self.out_dtype.toolTip()), in_line(self.out_dtype))
+        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), in_line(self.non_finite))
         return Folding("More options", content, self)
 
     def _rebuild(self) -> None:
@@ -235,10 +236,11 @@ class MethodPanel(QWidget):
             form.addRow(muted_label(method.summary))
             for info in method.fields:
                 self._add_field(form, ParameterField(info, form_widget))
-        for widget in (self._seed_label, self.seed):
+        for widget in (self._seed_label, self._seed_line):
             widget.setVisible(method is not None and method.seeded)
         form.addRow(_row_label("Cap", tooltip(CAP_TIP)), self.cap)
-        form.addRow(_row_label("Scope", _SCOPE_TIP), self.scope)
+        form.addRow(self.forecast)
+        form.addRow(_row_label("Scope", _SCOPE_TIP), in_line(self.scope))
         form.addRow("", self._scope_note)
         form.addRow(self.more)
         form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))

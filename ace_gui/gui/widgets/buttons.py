@@ -12,7 +12,7 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.style import RADIUS
 
 _LEAST_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
-_DOT_ROOM: Final = QSize(14, 22)
+DOT_ROOM: Final = QSize(14, 22)
 _DOT: Final = 3.0  # px, its radius
 
 
@@ -39,7 +39,7 @@ class DotButton(QAbstractButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def sizeHint(self) -> QSize:
-        return _DOT_ROOM
+        return DOT_ROOM
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         theme, painter = current_theme(), QPainter(self)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.recipe.overrides import LARGEST_CAP
 from ace_gui.recipe.values import Cap, ParameterValue
 
@@ -58,7 +58,7 @@ class CapField(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.choice)
+        layout.addWidget(in_line(self.choice))
         layout.addWidget(self.delta)
 
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:

@@ -20,13 +20,15 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.formatting import value_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.buttons import DotButton
+from ace_gui.gui.widgets.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.recipe.values import ParameterValue
 
 _DECIMALS = 3
 _UNBOUNDED = 1e9
+_GAP = 2  # px between a field's button and its control
+_INSET = DOT_ROOM.width() + _GAP
 
 
 class ParameterField(QWidget):
@@ -52,10 +54,11 @@ class ParameterField(QWidget):
         policy.setRetainSizeWhenHidden(True)
         self._reset.setSizePolicy(policy)
         self.note = muted_label("", self)
+        self.note.setContentsMargins(_INSET, 0, 0, 0)
         self.note.hide()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(2)
+        layout.setSpacing(_GAP)
         layout.addWidget(self._reset)
         layout.addWidget(self.control, 1)
         if field.presets:
@@ -90,6 +93,15 @@ class ParameterField(QWidget):
             action.triggered.connect(lambda _=False, value=value: self.edited.emit(value))
         button.setMenu(menu)
         return button
+
+
+def in_line(control: QWidget) -> QWidget:
+    """A control without a button of its own, under the controls that have one."""
+    line = QWidget()
+    layout = QHBoxLayout(line)
+    layout.setContentsMargins(_INSET, 0, 0, 0)
+    layout.addWidget(control)
+    return line
 
 
 def _help(field: FieldInfo) -> str:

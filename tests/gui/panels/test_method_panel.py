@@ -46,6 +46,15 @@ def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
     assert filled.fields["epsilon"].control.value == 1e-5
 
 
+def test_the_fields_stand_in_one_column(filled: MethodPanel) -> None:
+    filled.resize(300, 1200)
+    filled.more.unfold()
+    controls = [filled.fields["tau"].control, filled.cap.choice, filled.scope, filled.out_dtype]
+    filled.grab()
+    places = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
+    assert len(places) == 1
+
+
 def test_a_seed_is_offered_where_numbers_are_drawn(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
