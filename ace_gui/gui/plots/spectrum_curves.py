@@ -27,6 +27,8 @@ from ace_gui.gui.theme import Tokens
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
 
+SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}
+"""Labels where there is little room."""
 FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
 

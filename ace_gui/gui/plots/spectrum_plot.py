@@ -23,6 +23,7 @@ from ace_gui.gui.plots.spectrum_curves import (
     AFTER,
     BEFORE,
     FLOOR_EXPONENT,
+    SHORT,
     Curve,
     Picture,
     Quantity,
@@ -83,6 +84,7 @@ class SpectrumPlot(Plot):
         self._ends = EndLabels()
         self._ends.clicked.connect(lambda key: self.legend.chip(key).click())
         self.canvas.setAxisItems({"right": self._ends})
+        self.canvas.getPlotItem().setContentsMargins(0, 4, 0, 0)  # names are room enough
         self.add_curve_menu()
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
@@ -305,7 +307,8 @@ class SpectrumPlot(Plot):
                 colour, strong = self.theme.ink_of(entry.colour), not entry.key.startswith("expert")
                 on = self.legend.is_on(entry.key)
                 end = float(seen[-1])
-                labels.append(EndLabel(entry.key, entry.label, colour, end, strong=strong, on=on))
+                name = SHORT.get(entry.label, entry.label)
+                labels.append(EndLabel(entry.key, name, colour, end, strong=strong, on=on))
         self._ends.set_labels(labels)
 
     def _bring_forward(self, chosen: str | None) -> None:

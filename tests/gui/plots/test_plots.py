@@ -663,7 +663,8 @@ def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spe
     spectra.show_spectrum(spectrum(), COLOURS)
     spectra.grab()
     named = spectra._ends.places()
-    assert {label.text for label, _ in named} == {c.entry.label for c in spectra.curves()}
+    assert {label.key for label, _ in named} == {c.entry.key for c in spectra.curves()}
+    assert {"before", "after"} < {label.text for label, _ in named}
     for (_, above), (_, below) in pairwise(named):
         assert above.bottom() <= below.top() + 0.01
     hidden = spectra.curves()[-1].entry.key

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
@@ -72,8 +72,10 @@ class LayerHead(QWidget):
             return
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
-        outcome = f"{row.disposition.value}: {row.reason}"
-        self.facts.set_full_text(" · ".join([row.role, shape_text(row.shape), row.dtype, outcome]))
+        outcome = [] if row.disposition is Disposition.MERGED else [row.disposition.value]
+        facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
+        self.facts.set_full_text(facts)
+        self.facts.setToolTip(tooltip(f"{facts}\n{row.disposition.value}: {row.reason}"))
         self._show_figures(row, gamma)
 
     def _show_figures(self, row: PlanRow, gamma: float | None) -> None:

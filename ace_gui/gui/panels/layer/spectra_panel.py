@@ -16,14 +16,13 @@ from ace_gui.engine.contract.spectral_figures import (
 )
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.spectrum_curves import Curve
+from ace_gui.gui.plots.spectrum_curves import SHORT, Curve
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 
 _SIZES: Final = [370, 120]
-_SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}
 
 
 class SpectraPanel(LayerPanel):
@@ -61,7 +60,7 @@ class SpectraPanel(LayerPanel):
         self.sheet.setVisible(bool(curves))
         if curves:
             entries = [curve.entry for curve in curves]
-            titles = [_SHORT.get(entry.label, entry.label) for entry in entries]
+            titles = [SHORT.get(entry.label, entry.label) for entry in entries]
             self.sheet.show_figures(titles, figure_rows(curves), [e.colour for e in entries])
 
 
