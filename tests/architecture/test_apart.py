@@ -85,7 +85,7 @@ def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_CODE", hungry)
     with Describer(Limits(memory_bytes=200_000_000)) as describer:
         found = described(describer, GPT2)
-    assert "took more than 0.2 GB; check the numbers in it." in found.note
+    assert "took more than 200 MB; check the numbers in it." in found.note
 
 
 @pytest.mark.long
