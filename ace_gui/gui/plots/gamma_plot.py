@@ -294,9 +294,6 @@ class GammaPlot(LayersPlot):
         self.caption.set_whole(HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
-    def _family_name(self, index: int) -> str:
-        return ROLE_FAMILIES[self._family[index]]
-
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
         if np.isnan(gamma) or not isfinite(self._tau):
