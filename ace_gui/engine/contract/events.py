@@ -18,6 +18,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
 from ace_gui.engine.contract.tuned import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
@@ -369,6 +370,8 @@ Event = (
     | Exported
     | SampleAccuracy
     | EvaluationProgress
+    | TaskDescribed
+    | ExamplesCompared
     | TunePoint
     | Tuned
     | TaskScore

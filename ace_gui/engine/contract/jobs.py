@@ -9,6 +9,7 @@ from typing import Final
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.tuned import ParameterRange
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import Task
 
 STORE_COMPLETE: Final = "complete"
 """Name of the file in a merge store that says: every tensor is here."""
@@ -168,15 +169,42 @@ class CompareJob:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateJob:
-    """Try the recipe's base and experts, and folders with models, on the recipe's tasks.
+    """Try the recipe's base and experts, finished merges, and folders, on the recipe's tasks.
 
     Yields EvaluationProgress while it works, a TaskScore each as it is known, then Evaluated.
-    ``limit``: so many examples of each task at most.
+    ``folders``: of models, and ``stores``: of finished merges; their scores are called by these
+    paths. ``limit``: so many examples of each task at most.
     """
 
     recipe: Recipe
     folders: tuple[Path, ...] = ()
+    stores: tuple[Path, ...] = ()
     limit: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTasksJob:
+    """Read tasks and check them, as scoring would. Yields a TaskDescribed each.
+
+    ``tasks``: of the recipe's those that are asked for.
+    """
+
+    recipe: Recipe
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareExamplesJob:
+    """Look at the examples that a finished merge lost and gained. Yields an ExamplesCompared for
+    each of the recipe's tasks, and EvaluationProgress where answers are not known yet.
+
+    ``with_base``: against the base, not against the expert whose task it is.
+    """
+
+    recipe: Recipe
+    store: Path
+    with_base: bool = False
     device: str = "auto"
 
 
@@ -213,7 +241,9 @@ Job = (
     | DifferenceJob
     | ReportJob
     | ExportJob
+    | DescribeTasksJob
     | EvaluateJob
+    | CompareExamplesJob
     | TuneJob
     | SampleAccuracyJob
     | CompareJob

@@ -20,6 +20,7 @@ from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
+from ace_gui.engine.evaluating.answers import packed, unpacked
 from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.examples import Half, TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
@@ -49,7 +50,7 @@ SEED: Final = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Trial:
+class Trial:
     """One model on one task. ``owner``: the expert whose task it is; ``targets``: right answers."""
 
     subject: Subject
@@ -57,6 +58,14 @@ class _Trial:
     loading: Loading
     targets: Sequence[Any]
     owner: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a trial. ``answers``: the model's, an example each."""
+
+    measured: Measured
+    answers: Sequence[Any]
 
 
 def evaluate(
@@ -76,22 +85,22 @@ def evaluate(
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = resolve_device(device)
-    trials: list[_Trial] = []
+    trials: list[Trial] = []
     for task, name in zip(tasks, task_names(tasks), strict=True):
-        trials += _trials(models, task, name, limit, half)
+        trials += trials_of(models, task, name, limit, half)
         yield None
     total = sum(len(trial.data.examples) for trial in trials)
     found: dict[tuple[Subject, str], TaskScore] = {}
     done = 0
-    for trial, measure in _measured(_experts_first(trials), where):
-        if isinstance(measure, Measured):
-            score = _score(trial, measure, found)
+    for trial, outcome in outcomes_of(_experts_first(trials), where):
+        if isinstance(outcome, Outcome):
+            score = _score(trial, outcome.measured, found)
             found[trial.subject, trial.data.name] = score
             done += len(trial.data.examples)
             yield score
         else:
             names = {"model": trial.subject.name, "task": trial.data.name}
-            yield EvaluationProgress(**names, done=done + measure, total=total)
+            yield EvaluationProgress(**names, done=done + outcome, total=total)
     order = models.subjects()
     by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
     yield Evaluated(scores=tuple(score for _, score in by_model))
@@ -144,9 +153,14 @@ def task_names(tasks: Sequence[Task]) -> list[str]:
     return names
 
 
-def _trials(
-    models: Models, task: Task, name: str, limit: int | None, half: Half | None
-) -> list[_Trial]:
+def trials_of(
+    models: Models,
+    task: Task,
+    name: str,
+    limit: int | None = None,
+    half: Half | None = None,
+) -> list[Trial]:
+    """Each model that does a task, with data that are read and checked. Raises TaskError."""
     owner = models.owner(task, name)
     reference = models.reference(task, name)
     data = read_task(task, name, reference, limit=limit, seed=SEED, half=half)
@@ -158,26 +172,29 @@ def _trials(
         require_kind(loading, data, subject)
         targets = targets_of(data, loading.config)
         trials.append(
-            _Trial(subject=subject, data=data, loading=loading, targets=targets, owner=owner)
+            Trial(subject=subject, data=data, loading=loading, targets=targets, owner=owner)
         )
     return trials
 
 
-def _experts_first(trials: Sequence[_Trial]) -> list[_Trial]:
+def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
     """The others are measured by the experts; and what has one model stands together."""
     order = list(dict.fromkeys(trial.subject.name for trial in trials))
     return sorted(trials, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
 
 
-def _measured(
-    trials: Sequence[_Trial], device: torch.device
-) -> Iterator[tuple[_Trial, Measured | int]]:
-    """Each trial with how many examples are answered, and at last with what was measured."""
+def outcomes_of(
+    trials: Sequence[Trial], device: torch.device
+) -> Iterator[tuple[Trial, Outcome | int]]:
+    """Each trial with how many examples are answered, and at last with what came of it.
+
+    What is remembered of the same files is not asked again.
+    """
     cache = ArrayCache(scores_folder())
     model, loaded = None, None
     for trial in trials:
         key = _key(trial, device)
-        known = _remembered(cache, key)
+        known = _remembered(cache, key, trial)
         if known is None:
             if loaded != trial.loading:
                 if model is not None:
@@ -188,19 +205,19 @@ def _measured(
                 if isinstance(said, int):
                     yield trial, said
                 else:
-                    known = _measure(trial, said)
+                    known = Outcome(measured=_measure(trial, said), answers=said)
         assert known is not None
-        _remember(cache, key, known)
+        _remember(cache, key, trial, known)
         yield trial, known
 
 
-def _measure(trial: _Trial, answers: Sequence[Any]) -> Measured:
+def _measure(trial: Trial, answers: Sequence[Any]) -> Measured:
     names = trial.data.task.labels or head_labels(trial.loading.config)
     return measured(trial.data.metric, trial.data.kind, answers, trial.targets, names)
 
 
 def _score(
-    trial: _Trial, measure: Measured, found: Mapping[tuple[Subject, str], TaskScore]
+    trial: Trial, measure: Measured, found: Mapping[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
     name, metric = trial.data.name, trial.data.metric.value
     own = trial.owner is not None and trial.subject.expert == trial.owner
@@ -220,7 +237,7 @@ def _score(
     return replace(score, normalised=normalised(metric, score.score, best.score))
 
 
-def _key(trial: _Trial, device: torch.device) -> str:
+def _key(trial: Trial, device: torch.device) -> str:
     """Names everything on which answers and their score depend."""
     data, loading = trial.data, trial.loading
     own = None if loading.own is None else sorted(loading.own.names.items())
@@ -252,14 +269,22 @@ def _digest(texts: Any) -> str:
     return found.hexdigest()
 
 
-def _remembered(cache: ArrayCache, key: str) -> Measured | None:
-    entry = cache.get(key)
+def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
+    """None also for an entry that is not what it should be."""
+    entry, count = cache.get(key), len(trial.data.examples)
     if entry is None or {"figures", "each"} - entry.keys():
         return None
-    score, error = entry["figures"].tolist()
-    return Measured(score=score, standard_error=error, each_N=entry["each"])
+    figures, each_N = entry["figures"], entry["each"]
+    answers = unpacked(entry, trial.data.kind, count)
+    if answers is None or figures.shape != (2,) or each_N.shape != (count,):
+        return None
+    score, error = figures.astype(float).tolist()
+    measured = Measured(score=score, standard_error=error, each_N=each_N.astype(float))
+    return Outcome(measured=measured, answers=answers)
 
 
-def _remember(cache: ArrayCache, key: str, measure: Measured) -> None:
-    figures = np.array([measure.score, measure.standard_error])
-    cache.put(key, {"figures": figures, "each": measure.each_N})
+def _remember(cache: ArrayCache, key: str, trial: Trial, outcome: Outcome) -> None:
+    found = outcome.measured
+    figures = np.array([found.score, found.standard_error])
+    answers = packed(outcome.answers, trial.data.kind)
+    cache.put(key, {"figures": figures, "each": found.each_N, **answers})

@@ -25,8 +25,10 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     CachedModelsJob,
+    CompareExamplesJob,
     CompareJob,
     ConvertJob,
+    DescribeTasksJob,
     DifferenceJob,
     DistributionJob,
     EvaluateJob,
@@ -45,7 +47,9 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.messages import Cancel, Quit, Submit
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.compared_examples import compared_examples
+from ace_gui.engine.evaluating.describe import described
+from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
@@ -57,7 +61,7 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import read_finished
+from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.report.gather import report, require_inputs
@@ -114,10 +118,15 @@ class Runner:
                 yield from _export(job)
             case CompareJob():
                 yield from compare(job)
+            case DescribeTasksJob():
+                yield from described((yield from self._prepared(job.recipe)), job.tasks)
             case EvaluateJob():
+                yield from self._evaluate(job)
+            case CompareExamplesJob():
                 prepared = yield from self._prepared(job.recipe)
-                models = models_of(prepared, job.folders)
-                yield from evaluate(models, job.recipe.tasks, limit=job.limit, device=job.device)
+                yield from compared_examples(
+                    prepared, job.store / MODEL, with_base=job.with_base, device=job.device
+                )
             case TuneJob():
                 settings = {"merges": job.merges, "limit": job.limit}
                 yield from tune(job.recipe, job.ranges, device=job.device, **settings)
@@ -139,6 +148,13 @@ class Runner:
             resume=job.resume,
             memory_bytes=job.memory_bytes,
         )
+
+    def _evaluate(self, job: EvaluateJob) -> Iterator[Event | None]:
+        prepared = yield from self._prepared(job.recipe)
+        folders = (*job.folders, *(store / MODEL for store in job.stores))
+        models = models_of(prepared, folders, [str(path) for path in (*job.folders, *job.stores)])
+        tasks = known_tasks(prepared)
+        yield from evaluate(models, tasks, limit=job.limit, device=job.device)
 
     def _matrix(
         self, job: SpectrumJob | SubspacesJob

@@ -1,0 +1,91 @@
+"""Examples and answers in the words and pictures in which people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.contract.shown_examples import ShownExample
+from ace_gui.engine.evaluating.data.images import Picture
+from ace_gui.engine.evaluating.examples import Example, TaskData
+from ace_gui.engine.evaluating.kinds import CHOICES, TOKENS
+from ace_gui.engine.evaluating.labels import head_labels, labels_of
+from ace_gui.engine.evaluating.targets import zero_shot_labels
+from ace_gui.formatting import number_text
+from ace_gui.recipe.tasks import TaskKind
+
+PIXELS: Final = 128
+"""Most that a shown picture is wide and high."""
+
+LETTERS: Final = 2000
+"""Most of a text that is shown."""
+
+
+def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
+    """What each place among a task's answers is called, without what all labels begin with
+    (``digits/7``: 7). ``config``: of the model with its head."""
+    if data.kind is TaskKind.CLIP_ZERO_SHOT:
+        return zero_shot_labels(data)
+    if data.kind is TaskKind.MULTIPLE_CHOICE:
+        return ()
+    names = head_labels(config)
+    if len(data.task.labels) == len(names):
+        names = list(data.task.labels)  # as the data call them
+    allowed = labels_of(data.task, config).allowed
+    beginnings = {names[place].rpartition("/")[0] for place in allowed}
+    shared = f"{beginnings.pop()}/" if len(beginnings) == 1 else ""
+    return [name.removeprefix(shared) for name in names]
+
+
+def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[str]) -> str:
+    """An answer, or what it should be: a label, a choice, the labels of words, a number, a text;
+    the perplexity where the text itself is what is predicted."""
+    if answer is None:
+        return ""
+    if data.kind is TaskKind.CAUSAL_LM:
+        loss, tokens = answer
+        return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
+    if data.kind is TaskKind.REGRESSION:
+        return number_text(float(answer), 3)
+    if data.kind is TaskKind.MULTIPLE_CHOICE:
+        return cut(example.given[CHOICES][answer])
+    if data.kind is TaskKind.TOKEN_CLASSIFICATION:
+        pairs = zip(example.given[TOKENS], answer, strict=True)
+        return cut(" ".join(f"{word}/{_label(place, names)}" for word, place in pairs))
+    if data.kind is TaskKind.TEXT_TO_TEXT:
+        return cut(str(answer))
+    return _label(answer, names)
+
+
+def shown_example(example: Example, label: str) -> ShownExample:
+    """What a model is given, and the right answer, in words and as a small picture."""
+    texts, picture = [], None
+    for role, given in example.given.items():
+        if isinstance(given, Picture):
+            picture = small_picture(given)
+        elif isinstance(given, str):
+            texts.append((role, cut(given)))
+        else:
+            texts.append((role, cut((" " if role == TOKENS else " · ").join(given))))
+    return ShownExample(row=example.row, texts=tuple(texts), picture=picture, label=label)
+
+
+def small_picture(given: Picture) -> NDArray[np.uint8]:
+    """A picture at most ``PIXELS`` wide and high, H × W × 3, uint8. Raises TaskError."""
+    picture = given.opened()
+    if max(picture.size) > PIXELS:
+        picture.thumbnail((PIXELS, PIXELS))
+    return np.asarray(picture.convert("RGB"), dtype=np.uint8)
+
+
+def cut(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+
+
+def _label(place: int, names: Sequence[str]) -> str:
+    return names[place] if 0 <= place < len(names) else "–"

@@ -1,0 +1,171 @@
+"""Answers that are kept, tasks described before they are scored, and examples lost and gained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ace_gui.engine.array_cache import ArrayCache
+from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished
+from ace_gui.engine.contract.jobs import (
+    CompareExamplesJob,
+    DescribeTasksJob,
+    EvaluateJob,
+    MergeJob,
+)
+from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.verdicts import Verdict, verdicts
+from ace_gui.engine.evaluating.answers import packed, unpacked
+from ace_gui.engine.service.runner import Runner
+from ace_gui.paths import resource_path
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import Task, TaskKind
+
+PLACES = st.integers(-1, 1000)
+ANSWERS = {
+    TaskKind.IMAGE_CLASSIFICATION: PLACES,
+    TaskKind.MULTIPLE_CHOICE: PLACES,
+    TaskKind.REGRESSION: st.floats(-1e9, 1e9),
+    TaskKind.CAUSAL_LM: st.tuples(st.floats(0, 1e9), st.integers(0, 2**40)),
+    TaskKind.TOKEN_CLASSIFICATION: st.lists(PLACES, max_size=5).map(tuple),
+    TaskKind.TEXT_TO_TEXT: st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+}
+
+
+@given(data=st.data(), kind=st.sampled_from(sorted(ANSWERS)))
+def test_answers_come_back_as_they_were(data: st.DataObject, kind: TaskKind) -> None:
+    answers: list[Any] = data.draw(st.lists(ANSWERS[kind], min_size=1, max_size=8))
+    arrays = packed(answers, kind)
+    assert unpacked(arrays, kind, len(answers)) == answers
+    assert unpacked(arrays, kind, len(answers) + 1) is None
+
+
+@pytest.mark.parametrize(
+    "ends", [[1, 0, 4], [1, 2, 3], [1, 2, 9], [-1, 2, 4]], ids=["falls", "short", "long", "below"]
+)
+def test_arrays_that_do_not_fit_are_no_answers(ends: list[int]) -> None:
+    arrays = packed(["a", "b", "cd"], TaskKind.TEXT_TO_TEXT)
+    assert unpacked(arrays, TaskKind.TEXT_TO_TEXT, 3) == ["a", "b", "cd"]
+    broken = {**arrays, "answer_ends": np.array(ends, dtype=np.int64)}
+    assert unpacked(broken, TaskKind.TEXT_TO_TEXT, 3) is None
+    assert unpacked(arrays, TaskKind.REGRESSION, 3) is None
+    assert unpacked({}, TaskKind.REGRESSION, 3) is None
+
+
+@pytest.fixture(scope="module")
+def sample() -> Recipe:
+    """The sample of images, two of its tasks, few examples of each."""
+    recipe = load_recipe(resource_path("sample/sample.yaml"))
+    return replace(recipe, tasks=tuple(replace(task, limit=40) for task in recipe.tasks[:2]))
+
+
+@pytest.fixture(scope="module")
+def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished merge of it, scores kept in a folder of its own."""
+    folder = tmp_path_factory.mktemp("merges")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        job = MergeJob(recipe=replace(sample, merge_method="linear"), store=folder / "store")
+        *_, last = filter(None, Runner().run(job))
+        assert isinstance(last, MergeFinished)
+        yield folder / "store"
+
+
+def test_a_finished_merge_is_scored_from_its_store(sample: Recipe, merged: Path) -> None:
+    job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
+    scores = [event for event in Runner().run(job) if isinstance(event, TaskScore)]
+    assert {each.model for each in scores} == {"base", "digits", "shapes", str(merged)}
+
+
+@pytest.mark.parametrize("with_base", [False, True])
+def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
+    sample: Recipe, merged: Path, with_base: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Runner()
+    job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
+    scores = {
+        (each.model, each.task): each for each in runner.run(job) if isinstance(each, TaskScore)
+    }
+    looking = CompareExamplesJob(recipe=sample, store=merged, with_base=with_base, device="cpu")
+    events = list(filter(None, runner.run(looking)))
+    assert not any(isinstance(event, EvaluationProgress) for event in events)  # all is remembered
+    assert [event.task for event in events] == ["digits", "shapes"]
+    for event in events:
+        assert isinstance(event, ExamplesCompared)
+        other = "base" if with_base else event.task
+        assert event.other == other
+        mine, theirs = scores[str(merged), event.task], scores[other, event.task]
+        found = verdicts("accuracy", mine.each_N, theirs.each_N)
+        assert event.counts == {each: int((found == each).sum()) for each in Verdict}
+        lost, gained = event.examples[Verdict.LOST], event.examples[Verdict.GAINED]
+        assert len(lost) == event.counts[Verdict.LOST]
+        assert all(e.answer != e.example.label == e.other for e in lost)
+        assert all(e.other != e.example.label == e.answer for e in gained)
+        assert all("/" not in e.answer for e in (*lost, *gained))
+        assert all(e.example.picture.shape == (16, 16, 3) for e in lost)
+    assert sum(event.counts[Verdict.LOST] + event.counts[Verdict.GAINED] for event in events)
+
+
+def test_an_entry_that_is_not_what_it_should_be_is_computed_again(
+    sample: Recipe, merged: Path
+) -> None:
+    runner = Runner()
+    looking = CompareExamplesJob(recipe=sample, store=merged, device="cpu")
+    before = [event for event in runner.run(looking) if isinstance(event, ExamplesCompared)]
+    folder = merged.parent / "cache" / "ace-workbench" / "scores"
+    entries = sorted(folder.glob("*.npz"))
+    assert entries
+    cache = ArrayCache(folder)
+    for entry in entries:
+        arrays = dict(cache.get(entry.stem) or {})
+        cache.put(entry.stem, {**arrays, "answers": arrays["answers"].astype(np.float32)})
+    again = list(filter(None, runner.run(looking)))
+    assert any(isinstance(event, EvaluationProgress) for event in again)
+    assert [event for event in again if isinstance(event, ExamplesCompared)] == before
+
+
+def described(recipe: Recipe, *tasks: Task) -> list[TaskDescribed]:
+    job = DescribeTasksJob(recipe=replace(recipe, tasks=tasks), tasks=tasks)
+    return [event for event in Runner().run(job) if isinstance(event, TaskDescribed)]
+
+
+def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path: Path) -> None:
+    (found,) = described(sample, sample.tasks[0])
+    assert found.fault == ""
+    assert (found.expert, found.kind, found.metric) == (
+        "digits",
+        "image-classification",
+        "accuracy",
+    )
+    assert found.columns == {"image": ("digits_images",), "label": ("digits_labels",)}
+    assert {"digits_images", "counts_labels"} <= set(found.table_columns)
+    assert (found.roles, found.count, len(found.examples)) == (("image", "label"), 40, 3)
+    assert all(each.label.isdigit() for each in found.examples)
+
+
+def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(
+    sample: Recipe, tmp_path: Path
+) -> None:
+    digits, shapes = sample.tasks
+    wrong_labels = replace(digits, name="a", labels=("digits/0", "digits/1"))
+    no_column = replace(digits, name="b", columns={"image": "pictures"})
+    nowhere = replace(digits, name="c", data=tmp_path / "nowhere.csv")
+    stranger = replace(shapes, name="d", expert="cola")
+    found = described(sample, wrong_labels, no_column, nowhere, stranger, shapes, shapes)
+    assert [bool(each.fault) for each in found] == [True] * 6
+    assert "row" in found[0].fault
+    assert found[0].kind is TaskKind.IMAGE_CLASSIFICATION
+    assert "no column 'pictures'" in found[1].fault
+    assert "digits_images" in found[1].table_columns
+    assert found[2].table_columns == ()
+    assert "cola" in found[3].fault
+    assert "Two tasks are called 'shapes'" in found[4].fault
