@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,19 @@ def resource_path(name: str) -> Path:
     """
     installed = _PACKAGE / "resources"
     return (installed if installed.is_dir() else _PACKAGE.parent / "resources") / name
+
+
+class Sample(StrEnum):
+    """The sample projects that travel with the package; the value is a command line's."""
+
+    IMAGES = "images"
+    TEXT = "text"
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe's file; models and held-out data lie beside it."""
+        folder = "sample" if self is Sample.IMAGES else f"{self}-sample"
+        return resource_path(f"{folder}/sample.yaml")
 
 
 def cache_root() -> Path:

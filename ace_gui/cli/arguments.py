@@ -9,6 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
+from ace_gui.paths import Sample
+
 MOST_THREADS: Final = 1024
 MOST_GIGABYTES: Final = 1e6
 
@@ -28,6 +30,13 @@ def path_given(text: str) -> Path:
             f"{text!a} is not UTF-8, or lies in a folder that is not; rename it."
         ) from None
     return Path(text)
+
+
+def recipe_given(text: str) -> Path:
+    """The path of a recipe, or ``sample`` or ``text-sample`` where no such file exists."""
+    path = path_given(text)
+    samples = {sample.recipe.parent.name: sample.recipe for sample in Sample}
+    return path if path.exists() else samples.get(text, path)
 
 
 def gigabytes_given(text: str) -> float:
@@ -60,7 +69,10 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
 ]
 RecipeFile = Annotated[
-    Path, typer.Argument(parser=path_given, metavar="RECIPE.yaml", help="The recipe.")
+    Path,
+    typer.Argument(
+        parser=recipe_given, metavar="RECIPE.yaml", help="The recipe, or: sample, text-sample."
+    ),
 ]
 NewFolder = Annotated[
     Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")

@@ -28,6 +28,7 @@ from ace_gui.cli.arguments import (
     Verbose,
     gigabytes_given,
     path_given,
+    recipe_given,
 )
 from ace_gui.cli.interrupts import ignore, interruptible, starting
 from ace_gui.cli.streams import prepare_streams, say
@@ -35,6 +36,7 @@ from ace_gui.cli.unforeseen import finished, reported
 from ace_gui.errors import WorkbenchError
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline
+from ace_gui.paths import Sample
 
 WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
 """Typer's errors about a command line; which module they are of depends on its version."""
@@ -84,6 +86,9 @@ def open_window(
 
 @app.command("demo")
 def demo(
+    sample: Annotated[
+        Sample, typer.Option("--sample", help="Which sample project.")
+    ] = Sample.IMAGES,
     headless: Annotated[
         bool, typer.Option("--headless", help="Print the results instead of opening a window.")
     ] = False,
@@ -97,7 +102,7 @@ def demo(
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Merge the sample project and show what happened."""
+    """Merge a sample project and show what happened."""
     with _reported(verbose):
         if not headless and not has_display():
             headless = True
@@ -106,12 +111,12 @@ def demo(
             with starting(), heavy_imports():
                 from ace_gui.cli.demo import run_headless
 
-            run_headless(out)
+            run_headless(sample.recipe, out)
         else:
             with starting():
                 from ace_gui.gui.app import run
 
-            raise SystemExit(run(demo=True))
+            raise SystemExit(run([sample.recipe], demo=True))
 
 
 @app.command("merge")
@@ -231,12 +236,7 @@ def report(
 
 @app.command("compare")
 def compare(
-    recipe: Annotated[
-        Path,
-        typer.Argument(
-            parser=path_given, metavar="RECIPE.yaml", help="The recipe, or the word sample."
-        ),
-    ],
+    recipe: RecipeFile,
     methods: Annotated[
         str, typer.Option(metavar="a,b,c|all", help="The methods, each with its defaults.")
     ] = "",
@@ -270,7 +270,7 @@ def evaluate(
     models: Annotated[
         list[Path],
         typer.Argument(
-            parser=path_given,
+            parser=recipe_given,
             metavar="RECIPE_OR_FOLDER…",
             help="A recipe, whose base and experts are tried, and folders with models.",
         ),

@@ -24,7 +24,6 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.engine.sample import sample_recipe
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
@@ -38,7 +37,6 @@ JSON_MARK: Final = b'{\n "methods": ['
 MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 
 ALL = "all"
-SAMPLE = Path("sample")
 
 
 def compare_methods(
@@ -56,7 +54,7 @@ def compare_methods(
     be empty. Raises RecipeError for an unknown one.
     """
     use_threads(None)
-    recipe = _recipe(recipe_file)
+    recipe = load_recipe(recipe_file)
     recipes = variants(recipe, methods, parameter)
     outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK})
@@ -72,11 +70,6 @@ def compare_methods(
             console.print(shown(f"{row.title}: {row.error}", style="yellow"))
     warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
     print_warnings(tuple(warnings), Console(stderr=True))
-
-
-def _recipe(file: Path) -> Recipe:
-    """The recipe of a file, or of the sample if that is named and no such file exists."""
-    return sample_recipe() if file == SAMPLE and not file.exists() else load_recipe(file)
 
 
 def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:

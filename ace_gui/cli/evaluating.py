@@ -75,8 +75,11 @@ def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
     raise Cancelled
 
 
-def score_table(scores: Sequence[TaskScore]) -> Table:
-    """One line a model: score and standard error by task, mean, and mean share of the experts."""
+def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
+    """One line a model: score by task, mean, and mean share of the experts.
+
+    ``errors``: with standard errors.
+    """
     tasks = {each.task: each for each in scores}
     table = Table(box=None, pad_edge=False)
     table.add_column("model", no_wrap=True)
@@ -87,13 +90,15 @@ def score_table(scores: Sequence[TaskScore]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for mean in means(scores):
         own = {each.task: each for each in scores if line_of(each) == mean.model}
-        cells = [_cell(own.get(task)) for task in tasks]
+        cells = [_cell(own.get(task), errors) for task in tasks]
         table.add_row(shown(mean.model), *cells, _number(mean.score), _number(mean.normalised))
     return table
 
 
-def _cell(score: TaskScore | None) -> str:
-    return "" if score is None else f"{score.score:.3f} ± {score.standard_error:.3f}"
+def _cell(score: TaskScore | None, errors: bool) -> str:
+    if score is None:
+        return ""
+    return _number(score.score) + (f" ± {score.standard_error:.3f}" if errors else "")
 
 
 def _number(value: float | None) -> str:

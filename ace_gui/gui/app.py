@@ -26,7 +26,10 @@ look through (``gc.freeze`` leaves that out), the window would stop for 30 to 70
 
 
 def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
-    """Open the window, with a recipe or model folders loaded; the exit status."""
+    """Open the window, with a recipe or model folders loaded; the exit status.
+
+    ``demo``: show what can be done with it; ``paths`` is one recipe.
+    """
     app = make_application()
     guard = Guard(app)
     workbench = Workbench(app)
@@ -36,7 +39,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     if demo:
         from ace_gui.gui.shell.sample_tour import Demo
 
-        Demo(workbench.window)
+        Demo(workbench.window, *paths)
     elif paths:
         workbench.window.opener.open_paths(paths)
     try:

@@ -112,15 +112,18 @@ def load_recipe(path: Path) -> Recipe:
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    return _recipe(_parse(path, _read(path)), path)
+    return _recipe(_mapping(_parsed(path), path), path)
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:
-    """The tasks of a recipe, or of a file with tasks alone; paths are taken from its folder.
+    """The tasks of a recipe, or of a file with tasks alone, under their key or as a bare list.
 
-    Raises RecipeError.
+    Paths are taken from its folder. Raises RecipeError.
     """
-    return tasks_from(_parse(path, _read(path)), path)
+    content = _parsed(path)
+    return tasks_from(
+        {"tasks": content} if isinstance(content, list) else _mapping(content, path), path
+    )
 
 
 def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tuple[Task, ...]:
@@ -202,13 +205,17 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parsed(path: Path) -> Any:
+    text = _read(path)
     try:
-        content = yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)
         ) from error
+
+
+def _mapping(content: Any, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RecipeError(
             f"{path} is not a recipe: expected keys such as base_model and models.", path=path

@@ -22,6 +22,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = {"base_model": "base", "models": [{"model": "mood"}], "tasks": [{"data": "mood.csv"}]}
     (folder / "recipe.yaml").write_text(json.dumps({**recipe, "schema": 1}))
     (folder / "tasks.yaml").write_text("tasks:\n- {data: mood.csv, name: moods, metric: f1}\n")
+    (folder / "list.yaml").write_text("- {data: mood.csv, name: moods, metric: f1}\n")
+    (folder / "text.yaml").write_text("mood.csv\n")
     return folder
 
 
@@ -44,10 +46,11 @@ def test_a_recipe_and_a_folder(project: Path) -> None:
     assert "experts" in done.stdout
 
 
-def test_folders_with_a_file_of_tasks(project: Path) -> None:
-    out = project / "alone.json"
+@pytest.mark.parametrize("tasks", ["tasks.yaml", "list.yaml"])
+def test_folders_with_a_file_of_tasks(project: Path, tmp_path: Path, tasks: str) -> None:
+    out = tmp_path / "alone.json"
     done = ace_gui(
-        "evaluate", project / "base", project / "mood", "--tasks", project / "tasks.yaml",
+        "evaluate", project / "base", project / "mood", "--tasks", project / tasks,
         "--json", out, seconds=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -66,4 +69,7 @@ def test_what_cannot_be_done_is_said_in_one_line(project: Path) -> None:
     assert done.returncode == 1
     assert "none.csv" in done.stderr
     assert "Traceback" not in done.stderr
+    done = ace_gui("evaluate", project / "base", "--tasks", project / "text.yaml")
+    assert done.returncode == 1
+    assert "is not a recipe" in done.stderr
     assert ace_gui("evaluate", project / "base", "--limit", "0").returncode == 2

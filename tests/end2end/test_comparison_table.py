@@ -4,7 +4,8 @@ import pytest
 
 from ace_gui.cli.comparing import run
 from ace_gui.engine.inspecting.compare_recipes import by_method, title_of
-from ace_gui.engine.sample import sample_recipe
+from ace_gui.paths import Sample
+from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.methods import every_variant, method_variant
 from ace_gui.paths import resource_path
 
@@ -23,13 +24,15 @@ def written() -> dict[str, list[float]]:
 
 def test_it_has_every_method() -> None:
     named = [name for name in every_variant() if method_variant(name)[0].most is None]
-    titles = {title_of(recipe) for recipe in by_method(sample_recipe(), named)}
+    titles = {title_of(recipe) for recipe in by_method(load_recipe(Sample.IMAGES.recipe), named)}
     assert written().keys() == titles
 
 
 def test_some_of_its_lines_are_what_a_run_gives() -> None:
     known = written()
-    recipes = by_method(sample_recipe(), ["ace", "ace:automatic", "linear", "ties", "tsv_m"])
+    recipes = by_method(
+        load_recipe(Sample.IMAGES.recipe), ["ace", "ace:automatic", "linear", "ties", "tsv_m"]
+    )
     for row in run(recipes, "cpu"):
         accuracies = [*row.by_task.values(), row.mean.score]
         # Another processor rounds differently: an image or two of 400 may change sides.

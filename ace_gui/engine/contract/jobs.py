@@ -224,7 +224,9 @@ class TuneJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleAccuracyJob:
-    """Evaluate the sample's base, experts and merges. Yields SampleAccuracy a model."""
+    """Evaluate a sample's base, experts and merges. Yields SampleAccuracy a model."""
+
+    recipe: Recipe
 
 
 Job = (

@@ -130,8 +130,8 @@ class Runner:
             case TuneJob():
                 settings = {"merges": job.merges, "limit": job.limit}
                 yield from tune(job.recipe, job.ranges, device=job.device, **settings)
-            case SampleAccuracyJob():
-                yield from sample_accuracies()
+            case SampleAccuracyJob(recipe=recipe):
+                yield from sample_accuracies(recipe)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""

@@ -148,8 +148,10 @@ class Conductor(QObject):
             self.analyse()
 
     def evaluate_sample(self) -> None:
-        """Held-out accuracies of the sample's models."""
-        self._engine.run(SampleAccuracyJob(), self._learn)
+        """Held-out accuracies of the models of a sample, which is loaded."""
+        plan = self._session.draft.plan
+        if plan is not None:
+            self._engine.run(SampleAccuracyJob(recipe=plan.recipe), self._learn)
 
     def analyse(self) -> None:
         """Compare the experts, unless that is done, under way, or something is in the way."""

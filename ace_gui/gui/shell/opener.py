@@ -17,7 +17,7 @@ from ace_gui.gui.saving import save
 from ace_gui.gui.shell.dropped_paths import RECIPES, classify, expand
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.paths import resource_path
+from ace_gui.paths import Sample
 from ace_gui.recipe.values import model_name
 
 WEIGHTS = "Model weights (*.safetensors)"
@@ -50,7 +50,7 @@ class Opener(QObject):
 
     def open_sample(self) -> None:
         """Open the sample project."""
-        self.open_paths([resource_path("sample/sample.yaml")])
+        self.open_paths([Sample.IMAGES.recipe])
 
     def open_base(self) -> None:
         """Ask for the folder of a base model."""

@@ -1,6 +1,8 @@
-"""The demo: opens the sample, merges it, selects its most heterogeneous layer, evaluates it."""
+"""The demo: opens a sample, merges it, selects its most heterogeneous layer, evaluates it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from PySide6.QtCore import QObject
 
@@ -11,14 +13,14 @@ from ace_gui.gui.state.activity import State
 class Demo(QObject):
     """Does once, in a window, what a person would do."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: MainWindow, recipe: Path) -> None:
         super().__init__(window)
         self._window = window
         self._merging = False
         self._shown = False
         window.session.activity.changed.connect(self._go_on)
         window.session.layers.learnt.connect(self._go_on)
-        window.opener.open_sample()
+        window.opener.open_paths([recipe])
 
     def _go_on(self) -> None:
         session = self._window.session

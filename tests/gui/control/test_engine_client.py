@@ -125,7 +125,10 @@ def test_a_job_may_be_asked_for_where_another_ends(
     engine: EngineClient, session: Session, worker: FakeWorker
 ) -> None:
     heard: list[End] = []
-    engine.run(MERGE, on_end=lambda _: engine.run(SampleAccuracyJob(), on_end=heard.append))
+    engine.run(
+        MERGE,
+        on_end=lambda _: engine.run(SampleAccuracyJob(recipe=recipe(COLA)), on_end=heard.append),
+    )
     with_idle: list[bool] = []
     engine.idle.connect(lambda: with_idle.append(True))
     worker.say(JobDone(), job=1)

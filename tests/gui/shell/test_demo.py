@@ -5,6 +5,7 @@ from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, SampleAccuracy
 from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.sample_tour import Demo
+from ace_gui.paths import Sample
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -22,7 +23,7 @@ from tests.gui.fakes import (
 def test_the_demo_does_what_a_person_would(
     window: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    Demo(window)
+    Demo(window, Sample.IMAGES.recipe)
     worker.say(ENGINE, job=0)
     assert worker.jobs[1].paths[0].name == "sample.yaml"
     load(worker, COLA, SST2)

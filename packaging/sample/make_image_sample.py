@@ -1,6 +1,6 @@
 """Make the sample project: a small vision transformer and five experts fine-tuned from it.
 
-    python packaging/sample/make_sample.py [--out resources/sample]
+    python packaging/sample/make_image_sample.py [--out resources/sample]
 
 Five little vision tasks share one model and one classification head over all their labels:
 handwritten digits (scikit-learn's copy of the UCI set), shapes, textures, glyphs and counts
@@ -22,9 +22,8 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from sample_images import DRAWERS, SIDE, Labels, draw_digits
 from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
+from training import round_to_half, train
 from transformers import ViTConfig, ViTForImageClassification
 from transformers.utils.logging import disable_progress_bar
 
@@ -149,36 +149,6 @@ def pixel_values(image_NHW: NDArray[np.uint8]) -> torch.Tensor:
     return (torch.from_numpy(image_NHW).float() / 255 - 0.5).div(0.5)[:, None]
 
 
-def learning_rates(steps: int, warm_up: int) -> Callable[[int], float]:
-    """Return the factor of the learning rate by step: linear warm-up, then a half cosine."""
-    return lambda step: (
-        min(1, (step + 1) / warm_up) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
-    )
-
-
-def train(
-    model: ViTForImageClassification,
-    losses: Iterator[torch.Tensor],
-    *,
-    steps: int,
-    rate: float,
-    decay: float,
-    warm_up: int,
-) -> None:
-    """Take ``steps`` AdamW steps down the losses, on every parameter that is not frozen."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rates(steps, warm_up))
-    model.train()
-    for _ in range(steps):
-        next(losses).backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
-        schedule.step()
-    model.eval()
-
-
 def base_losses(
     model: ViTForImageClassification, images: Images, all_tasks: tuple[Task, ...]
 ) -> Iterator[torch.Tensor]:
@@ -209,13 +179,6 @@ def own_logits(
     """Return the logits of the task's own labels."""
     logits = model(pixel_values=pixel_values(image_NHW)).logits
     return logits[:, task.first_label : task.first_label + len(task.labels)]
-
-
-def round_to_half(model: ViTForImageClassification) -> None:
-    """Round the weights to float16, which they are stored in; experts start from these."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.half())
 
 
 def accuracy(model: ViTForImageClassification, images: Images, task: Task) -> float:

@@ -1,0 +1,46 @@
+"""How the models of both samples are trained, and stored in half precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+
+def learning_rates(steps: int, warm_up: int) -> Callable[[int], float]:
+    """Return the factor of the learning rate by step: linear warm-up, then a half cosine."""
+    return lambda step: (
+        min(1, (step + 1) / warm_up) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+    )
+
+
+def train(
+    model: nn.Module,
+    losses: Iterator[torch.Tensor],
+    *,
+    steps: int,
+    rate: float,
+    decay: float,
+    warm_up: int,
+) -> None:
+    """Take ``steps`` AdamW steps down the losses, on every parameter that is not frozen."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rates(steps, warm_up))
+    model.train()
+    for _ in range(steps):
+        next(losses).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        schedule.step()
+    model.eval()
+
+
+def round_to_half(model: nn.Module) -> None:
+    """Round the weights to float16, which they are stored in; experts start from these."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half())
