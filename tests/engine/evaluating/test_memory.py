@@ -1,0 +1,65 @@
+"""One model and one batch are in memory, whatever is compared."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ace_gui
+from ace_gui.engine.evaluating import evaluate
+from ace_gui.paths import Sample
+from tests.helpers.live_memory import LiveMemory
+from tests.helpers.scored_models import save_pictures, save_vit
+
+
+def live_bytes() -> int:
+    """All storages that some tensor of this process holds."""
+    tensors = (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
+    return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def test_one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six models are loaded one after the other, and are gone before the next one comes."""
+    before_load, while_asked, sizes = [], [], []
+    load, answered, start = evaluate.load, evaluate.answered, live_bytes()
+
+    def loading(*arguments: Any) -> Any:
+        before_load.append(live_bytes() - start)
+        model = load(*arguments)
+        sizes.append(sum(parameter.nbytes for parameter in model.parameters()))
+        return model
+
+    def asking(*arguments: Any) -> Iterator[Any]:
+        while_asked.append(live_bytes() - start)
+        yield from answered(*arguments)
+
+    monkeypatch.setattr(evaluate, "load", loading)
+    monkeypatch.setattr(evaluate, "answered", asking)
+    found = ace_gui.evaluate(Sample.IMAGES.recipe, limit=5, device="cpu")
+    assert len(before_load) == len({each.model for each in found.scores}) == 6
+    assert len(while_asked) == len(found.scores) == 10
+    (size,) = set(sizes)
+    assert max(before_load) < 0.1 * size
+    assert size <= max(while_asked) < 1.1 * size
+
+
+def test_one_batch_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times the examples take no more memory while a model is asked."""
+    answered, peaks = evaluate.answered, {}
+
+    def asking(asker: Any) -> Iterator[Any]:
+        with LiveMemory() as memory:
+            yield from answered(asker)
+        peaks[asker.data.name] = memory.peak
+
+    monkeypatch.setattr(evaluate, "answered", asking)
+    save_vit(tmp_path / "model", ("cat", "dog"))
+    tasks = []
+    for name, count in (("few", 64), ("many", 320)):
+        save_pictures(tmp_path / name, ("cat", "dog"), count)
+        tasks.append({"data": tmp_path / name})
+    ace_gui.evaluate(None, [tmp_path / "model"], tasks, device="cpu")
+    assert 0 < peaks["many"] <= 1.1 * peaks["few"]
