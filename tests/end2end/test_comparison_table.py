@@ -4,10 +4,9 @@ import pytest
 
 from ace_gui.cli.comparing import run
 from ace_gui.engine.inspecting.compare_recipes import by_method, title_of
-from ace_gui.paths import Sample
-from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.methods import every_variant, method_variant
-from ace_gui.paths import resource_path
+from ace_gui.paths import Sample, resource_path
+from ace_gui.recipe.recipe_file import load_recipe
 
 PAGE = resource_path("help/sample.md")
 SECTION = "## Methods on the sample project"
