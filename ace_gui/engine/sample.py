@@ -28,5 +28,8 @@ def sample_accuracies(recipe: Recipe) -> Iterator[SampleAccuracy | None]:
         found = {each.task: each.score for each in scores if line_of(each) == line}
         yield SampleAccuracy(model=line, by_task=found)
     for row in compare_all(by_method(recipe, COMPARED), "cpu"):
-        known = isinstance(row, MethodCompared)
-        yield SampleAccuracy(model=row.title, by_task=row.by_task) if known else None
+        yield (
+            SampleAccuracy(model=row.title, by_task=row.by_task)
+            if isinstance(row, MethodCompared)
+            else None
+        )
