@@ -30,7 +30,6 @@ from ace_gui.gui.theme import (
     set_scheme,
 )
 from ace_gui.gui.theme.type_scale import MONO, SANS
-from ace_gui.gui.theme.watcher import style_sheet
 from ace_gui.paths import resource_path
 
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB
@@ -203,20 +202,13 @@ def test_an_experts_colour_as_text_has_its_place():
     assert LIGHT.ink_of(LIGHT.merged) == LIGHT.merged
 
 
-@both
-def test_the_sheet_knows_every_token_it_names(theme: Tokens):
-    sheet = style_sheet(theme)
-    assert "$" not in sheet
-    assert theme.canvas in sheet
-
-
-def test_no_widget_has_a_style_sheet_of_its_own():
+def test_there_is_no_style_sheet():
     package = resource_path("icons").parents[1] / "ace_gui"
     places = [
         f"{path.name}:{number}"
         for path in package.rglob("*.py")
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if "setStyleSheet" in line and path.name != "watcher.py"
+        if "setStyleSheet" in line
     ]
     assert not places
 
@@ -263,7 +255,6 @@ def test_scheme_sets_palette_and_tells(qtbot, qapp: QApplication, scheme):
     assert told.args == [DARK]
     assert current_theme() is DARK
     assert qapp.palette().color(QPalette.ColorRole.Window).name() == DARK.canvas
-    assert DARK.card in qapp.styleSheet()
     scheme("light")
     assert qapp.palette().color(QPalette.ColorRole.Window).name() == LIGHT.canvas
 

@@ -146,7 +146,6 @@ class CompareMethodsDialog(QDialog):
         table.setModel(self.model)
         plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        table.setAlternatingRowColors(True)
         table.setWordWrap(False)
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)

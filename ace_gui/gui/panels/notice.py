@@ -54,6 +54,7 @@ class Notice(QFrame):
         self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label("", self)
+        self.sentence.setProperty("kind", "on-toast" if floats else "")
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)

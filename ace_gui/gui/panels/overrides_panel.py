@@ -94,7 +94,6 @@ class OverridesPanel(QWidget):
         made.setAccessibleName("Overrides")
         made.setToolTip("What some tensors do differently; of two for one tensor the later wins")
         made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        made.setAlternatingRowColors(True)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         made.itemActivated.connect(lambda _: self._edit())
         made.currentRowChanged.connect(lambda _: self._allow())

@@ -225,7 +225,6 @@ def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTa
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setTabKeyNavigation(False)
     table.setShowGrid(False)
-    table.setAlternatingRowColors(True)
     table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
     table.horizontalHeader().setHighlightSections(False)
     table.verticalHeader().setHighlightSections(False)

@@ -142,7 +142,7 @@ class RoleMapPlot(LayersPlot):
         self._bar = pg.ColorBarItem(interactive=False, colorMap=colours, width=12)
         self._bar.axis.setWidth(_BAR_LABELS)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
-        self._bar.setImageItem(self._image, insert_in=self.canvas.getPlotItem())
+        self._bar.setImageItem(self._image, insert_in=self.canvas.frame)
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         theme = self.theme

@@ -83,8 +83,8 @@ class SpectrumPlot(Plot):
         self.add_choice(self.quantity)
         self._ends = EndLabels()
         self._ends.clicked.connect(lambda key: self.legend.chip(key).click())
-        self.canvas.setAxisItems({"right": self._ends})
-        self.canvas.getPlotItem().setContentsMargins(0, 4, 0, 0)  # names are room enough
+        self.canvas.frame.add_axes({"right": self._ends})
+        self.canvas.frame.setContentsMargins(0, 4, 0, 0)  # names are room enough
         self.add_curve_menu()
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())

@@ -12,7 +12,7 @@ from ace_gui.formatting import duration, human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.widgets.buttons import ProgressButton
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
@@ -127,10 +127,7 @@ class PrimaryPlace(QWidget):
         self.main.setEnabled(action.isEnabled())
 
     def _dress(self, kind: str, picture: QIcon) -> None:
-        if self.main.property("kind") != kind:
-            self.main.setProperty("kind", kind)
-            self.main.style().unpolish(self.main)
-            self.main.style().polish(self.main)
+        change_kind(self.main, kind)
         self.main.setIcon(picture)
 
     def _say(self, text: str, *, done: bool = False) -> None:

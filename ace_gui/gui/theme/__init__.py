@@ -1,10 +1,12 @@
 """How the window looks: one table of tokens, and what paints by it.
 
-``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``window.qss``: the one style
-sheet; ``style``: what a sheet cannot draw; ``icons``; ``watcher``: applies them.
+``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``style``: draws every
+control, with ``marks``, ``controls`` and ``bars``; ``kinds``: what a widget says of its looks;
+``icons``; ``watcher``: applies them.
 """
 
 from ace_gui.gui.theme.icons import icon
+from ace_gui.gui.theme.kinds import change_kind
 from ace_gui.gui.theme.scheme import Scheme, current_theme
 from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
 from ace_gui.gui.theme.type_scale import Face, face
@@ -18,6 +20,7 @@ __all__ = [
     "ThemeWatcher",
     "Tokens",
     "apply_theme",
+    "change_kind",
     "current_theme",
     "face",
     "icon",

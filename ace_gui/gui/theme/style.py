@@ -1,50 +1,157 @@
-"""What a style sheet cannot draw: fields, check boxes, arrows, branches of a tree, focus rings.
+"""The one style of the application: every control drawn from the tokens.
 
-A sheet would need image files for them, which follow neither colour nor pixel ratio. Fusion lies
-below, so that every platform gives the same measures.
+There is no style sheet: with one, Qt works out its rules for each widget again whenever the scheme
+changes, which stops the window for seconds. Fusion lies below, so that every platform gives the
+same measures.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
+from PySide6.QtCore import QRect, QRectF, QSize
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import (
     QProxyStyle,
     QPushButton,
     QStyle,
+    QStyleHintReturn,
     QStyleOption,
     QStyleOptionComboBox,
     QStyleOptionComplex,
+    QToolButton,
     QWidget,
 )
 
+from ace_gui.gui.theme import bars, controls, marks
+from ace_gui.gui.theme.kinds import dress, kind_of, paint_ground, state_is
 from ace_gui.gui.theme.scheme import current_theme
-from ace_gui.gui.theme.type_scale import Face, face
 
-RADIUS: Final = 6.0  # px, of fields and buttons
-_PE, _CC, _State = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.StateFlag
-_SC, _CT = QStyle.SubControl, QStyle.ContentsType
+_PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
+_SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint
+_PM = QStyle.PixelMetric
 _FIELD_PADDING: Final = 12  # px, above and below the words of a field together
-_CHECK: Final = ((0.24, 0.52), (0.43, 0.71), (0.77, 0.31))  # in parts of the box
-_CHEVRONS: Final = {
-    _PE.PE_IndicatorArrowDown: ((-3.5, -1.75), (0.0, 1.75), (3.5, -1.75)),
-    _PE.PE_IndicatorArrowUp: ((-3.5, 1.75), (0.0, -1.75), (3.5, 1.75)),
-    _PE.PE_IndicatorArrowRight: ((-1.75, -3.5), (1.75, 0.0), (-1.75, 3.5)),
-    _PE.PE_IndicatorArrowLeft: ((1.75, -3.5), (-1.75, 0.0), (1.75, 3.5)),
-}
 _SPIN_ARROWS: Final = (
     (_SC.SC_SpinBoxUp, _PE.PE_IndicatorArrowUp),
     (_SC.SC_SpinBoxDown, _PE.PE_IndicatorArrowDown),
 )
+_MEASURES: Final = {
+    _PM.PM_ScrollBarExtent: 10,
+    _PM.PM_ScrollBarSliderMin: bars.SLIDER_LEAST,
+    _PM.PM_MenuPanelWidth: 1,
+    _PM.PM_MenuHMargin: 4,
+    _PM.PM_MenuVMargin: 5,
+    _PM.PM_ToolTipLabelFrameWidth: 7,
+    _PM.PM_TabBarTabHSpace: bars.TAB_GAP + 2 * bars.TAB_EDGE,
+    _PM.PM_TabBarTabVSpace: 18,
+    _PM.PM_TabBarTabShiftVertical: 0,
+    _PM.PM_TabBarTabOverlap: 0,
+    _PM.PM_TabBarBaseHeight: 0,
+    _PM.PM_TabBarBaseOverlap: 0,
+    _PM.PM_HeaderMargin: 5,
+}
+_HINTS: Final = {
+    _SH.SH_ItemView_ShowDecorationSelected: 1,
+    _SH.SH_DialogButtonBox_ButtonsHaveIcons: 0,
+    _SH.SH_DialogButtonLayout: 3,  # what is refused at the left of what is done
+    _SH.SH_ToolTip_WakeUpDelay: 500,
+    _SH.SH_EtchDisabledText: 0,
+}
+
+
+_Draw = Callable[[QPainter, Any, QWidget | None], object]
+
+
+def _nothing(_painter: QPainter, _option: QStyleOption, _widget: QWidget | None) -> None:
+    """The ground is seen."""
+
+
+def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    paint_ground(painter, QRectF(option.rect), kind_of(widget))
+
+
+def _focus(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    if state_is(option, "KeyboardFocusChange"):  # as Fusion: not after a click
+        marks.focus_ring(painter, QRectF(option.rect), widget)
+
+
+def _tip(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
+    painter.fillRect(option.rect, QColor(current_theme().toast))
+
+
+def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
+    return lambda painter, option, _widget: marks.chevron(
+        painter, QRectF(option.rect), element, enabled=state_is(option, "Enabled")
+    )
+
+
+_PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
+    _PE.PE_Widget: _ground,
+    _PE.PE_FrameFocusRect: _focus,
+    _PE.PE_PanelLineEdit: marks.line_edit,
+    _PE.PE_IndicatorCheckBox: lambda p, o, _w: marks.check_box(p, o),
+    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: marks.check_box(p, o),
+    _PE.PE_IndicatorRadioButton: lambda p, o, _w: marks.radio_button(p, o),
+    _PE.PE_IndicatorBranch: lambda p, o, _w: marks.branch(p, o),
+    _PE.PE_IndicatorHeaderArrow: bars.header_arrow,
+    _PE.PE_PanelMenu: bars.menu_panel,
+    _PE.PE_FrameMenu: _nothing,
+    _PE.PE_PanelMenuBar: _nothing,
+    _PE.PE_PanelStatusBar: _nothing,
+    _PE.PE_FrameStatusBarItem: _nothing,
+    _PE.PE_FrameTabBarBase: _nothing,
+    _PE.PE_FrameTabWidget: _nothing,
+    _PE.PE_FrameGroupBox: _nothing,
+    _PE.PE_PanelTipLabel: _tip,
+    **{element: _arrow(element) for element in marks.CHEVRONS},
+}
+_CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
+    _CE.CE_PushButtonBevel: controls.paint_button,
+    _CE.CE_TabBarTabShape: bars.tab_shape,
+    _CE.CE_TabBarTabLabel: bars.tab_label,
+    _CE.CE_MenuItem: bars.menu_item,
+    _CE.CE_MenuEmptyArea: _nothing,
+    _CE.CE_MenuBarItem: bars.menu_bar_item,
+    _CE.CE_MenuBarEmptyArea: _nothing,
+    _CE.CE_HeaderSection: _nothing,
+    _CE.CE_HeaderEmptyArea: _nothing,
+    _CE.CE_ProgressBarGroove: bars.progress_groove,
+    _CE.CE_ProgressBarContents: bars.progress_contents,
+    _CE.CE_Splitter: _nothing,
+}
 
 
 class WorkbenchStyle(QProxyStyle):
-    """Fusion with the marks of the window's own."""
+    """Fusion's measures with the window's own looks."""
 
     def __init__(self) -> None:
         super().__init__("Fusion")
+
+    def polish(self, target: Any) -> Any:
+        """Of a widget: what it needs once. (Qt calls it for palettes and applications, too.)"""
+        if isinstance(target, QWidget):
+            dress(target)
+        return super().polish(target)
+
+    def pixelMetric(
+        self,
+        metric: QStyle.PixelMetric,
+        option: QStyleOption | None = None,
+        widget: QWidget | None = None,
+    ) -> int:
+        found = _MEASURES.get(metric)
+        return super().pixelMetric(metric, option, widget) if found is None else found
+
+    def styleHint(
+        self,
+        hint: QStyle.StyleHint,
+        option: QStyleOption | None = None,
+        widget: QWidget | None = None,
+        returned: QStyleHintReturn | None = None,
+    ) -> int:
+        found = _HINTS.get(hint)
+        return super().styleHint(hint, option, widget, returned) if found is None else found
 
     def drawPrimitive(
         self,
@@ -53,34 +160,32 @@ class WorkbenchStyle(QProxyStyle):
         painter: QPainter,
         widget: QWidget | None = None,
     ) -> None:
-        match element:
-            case _PE.PE_FrameFocusRect:
-                if _is(option, "KeyboardFocusChange"):  # as Fusion: not after a click
-                    _focus_ring(painter, QRectF(option.rect), widget)
-            case _PE.PE_PanelLineEdit:
-                _line_edit(painter, option, widget)
-            case _PE.PE_IndicatorCheckBox | _PE.PE_IndicatorItemViewItemCheck:
-                _check_box(painter, option)
-            case _PE.PE_IndicatorRadioButton:
-                _radio_button(painter, option)
-            case _PE.PE_IndicatorBranch:
-                _branch(painter, option)
-            case _ if element in _CHEVRONS:
-                chevron(painter, QRectF(option.rect), element, enabled=_is(option, "Enabled"))
-            case _:
-                super().drawPrimitive(element, option, painter, widget)
+        draw = _PRIMITIVES.get(element)
+        if draw is None:
+            super().drawPrimitive(element, option, painter, widget)
+        else:
+            draw(painter, option, widget)
 
-    def sizeFromContents(
+    def drawControl(
         self,
-        kind: QStyle.ContentsType,
+        element: QStyle.ControlElement,
         option: QStyleOption,
-        size: QSize,
+        painter: QPainter,
         widget: QWidget | None = None,
-    ) -> QSize:
-        found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
-        if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
-            found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
-        return found
+    ) -> None:
+        draw = _CONTROLS.get(element)
+        if draw is not None:
+            draw(painter, option, widget)
+            return
+        if element == _CE.CE_ShapedFrame and bars.shaped_frame(painter, option, widget):
+            return
+        if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
+            controls.ink_button(option, widget)  # type: ignore[arg-type]
+            if controls.is_left_aligned(widget):
+                option.rect = _as_wide_as(widget.sizeHint().width(), option.rect)
+        elif element == _CE.CE_HeaderLabel:
+            bars.ink_header(option)  # type: ignore[arg-type]
+        super().drawControl(element, option, painter, widget)
 
     def drawComplexControl(
         self,
@@ -90,145 +195,73 @@ class WorkbenchStyle(QProxyStyle):
         widget: QWidget | None = None,
     ) -> None:
         if control == _CC.CC_SpinBox:
-            _field(painter, option, widget)
-            if _is(option, "MouseOver") or _is(option, "HasFocus"):
-                for sub, element in _SPIN_ARROWS:
-                    place = self.subControlRect(control, option, sub, widget)  # type: ignore[arg-type]
-                    enabled = _is(option, "Enabled")
-                    chevron(painter, QRectF(place), element, enabled=enabled, size=0.8)
+            self._draw_spin_box(option, painter, widget)
+        elif control == _CC.CC_ScrollBar:
+            bars.scroll_bar(painter, option, widget)  # type: ignore[arg-type]
+        elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
+            controls.paint_tool_button(painter, option, widget)
+            inner = type(option)(option)
+            inner.rect = option.rect.adjusted(5, 2, -5, -2)
+            self.drawControl(_CE.CE_ToolButtonLabel, inner, painter, widget)
+            if state_is(option, "HasFocus"):
+                _focus(painter, option, widget)
         elif control == _CC.CC_ComboBox and _has_frame(option):
-            _field(painter, option, widget)
+            marks.field(painter, option, widget)
             arrow, element = _SC.SC_ComboBoxArrow, _PE.PE_IndicatorArrowDown
-            place = self.subControlRect(control, option, arrow, widget)  # type: ignore[arg-type]
-            chevron(painter, QRectF(place), element, enabled=_is(option, "Enabled"))
+            place = self.subControlRect(control, option, arrow, widget)
+            enabled = state_is(option, "Enabled")
+            marks.chevron(painter, QRectF(place), element, enabled=enabled)
         else:
             super().drawComplexControl(control, option, painter, widget)
 
+    def _draw_spin_box(
+        self, option: QStyleOptionComplex, painter: QPainter, widget: QWidget | None
+    ) -> None:
+        marks.field(painter, option, widget)
+        if state_is(option, "MouseOver") or state_is(option, "HasFocus"):
+            for sub, element in _SPIN_ARROWS:
+                place = self.subControlRect(_CC.CC_SpinBox, option, sub, widget)
+                enabled = state_is(option, "Enabled")
+                marks.chevron(painter, QRectF(place), element, enabled=enabled, size=0.8)
 
-def chevron(
-    painter: QPainter,
-    place: QRectF,
-    element: QStyle.PrimitiveElement,
-    *,
-    enabled: bool = True,
-    size: float = 1.0,
-) -> None:
-    """An arrow of two strokes in the middle of ``place``."""
-    theme = current_theme()
-    size *= _scale()
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    pen = QPen(QColor(theme.text2 if enabled else theme.text3), 1.4 * size)
-    pen.setCapStyle(Qt.PenCapStyle.RoundCap)
-    pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
-    painter.setPen(pen)
-    middle = place.center()
-    painter.drawPolyline([middle + QPointF(x, y) * size for x, y in _CHEVRONS[element]])
-    painter.restore()
+    def subControlRect(
+        self,
+        control: QStyle.ComplexControl,
+        option: QStyleOptionComplex,
+        part: QStyle.SubControl,
+        widget: QWidget | None = None,
+    ) -> QRect:
+        if control == _CC.CC_ScrollBar:
+            found = bars.scroll_bar_part(option, part)  # type: ignore[arg-type]
+            if found is not None:
+                return found
+        return super().subControlRect(control, option, part, widget)  # type: ignore[arg-type]
+
+    def sizeFromContents(
+        self,
+        kind: QStyle.ContentsType,
+        option: QStyleOption,
+        size: QSize,
+        widget: QWidget | None = None,
+    ) -> QSize:
+        if kind == _CT.CT_PushButton:
+            return controls.push_button_size(size, widget)
+        if kind == _CT.CT_ToolButton:
+            return size + QSize(*controls.TOOL_PADDING)
+        if kind == _CT.CT_MenuBarItem:
+            return size + QSize(18, 12)
+        found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
+        if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
+            found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
+        elif kind == _CT.CT_MenuItem and size.height() > 0:
+            found.setHeight(max(found.height(), option.fontMetrics.height() + 10))
+        return found
 
 
-def _scale() -> float:
-    """How much larger than usual the letters are: marks beside them grow along."""
-    return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
-
-
-def _is(option: QStyleOption, state: str) -> bool:
-    return bool(option.state & getattr(_State, f"State_{state}"))
+def _as_wide_as(width: int, place: QRect) -> QRect:
+    """The left part of ``place``."""
+    return QRect(place.left(), place.top(), min(width, place.width()), place.height())
 
 
 def _has_frame(option: QStyleOptionComplex) -> bool:
     return isinstance(option, QStyleOptionComboBox) and option.frame
-
-
-def _focus_ring(painter: QPainter, place: QRectF, widget: QWidget | None) -> None:
-    """Two pixels wide, within the control; on a filled button in the ink of its words."""
-    theme = current_theme()
-    filled = widget is not None and widget.property("kind") in ("primary", "again")
-    colour = theme.on_accent if filled else theme.accent
-    inset = 3.0 if filled else 1.0
-    if isinstance(widget, QPushButton):  # a sheet's padding would move it inwards
-        place = QRectF(widget.rect())
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(colour), 2.0))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(place.adjusted(inset, inset, -inset, -inset), 4.0, 4.0)
-    painter.restore()
-
-
-def _field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The ground and the border of what a person writes into or chooses from."""
-    theme = current_theme()
-    enabled, focused = _is(option, "Enabled"), _is(option, "HasFocus")
-    wrong = widget is not None and bool(widget.property("invalid"))
-    width = 2.0 if enabled and (focused or wrong) else 1.0
-    rest = theme.control if enabled and _is(option, "MouseOver") else theme.edge
-    border = theme.bad if wrong else theme.accent if enabled and focused else rest
-    inset = width / 2
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(border), width))
-    painter.setBrush(QColor(theme.field) if enabled else Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(
-        QRectF(option.rect).adjusted(inset, inset, -inset, -inset), RADIUS, RADIUS
-    )
-    painter.restore()
-
-
-def _line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    if getattr(option, "lineWidth", 1) > 0:  # that of a spin box has no frame of its own
-        _field(painter, option, widget)
-
-
-def _box(option: QStyleOption) -> QRectF:
-    side = min(option.rect.width(), option.rect.height())
-    square = QRect(0, 0, side, side)
-    square.moveCenter(option.rect.center())
-    return QRectF(square).adjusted(0.5, 0.5, -0.5, -0.5)
-
-
-def _check_box(painter: QPainter, option: QStyleOption) -> None:
-    theme, box = current_theme(), _box(option)
-    on, enabled = _is(option, "On") or _is(option, "NoChange"), _is(option, "Enabled")
-    _mark_ground(painter, option, on=on)
-    painter.drawRoundedRect(box, 3.0, 3.0)
-    if on:
-        pen = QPen(QColor(theme.on_accent if enabled else theme.text3), 1.8)
-        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
-        pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
-        painter.setPen(pen)
-        shape = ((0.25, 0.5), (0.75, 0.5)) if _is(option, "NoChange") else _CHECK
-        x, y, side = box.left(), box.top(), box.width()
-        painter.drawPolyline([QPointF(x + a * side, y + b * side) for a, b in shape])
-    painter.restore()
-
-
-def _radio_button(painter: QPainter, option: QStyleOption) -> None:
-    theme, box = current_theme(), _box(option)
-    on, enabled = _is(option, "On"), _is(option, "Enabled")
-    _mark_ground(painter, option, on=on)
-    painter.drawEllipse(box)
-    if on:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(theme.on_accent if enabled else theme.text3))
-        painter.drawEllipse(box.center(), box.width() / 5, box.width() / 5)
-    painter.restore()
-
-
-def _mark_ground(painter: QPainter, option: QStyleOption, *, on: bool) -> None:
-    """Pen and brush of a mark that is on or off; the caller restores the painter."""
-    theme = current_theme()
-    enabled = _is(option, "Enabled")
-    focused = _is(option, "HasFocus")
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    filled = on and enabled
-    frame = theme.text if focused else theme.accent if filled else theme.control
-    painter.setPen(QPen(QColor(frame if enabled else theme.edge), 2.0 if focused else 1.0))
-    painter.setBrush(QColor(theme.accent if filled else theme.field))
-
-
-def _branch(painter: QPainter, option: QStyleOption) -> None:
-    if _is(option, "Children"):
-        arrows = (_PE.PE_IndicatorArrowRight, _PE.PE_IndicatorArrowDown)
-        chevron(painter, QRectF(option.rect), arrows[_is(option, "Open")])

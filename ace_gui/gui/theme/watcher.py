@@ -1,11 +1,8 @@
-"""Gives the application its fonts, style, sheet and palette, in step with the scheme."""
+"""Gives the application its fonts, style and palette, in step with the scheme."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
-from string import Template
-from typing import Final
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QPalette
@@ -16,11 +13,9 @@ from ace_gui.gui.theme.style import WorkbenchStyle
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.type_scale import Face, face, use_fonts
 
-_SHEET: Final = Path(__file__).with_name("window.qss")
-
 
 class ThemeWatcher(QObject):
-    """Keeps the application's palette and style sheet in step with the scheme.
+    """Keeps the application's palette in step with the scheme.
 
     Child of the application. ``changed`` carries the new ``Tokens``.
     """
@@ -44,12 +39,10 @@ class ThemeWatcher(QObject):
         self._app.setPalette(palette)
         QToolTip.setPalette(palette)
         self.changed.emit(theme)
-        # Last, since it tells every widget at once: who restyles in turns knows of it by now.
-        self._app.setStyleSheet(style_sheet(theme))
 
 
 def apply_theme(app: QApplication) -> ThemeWatcher:
-    """Give ``app`` the window's fonts, style, sheet and palette, which follow the system's scheme.
+    """Give ``app`` the window's fonts, style and palette, which follow the system's scheme.
 
     Calling it again returns the same watcher.
     """
@@ -57,7 +50,8 @@ def apply_theme(app: QApplication) -> ThemeWatcher:
     if existing is not None:
         return existing
     use_fonts(app)
-    app.setStyle(WorkbenchStyle())  # before the sheet, which wraps it
+    app.setStyle(WorkbenchStyle())
+    QToolTip.setFont(face(Face.CAPTION))
     return ThemeWatcher(app)
 
 
@@ -73,13 +67,6 @@ def set_scheme(scheme: Scheme) -> None:
     watcher = app.findChild(ThemeWatcher)
     if watcher is not None:
         watcher.refresh()
-
-
-@lru_cache(maxsize=2)
-def style_sheet(theme: Tokens) -> str:
-    """The application's style sheet in the colours of ``theme``."""
-    template = Template(_SHEET.read_text(encoding="utf-8"))
-    return template.substitute(vars(theme), size_caption=f"{face(Face.CAPTION).pointSizeF():.2f}pt")
 
 
 @lru_cache(maxsize=2)
@@ -102,7 +89,13 @@ def palette_of(theme: Tokens) -> QPalette:
         role.HighlightedText: theme.text,
         role.Accent: theme.accent,
         role.Link: theme.accent,
-        role.LinkVisited: theme.accent,
+        role.LinkVisited: theme.accent_on_tint,
+        # Inks and grounds for which Qt has no name; no control is drawn with these by Fusion.
+        role.Light: theme.card,
+        role.Midlight: theme.hover,
+        role.Mid: theme.text2,
+        role.Dark: theme.ok,
+        role.Shadow: theme.warn,
     }
     palette = QPalette(QColor(theme.raised), QColor(theme.canvas))
     for which, colour in colours.items():

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction, QColor, QPainter, QPainterPath, QPaintEvent, 
 from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.style import RADIUS
+from ace_gui.gui.theme.marks import RADIUS
 
 _LEAST_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 DOT_ROOM: Final = QSize(14, 22)
@@ -19,7 +19,7 @@ _DOT: Final = 3.0  # px, its radius
 def action_button(
     action: QAction, text: str, parent: QWidget | None = None, *, kind: str = "secondary"
 ) -> QPushButton:
-    """A button that triggers ``action``, enabled as it is; ``kind`` as the style sheet has them."""
+    """A button that triggers ``action``, enabled as it is; ``kind``: its looks."""
     button = QPushButton(text, parent)
     button.setFont(face(Face.STRONG if kind == "primary" else Face.BUTTON))
     button.setProperty("kind", kind)

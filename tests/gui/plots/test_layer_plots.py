@@ -303,7 +303,7 @@ def test_curves_are_kept_for_the_next_layer(histogram: HistogramPlot) -> None:
     one = {"cola": found.counts["cola"]}
     histogram.show_distribution(replace(found, name="next", counts=one), COLOURS)
     assert histogram._steps == {"cola": before["cola"]}
-    assert before["mnli"] not in histogram.canvas.getPlotItem().items
+    assert before["mnli"] not in histogram.canvas.items_shown()
 
 
 def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: HistogramPlot) -> None:

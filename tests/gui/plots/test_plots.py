@@ -522,10 +522,9 @@ def test_no_energies_is_a_message(energies):
 
 def test_items_are_kept_for_the_next_layer(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
-    items = energies.canvas.getPlotItem().items
-    before = list(items)
+    before = energies.canvas.items_shown()
     energies.show_energies("next", {"b": 1.0, "c": 3.0}, COLOURS)
-    assert set(items) < set(before)
+    assert set(energies.canvas.items_shown()) < set(before)
     assert [text.toPlainText().strip() for text in energies._numbers] == ["1.00", "3.00"]
     assert list(energies._bars.opts["width"]) == [1.0, 3.0]
     energies.grab()

@@ -34,6 +34,7 @@ import pyqtgraph as pg
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
+from ace_gui.gui.plots.frame.canvas import Canvas
 from ace_gui.gui.plots.frame.controls import PictureButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
@@ -50,37 +51,6 @@ from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 BUSY_AFTER_MS = 200
 
 pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
-
-
-class _View(pg.ViewBox):
-    """A view box whose right button is left to the context menu."""
-
-    def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
-        if event.button() == Qt.MouseButton.RightButton:  # type: ignore[attr-defined]
-            event.ignore()  # type: ignore[attr-defined]
-            return
-        super().mouseDragEvent(event, axis)
-
-
-class _Canvas(pg.PlotWidget):
-    """The drawing area: no menu and no buttons of pyqtgraph's own."""
-
-    def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
-        super().__init__(
-            viewBox=_View(enableMenu=False),
-            axisItems={"bottom": bottom, "left": left},
-            enableMenu=False,
-        )
-        self.hideButtons()
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
-        self.setFrameShape(self.Shape.NoFrame)
-        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
-        self.getPlotItem().setContentsMargins(0, 4, 12, 0)  # room for the last tick label
-        for axis in (bottom, left):
-            axis.setZValue(-1)  # grid lines belong behind the data
-            axis.setStyle(hideOverlappingLabels=False)
-        # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
-        self.getViewBox().sigStateChanged.connect(self.scene().prepareForPaint)
 
 
 class Plot(ThemedWidget):
@@ -111,7 +81,7 @@ class Plot(ThemedWidget):
         self.theme = current_theme()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.canvas = _Canvas(bottom, left)
+        self.canvas = Canvas(bottom, left)
         self.canvas.setFocusProxy(self)
         self.canvas.setAccessibleName(name)
         self.legend = Legend(toggles=toggles)

@@ -130,7 +130,6 @@ class PlotWithTable(QStackedWidget):
         table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
         table.setModel(self.model)
         plain_rows(table, padding=6)
-        table.setAlternatingRowColors(True)
         table.setWordWrap(False)
         header = table.horizontalHeader()
         header.setResizeContentsPrecision(50)

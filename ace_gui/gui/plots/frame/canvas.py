@@ -1,0 +1,95 @@
+"""The drawing area of a plot: a view of the data with axes around it.
+
+pyqtgraph's ``PlotItem`` makes a hidden menu of some ninety widgets for each plot, which take long
+to make and have to hear of every change of the palette. This has its layout and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
+
+# isort: split
+import pyqtgraph as pg
+
+_PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
+_VIEW: Final = (2, 1)
+
+
+class _View(pg.ViewBox):
+    """A view box whose right button is left to the context menu."""
+
+    def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
+        if event.button() == Qt.MouseButton.RightButton:  # type: ignore[attr-defined]
+            event.ignore()  # type: ignore[attr-defined]
+            return
+        super().mouseDragEvent(event, axis)
+
+
+class Frame(pg.GraphicsWidget):
+    """``layout``: a grid with the view in its middle; a scale of colours may join it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.view = _View(enableMenu=False)
+        self.axes: dict[str, pg.AxisItem] = {}
+        self.layout = QGraphicsGridLayout()
+        self.layout.setContentsMargins(1, 1, 1, 1)
+        self.layout.setSpacing(0)
+        self.layout.addItem(self.view, *_VIEW)
+        self.layout.setRowStretchFactor(_VIEW[0], 1)
+        self.layout.setColumnStretchFactor(_VIEW[1], 1)
+        self.setLayout(self.layout)
+
+    def add_axes(self, axes: Mapping[str, pg.AxisItem]) -> None:
+        """Put axes at their sides: ``left``, ``right``, ``top`` or ``bottom``."""
+        for side, axis in axes.items():
+            axis.linkToView(self.view)
+            axis.setFlag(QGraphicsItem.GraphicsItemFlag.ItemNegativeZStacksBehindParent)
+            axis.setZValue(-1)  # grid lines belong behind the data
+            self.layout.addItem(axis, *_PLACES[side])
+            self.axes[side] = axis
+
+
+class Canvas(pg.GraphicsView):
+    """No menu and no buttons of pyqtgraph's own."""
+
+    def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
+        super().__init__()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.enableMouse(False)
+        self.frame = Frame()
+        self.frame.add_axes({"bottom": bottom, "left": left})
+        self.setCentralItem(self.frame)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
+        self.frame.setContentsMargins(0, 4, 12, 0)  # room for the last tick label
+        for axis in (bottom, left):
+            axis.setStyle(hideOverlappingLabels=False)
+        # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
+        self.frame.view.sigStateChanged.connect(self.scene().prepareForPaint)
+
+    def getViewBox(self) -> pg.ViewBox:
+        """What shows the data."""
+        return self.frame.view
+
+    def getAxis(self, side: str) -> pg.AxisItem:
+        """The axis at ``left``, ``right``, ``top`` or ``bottom``; KeyError where there is none."""
+        return self.frame.axes[side]
+
+    def addItem(self, item: QGraphicsItem, *, ignoreBounds: bool = False) -> None:
+        """Draw it among the data; ``ignoreBounds``: it does not decide what is in view."""
+        self.frame.view.addItem(item, ignoreBounds=ignoreBounds)
+
+    def removeItem(self, item: QGraphicsItem) -> None:
+        """Draw it no longer."""
+        self.frame.view.removeItem(item)
+
+    def items_shown(self) -> list[QGraphicsItem]:
+        """What is drawn among the data."""
+        return list(self.frame.view.childGroup.childItems())

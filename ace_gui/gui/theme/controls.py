@@ -1,0 +1,141 @@
+"""What the style draws of buttons: their ground, their border and the ink of their words."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPalette, QPen
+from PySide6.QtWidgets import QPushButton, QStyleOption, QStyleOptionButton, QWidget
+
+from ace_gui.gui.theme.kinds import kind_of, state_is
+from ace_gui.gui.theme.marks import RADIUS
+from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.tokens import Tokens
+
+_CLEAR: Final = ""  # what lies below is seen
+_PADDING: Final = {"link": (8, 4), "segment": (22, 8), "on-toast": (8, 4)}  # px, both sides
+_USUAL_PADDING: Final = (30, 14)
+TOOL_PADDING: Final = (14, 8)
+
+
+class Look(NamedTuple):
+    """Colours; an empty one is not painted."""
+
+    ground: str
+    border: str
+    ink: str
+
+
+def button_kind(widget: QWidget | None) -> str:
+    """A button's kind; "segment" and "on-toast" by where it stands."""
+    around = kind_of(widget.parentWidget() if widget is not None else None)
+    if around == "segments":
+        return "segment"
+    return "on-toast" if around == "toast" else kind_of(widget)
+
+
+def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
+    """``size``: of the words and the icon."""
+    across, down = _PADDING.get(button_kind(widget), _USUAL_PADDING)
+    return size + QSize(across, down)
+
+
+def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    """The ground of a push button."""
+    look, kind = _push_look(option, widget), button_kind(widget)
+    corner = 4.0 if kind == "segment" else RADIUS
+    _paint(painter, QRectF(option.rect), look, corner)
+
+
+def ink_button(option: QStyleOptionButton, widget: QWidget | None) -> None:
+    """Give the option the ink of the button's words."""
+    palette = option.palette
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(_push_look(option, widget).ink))
+    option.palette = palette
+
+
+def is_left_aligned(widget: QWidget | None) -> bool:
+    """Whether a button's words begin at its left edge, as those of a sentence do."""
+    return button_kind(widget) == "link"
+
+
+def paint_tool_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    """The ground of a tool button, and the ink of its words as the option's."""
+    kind, look = kind_of(widget), _tool_look(option, widget)
+    corner = 0.0 if kind in ("row", "next-row") else RADIUS
+    _paint(painter, QRectF(option.rect), look, corner)
+    if kind == "next-row":
+        painter.setPen(QPen(QColor(current_theme().line), 1.0))
+        painter.drawLine(option.rect.topLeft(), option.rect.topRight())
+    palette = option.palette
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(look.ink))
+    option.palette = palette
+
+
+def _paint(painter: QPainter, place: QRectF, look: Look, corner: float) -> None:
+    if not look.ground and not look.border:
+        return
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(look.border), 1.0) if look.border else Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(look.ground) if look.ground else Qt.BrushStyle.NoBrush)
+    inset = 0.5 if look.border else 0.0
+    painter.drawRoundedRect(place.adjusted(inset, inset, -inset, -inset), corner, corner)
+    painter.restore()
+
+
+def _push_look(option: QStyleOption, widget: QWidget | None) -> Look:
+    theme, kind = current_theme(), button_kind(widget)
+    enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
+    down, on = state_is(option, "Sunken"), state_is(option, "On")
+    if kind == "" and isinstance(widget, QPushButton) and widget.isDefault():
+        kind = "primary"
+    if not enabled:
+        return _disabled(theme, kind)
+    match kind:
+        case "primary":
+            ground = theme.accent_hover if over or down else theme.accent
+            return Look(ground, ground, theme.on_accent)
+        case "start":
+            return Look(theme.card, theme.control if over else theme.card, theme.text)
+        case "again":
+            return Look(theme.hover if over else theme.warn_ground, theme.warn, theme.warn)
+        case "tinted":
+            border = theme.accent if over else theme.tint
+            return Look(theme.tint, border, theme.accent_on_tint)
+        case "ghost":
+            return Look(
+                theme.tint if down else theme.hover if over else _CLEAR, _CLEAR, theme.text2
+            )
+        case "link":
+            return Look(_CLEAR, _CLEAR, theme.accent_hover if over else theme.accent)
+        case "on-toast":
+            return Look(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
+        case "segment":
+            ink = theme.text if on or over else theme.text2
+            return Look(theme.raised if on else _CLEAR, _CLEAR, ink)
+    ground = theme.tint if down or on else theme.hover if over else theme.raised
+    return Look(ground, theme.edge, theme.bad if kind == "destructive" else theme.text)
+
+
+def _disabled(theme: Tokens, kind: str) -> Look:
+    if kind == "primary":
+        return Look(theme.hover, _CLEAR, theme.text2)  # captions are too pale on this ground
+    if kind in ("ghost", "link", "segment", "on-toast"):
+        return Look(_CLEAR, _CLEAR, theme.text3)
+    return Look(_CLEAR, theme.line, theme.text3)
+
+
+def _tool_look(option: QStyleOption, widget: QWidget | None) -> Look:
+    theme, kind = current_theme(), kind_of(widget)
+    on_toast = button_kind(widget) == "on-toast"
+    enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
+    down = state_is(option, "Sunken")
+    on = state_is(option, "On") and kind != "fold"
+    if on_toast:
+        return Look(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
+    if not enabled:
+        return Look(_CLEAR, _CLEAR, theme.text3)
+    ink = theme.accent if kind == "link" else theme.accent_on_tint if on else theme.text2
+    return Look(theme.tint if on or down else theme.hover if over else _CLEAR, _CLEAR, ink)

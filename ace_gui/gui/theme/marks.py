@@ -1,0 +1,162 @@
+"""What the style draws of marks: arrows, check boxes, focus rings, the frames of fields."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
+from PySide6.QtWidgets import QAbstractItemView, QPushButton, QStyle, QStyleOption, QWidget
+
+from ace_gui.gui.theme.kinds import kind_of, state_is
+from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.type_scale import Face, face
+
+RADIUS: Final = 6.0  # px, of fields and buttons
+_PE = QStyle.PrimitiveElement
+_CHECK: Final = ((0.24, 0.52), (0.43, 0.71), (0.77, 0.31))  # in parts of the box
+CHEVRONS: Final = {
+    _PE.PE_IndicatorArrowDown: ((-3.5, -1.75), (0.0, 1.75), (3.5, -1.75)),
+    _PE.PE_IndicatorArrowUp: ((-3.5, 1.75), (0.0, -1.75), (3.5, 1.75)),
+    _PE.PE_IndicatorArrowRight: ((-1.75, -3.5), (1.75, 0.0), (-1.75, 3.5)),
+    _PE.PE_IndicatorArrowLeft: ((1.75, -3.5), (-1.75, 0.0), (1.75, 3.5)),
+}
+
+
+def chevron(
+    painter: QPainter,
+    place: QRectF,
+    element: QStyle.PrimitiveElement,
+    *,
+    enabled: bool = True,
+    size: float = 1.0,
+) -> None:
+    """An arrow of two strokes in the middle of ``place``."""
+    theme = current_theme()
+    size *= _scale()
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    _round_pen(painter, theme.text2 if enabled else theme.text3, 1.4 * size)
+    middle = place.center()
+    painter.drawPolyline([middle + QPointF(x, y) * size for x, y in CHEVRONS[element]])
+    painter.restore()
+
+
+def focus_ring(painter: QPainter, place: QRectF, widget: QWidget | None) -> None:
+    """Two pixels wide, within the control; on a filled button in the ink of its words."""
+    theme = current_theme()
+    filled = isinstance(widget, QPushButton) and (
+        kind_of(widget) in ("primary", "again") or widget.isDefault()
+    )
+    colour = theme.on_accent if filled and kind_of(widget) != "again" else theme.accent
+    if kind_of(widget.parentWidget() if widget is not None else None) == "toast":
+        colour = theme.toast_action
+    inset = 3.0 if filled else 1.0
+    if isinstance(widget, QPushButton):  # its padding would move it inwards
+        place = QRectF(widget.rect())
+    corner = 2.0 if isinstance(widget, QAbstractItemView) else 4.0
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(colour), 2.0))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(place.adjusted(inset, inset, -inset, -inset), corner, corner)
+    painter.restore()
+
+
+def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    """The ground and the border of what a person writes into or chooses from."""
+    theme = current_theme()
+    enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
+    wrong = widget is not None and bool(widget.property("invalid"))
+    width = 2.0 if enabled and (focused or wrong) else 1.0
+    rest = theme.control if enabled and state_is(option, "MouseOver") else theme.edge
+    border = theme.bad if wrong else theme.accent if enabled and focused else rest
+    inset = width / 2
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(border), width))
+    painter.setBrush(QColor(theme.field) if enabled else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(
+        QRectF(option.rect).adjusted(inset, inset, -inset, -inset), RADIUS, RADIUS
+    )
+    painter.restore()
+
+
+def line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    """The field of a line of text; that of a spin box has no frame of its own."""
+    if getattr(option, "lineWidth", 1) > 0:
+        field(painter, option, widget)
+
+
+def check_box(painter: QPainter, option: QStyleOption) -> None:
+    """A tick where it is on, a dash where only parts of it are."""
+    theme, box = current_theme(), _box(option)
+    on = state_is(option, "On") or state_is(option, "NoChange")
+    enabled = state_is(option, "Enabled")
+    _mark_ground(painter, option, on=on)
+    painter.drawRoundedRect(box, 3.0, 3.0)
+    if on:
+        shape = ((0.25, 0.5), (0.75, 0.5)) if state_is(option, "NoChange") else _CHECK
+        tick(painter, box, theme.on_accent if enabled else theme.text3, shape)
+    painter.restore()
+
+
+def tick(
+    painter: QPainter, box: QRectF, colour: str, shape: tuple[tuple[float, float], ...] = _CHECK
+) -> None:
+    """A tick in a box; the painter keeps its pen."""
+    _round_pen(painter, colour, 1.8)
+    x, y, side = box.left(), box.top(), box.width()
+    painter.drawPolyline([QPointF(x + a * side, y + b * side) for a, b in shape])
+
+
+def radio_button(painter: QPainter, option: QStyleOption) -> None:
+    """A circle, with a point where it is chosen."""
+    theme, box = current_theme(), _box(option)
+    on, enabled = state_is(option, "On"), state_is(option, "Enabled")
+    _mark_ground(painter, option, on=on)
+    painter.drawEllipse(box)
+    if on:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.on_accent if enabled else theme.text3))
+        painter.drawEllipse(box.center(), box.width() / 5, box.width() / 5)
+    painter.restore()
+
+
+def branch(painter: QPainter, option: QStyleOption) -> None:
+    """The arrow of a row of a tree that has others below it."""
+    if state_is(option, "Children"):
+        arrows = (_PE.PE_IndicatorArrowRight, _PE.PE_IndicatorArrowDown)
+        chevron(painter, QRectF(option.rect), arrows[state_is(option, "Open")])
+
+
+def _scale() -> float:
+    """How much larger than usual the letters are: marks beside them grow along."""
+    return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
+
+
+def _round_pen(painter: QPainter, colour: str, width: float) -> None:
+    pen = QPen(QColor(colour), width)
+    pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+    pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+    painter.setPen(pen)
+
+
+def _box(option: QStyleOption) -> QRectF:
+    side = min(option.rect.width(), option.rect.height())
+    square = QRect(0, 0, side, side)
+    square.moveCenter(option.rect.center())
+    return QRectF(square).adjusted(0.5, 0.5, -0.5, -0.5)
+
+
+def _mark_ground(painter: QPainter, option: QStyleOption, *, on: bool) -> None:
+    """Pen and brush of a mark that is on or off; the caller restores the painter."""
+    theme = current_theme()
+    enabled = state_is(option, "Enabled")
+    focused = state_is(option, "HasFocus")
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    filled = on and enabled
+    frame = theme.text if focused else theme.accent if filled else theme.control
+    painter.setPen(QPen(QColor(frame if enabled else theme.edge), 2.0 if focused else 1.0))
+    painter.setBrush(QColor(theme.accent if filled else theme.field))
