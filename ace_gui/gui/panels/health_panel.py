@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
     QPushButton,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
@@ -27,6 +29,7 @@ from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.arrangement import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 
@@ -65,7 +68,7 @@ class HealthPanel(QWidget):
         head.addWidget(self._titles)
         head.addWidget(self.offer)
         tables = QHBoxLayout()
-        tables.addWidget(self.worst, 5)
+        tables.addWidget(self.worst, 4)
         tables.addWidget(self.extremes, 3)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
@@ -111,7 +114,7 @@ class HealthPanel(QWidget):
             table.mark(self._session.selection)
 
 
-class _Offer(QWidget):
+class _Offer(Column):
     """The automatic variant, for the layers that need it or for all."""
 
     def __init__(self) -> None:
@@ -138,6 +141,16 @@ class _Offer(QWidget):
         self.setVisible(count > 0)
 
 
+class _OneLine(QStyledItemDelegate):
+    """A tensor's name is elided, not broken within a word."""
+
+    def initStyleOption(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        super().initStyleOption(option, index)
+        option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
+
+
 class _LayerTable(QTableWidget):
     """Rows that are about a layer each. ``chosen`` carries its name."""
 
@@ -157,6 +170,7 @@ class _LayerTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setItemDelegateForColumn(titles.index("Layer"), _OneLine(self))
         self.itemSelectionChanged.connect(self._choose)
 
     def fill(self, rows: Sequence[tuple[str, list[QTableWidgetItem]]]) -> None:

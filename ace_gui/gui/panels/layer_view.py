@@ -27,6 +27,7 @@ _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidd
     Column.SHAPE: 84,
     Column.ROLE: 72,
     Column.HEALTH: 60,
+    Column.REGIME: 50,  # γ is in bold, and its bar in the accent's colour
 }
 _WIDTHS: Final = {  # in digits
     Column.OUTCOME: 13,

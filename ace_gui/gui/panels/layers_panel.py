@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -32,6 +32,7 @@ from ace_gui.gui.widgets.table_tools import copy_table, save_table
 
 EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
+_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # lines of text across
 
 
 class LayersPanel(QWidget):
@@ -52,6 +53,8 @@ class LayersPanel(QWidget):
         self.text.setPlaceholderText("Filter by name")
         self.text.setAccessibleName("Filter layers by name")
         self.text.setClearButtonEnabled(True)
+        letters = self.text.fontMetrics().horizontalAdvance(self.text.placeholderText())
+        self.text.setMinimumWidth(letters + 4 * self.text.fontMetrics().height())
         self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.shown = Segments("Which tensors are shown", self)
         self.shown.add("Merged", "Only the tensors that a method merges")
@@ -72,6 +75,7 @@ class LayersPanel(QWidget):
         self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
+        self.setMinimumWidth(_LEAST * self.fontMetrics().height())
         self.text.textChanged.connect(self._filter)
         self.role.currentTextChanged.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
@@ -81,6 +85,13 @@ class LayersPanel(QWidget):
         session.selection_changed.connect(self._follow)
         self._fill_roles()
         self._after_reset()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give up first what the least is lost by."""
+        super().resizeEvent(event)
+        lines = event.size().width() / self.fontMetrics().height()
+        self._title.setVisible(lines >= _TITLE_NEEDS)
+        self.role.setVisible(lines >= _ROLE_NEEDS)
 
     def show_only(self, which: int) -> None:
         """``MERGED`` or ``ALL`` tensors."""
@@ -136,7 +147,8 @@ class LayersPanel(QWidget):
     def _lay_out(self) -> None:
         line = QHBoxLayout()
         line.setSpacing(12)
-        line.addWidget(heading("Layers", self))
+        self._title = heading("Layers", self)
+        line.addWidget(self._title)
         line.addWidget(self.text, 2)
         line.addStretch(1)
         line.addWidget(self.shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -43,6 +43,7 @@ FIGURES: Final = (
     ("refinement ratio", "Norm of the refinement by that of W_pre", "refinement_ratio"),
     ("cap factor", "By how much a cap shortened the change; 1: it was short enough", "cap_factor"),
 )
+_ROOMY = 42  # lines of text across that the plot needs beside the figures
 _NOT_TRIED = "Change a value on the left to see what it does to this layer."
 _BOTH = "Both variants, as the values stand. Change one on the left to see what it does."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
@@ -191,7 +192,7 @@ class WhatIfPanel(QWidget):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         em = self.fontMetrics().height()
         self._scroll.setMinimumWidth(9 * em)
-        self.table.setMinimumWidth(14 * em)
+        self.table.setMinimumWidth(20 * em)
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
         buttons.addWidget(self.back)
@@ -208,7 +209,13 @@ class WhatIfPanel(QWidget):
         layout.setSpacing(12)
         layout.addLayout(left, 3)
         layout.addLayout(middle, 4)
-        layout.addWidget(PlotWithTable(self.plot, self.plot.columns), 6)
+        self._drawing = PlotWithTable(self.plot, self.plot.columns)
+        layout.addWidget(self._drawing, 6)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The figures say in numbers what the plot draws: they stay where there is little room."""
+        super().resizeEvent(event)
+        self._drawing.setVisible(event.size().width() >= _ROOMY * self.fontMetrics().height())
 
 
 def figure_text(report: LayerReport, figure: str) -> str:

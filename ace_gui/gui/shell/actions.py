@@ -81,6 +81,9 @@ class Actions:
         self.inputs = make("Show &inputs", "Show or hide models and method", key="Ctrl+B")
         self.inputs.setCheckable(True)
         self.inputs.setChecked(True)
+        self.maximise = make(
+            "Ma&ximise panel", "Show the panel with the focus alone, or all again", key="F11"
+        )
         self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
         self.help = make(
             "&Help pages", "How to begin, recipes, the method, limits", key=_Key.HelpContents

@@ -88,7 +88,7 @@ class MainWindow(QMainWindow):
             self.conductor,
             self.merge,
             self.notice,
-            lambda: self.workspace.inspector.show_checks(),
+            lambda: self.workspace.show_checks(),
         )
         self.welcome = WelcomePanel(self._starts(), self.actions_.sample, self)
         self.choose_base = ChooseBasePanel(self)
@@ -155,6 +155,8 @@ class MainWindow(QMainWindow):
         self.queries.awaited.connect(made.set_awaited)
         self.header.workspaces.chosen.connect(made.show_space)
         self.actions_.inputs.toggled.connect(made.show_inputs)
+        made.left.folded_changed.connect(lambda folded: self.actions_.inputs.setChecked(not folded))
+        self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
         made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
         self._workspace = made
@@ -285,6 +287,7 @@ class MainWindow(QMainWindow):
             a.previous_layer,
             a.top_layer,
             a.inputs,
+            a.maximise,
             a.reset_layout,
         ):
             action.setEnabled(loaded)

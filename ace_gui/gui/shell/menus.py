@@ -167,7 +167,7 @@ class Menus(QObject):
         bar.addMenu(self._menu(window, "&Merge", merge))
         colours = self._menu(window, "&Colours", a.schemes.actions())
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
-        view = [*layers, None, a.inputs, colours, a.reset_layout]
+        view = [*layers, None, a.inputs, a.maximise, colours, a.reset_layout]
         bar.addMenu(self._menu(window, "&View", view))
         bar.addMenu(self._menu(window, "&Help", [a.help, a.sample, a.about]))
 

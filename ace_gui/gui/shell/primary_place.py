@@ -43,6 +43,7 @@ class PrimaryPlace(QWidget):
         self.main.clicked.connect(lambda _=False: self._press())
         self._next: QAction | None = None
         self._stopping = False
+        self._brief = False
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
@@ -64,6 +65,12 @@ class PrimaryPlace(QWidget):
         for action in (actions.merge, actions.export):
             action.changed.connect(self.refresh)
         self.refresh()
+
+    def be_brief(self, brief: bool) -> None:
+        """Say with a sign, and its tip, what there is no room for in words."""
+        if brief != self._brief:
+            self._brief = brief
+            self.refresh()
 
     def refresh(self) -> None:
         """Show what comes next."""
@@ -96,7 +103,9 @@ class PrimaryPlace(QWidget):
         if progress is None or progress.state is not state or progress.total <= 0:
             self.main.show_progress(0.0, _WORDS[state])
         else:
-            self.main.show_progress(progress.done / progress.total, progress_text(progress))
+            words = progress_text(progress)
+            shown = words.partition(" · ")[0] if self._brief else words
+            self.main.show_progress(progress.done / progress.total, shown)
 
     def _show_merged(self) -> None:
         session, a = self._session, self._actions
@@ -107,7 +116,7 @@ class PrimaryPlace(QWidget):
             self.again.setText("Merge again")
         else:
             self._say("")
-            self.outdated.show()
+            self.outdated.setVisible(not self._brief)
             self._offer(a.merge, "again")
             self.again.setText("Export…")
         again = a.merge if session.merge_is_current else a.export
@@ -123,7 +132,7 @@ class PrimaryPlace(QWidget):
             text = "Merge again"
         token = "on_accent" if action.isEnabled() else "text3"
         self._dress(kind, icon(picture, token) if picture else QIcon())
-        self.main.show_action(text, action.toolTip())
+        self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
         self.main.setEnabled(action.isEnabled())
 
     def _dress(self, kind: str, picture: QIcon) -> None:
@@ -132,7 +141,9 @@ class PrimaryPlace(QWidget):
 
     def _say(self, text: str, *, done: bool = False) -> None:
         self._tick.setVisible(done)
-        self.said.setVisible(bool(text))
+        self._tick.setToolTip(text)
+        self._tick.setAccessibleName(text)
+        self.said.setVisible(bool(text) and not self._brief)
         self.said.setText(text)
 
     def _press(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
 
 from ace_gui.gui.shell.primary_place import PrimaryPlace
@@ -19,6 +20,7 @@ WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace
     ("Report", "What the merge did, as one HTML file"),
 )
 _BRAND: Final = 22  # px
+_ROOMY: Final = 56  # lines of text across
 
 
 class Header(QWidget):
@@ -46,3 +48,8 @@ class Header(QWidget):
         row.setColumnStretch(0, 1)
         row.setColumnStretch(2, 1)
         self.setMinimumHeight(HEIGHT)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room, a sign says what words say elsewhere."""
+        super().resizeEvent(event)
+        self.place.be_brief(event.size().width() < _ROOMY * self.fontMetrics().height())

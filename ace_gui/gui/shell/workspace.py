@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QSplitter, QStackedWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.control.what_if import WhatIf
@@ -22,13 +23,13 @@ from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.report_page import ReportPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.cards import INSPECTOR, Cards, splitter
+from ace_gui.gui.shell.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.theme import Tokens
 
 LAYERS, COMPARE, REPORT = range(3)
-_SIZES = {"columns": [288, 1280], "rows": [610, 304], "top": [880, 396]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,71 +90,47 @@ class Workspace(QWidget):
         self.healths, self.layers = panels.healths, panels.layers
         self.inspector, self.heterogeneity = panels.inspector, panels.heterogeneity
         self.healths.setParent(self)
-        self.experts.checks_wanted.connect(self._show_checks)
+        self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(self.finding_wanted)
         self._add_lower_tabs(session, what_if)
         self._makers: dict[int, Callable[[], QWidget]] = {
             COMPARE: lambda: self._make_comparison(session, actions),
             REPORT: lambda: ReportPage(actions.report),
         }
-        self._lay_out()
+        self._lay_out(session)
 
-    def _lay_out(self) -> None:
-        vertical, horizontal = Qt.Orientation.Vertical, Qt.Orientation.Horizontal
-        cards = [card(panel) for panel in (self.layers, self.inspector, self.heterogeneity)]
-        top = _splitter("top", horizontal, *cards[:2])
-        rows = _splitter("rows", vertical, top, cards[2])
-        self._left = self._make_left()
-        for place, tabs in ((1, self.inspector.tabs), (2, self.heterogeneity.tabs)):
-            tabs.set_corner(self._maximiser(cards[place], (*cards, top)))
+    def _lay_out(self, session: Session) -> None:
+        panels = (self.layers, self.inspector, self.heterogeneity)
+        self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
+        self.left = LeftColumn(session, self.experts, self.method)
         self._spaces = QStackedWidget()
-        self._spaces.addWidget(rows)
+        self._spaces.addWidget(self.cards)
         for _ in self._makers:
             self._spaces.addWidget(QWidget())
-        columns = _splitter("columns", horizontal, self._left, self._spaces)
-        self._splitters = (columns, rows, top)
-        columns.setStretchFactor(1, 1)
-        top.setStretchFactor(0, 2)
-        top.setStretchFactor(1, 1)
-        rows.setStretchFactor(0, 1)
-        self.inspector.setMinimumWidth(20 * self.fontMetrics().height())
-        self.layers.setMinimumWidth(320)
-        self.heterogeneity.setMinimumHeight(12 * self.fontMetrics().height())
+        self._columns = splitter("columns", Qt.Orientation.Horizontal, self.left, self._spaces)
+        self._columns.setStretchFactor(1, 1)
+        self.left.folded_changed.connect(lambda _: self._share_width())
+        line = self.fontMetrics().height()
+        self.inspector.setMinimumWidth(20 * line)
+        self.heterogeneity.setMinimumHeight(11 * line)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(columns)
+        layout.addWidget(self._columns)
         self.reset_layout()
 
-    def _make_left(self) -> QWidget:
-        """What goes in lies on the ground, without a frame."""
-        left = QWidget()
-        left.setMinimumWidth(round(16.5 * left.fontMetrics().height()))
-        layout = QVBoxLayout(left)
-        layout.setContentsMargins(4, 0, 4, 0)
-        layout.setSpacing(GAP)
-        layout.addWidget(self.experts)
-        layout.addWidget(self.method, 1)
-        return left
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.left.fit(event.size().width())
+
+    def _share_width(self) -> None:
+        """The splitter does not look at new limits by itself while it is hidden."""
+        line, left = self.fontMetrics().height(), self.left
+        wanted = left.minimumWidth() if left.is_folded else WIDTH * line
+        self._columns.setSizes([wanted, max(self.width() - wanted, line)])
 
     def show_inputs(self, shown: bool) -> None:
         """Show the left column, or give its room to the results."""
-        self._left.setVisible(shown)
-
-    def _maximiser(self, chosen: QWidget, cards: Sequence[QWidget]) -> QToolButton:
-        """A button that shows one card alone, and all of them again."""
-        button = QToolButton(self)
-        button.setCheckable(True)
-        button.setIcon(icon("expand"))
-        button.setAccessibleName("Maximise this panel")
-        button.setToolTip("Show this panel alone, or all of them again")
-
-        def alone(on: bool) -> None:
-            button.setIcon(icon("shrink" if on else "expand"))
-            for each in cards:
-                each.setVisible(not on or each is chosen or each.isAncestorOf(chosen))
-
-        button.toggled.connect(alone)
-        return button
+        self.left.fold(not shown)
 
     def show_space(self, place: int) -> None:
         """Show a page, made when it is first looked at."""
@@ -172,8 +149,10 @@ class Workspace(QWidget):
         self.comparison.panel.looked_at.connect(self.finding_wanted)
         return self.comparison
 
-    def _show_checks(self) -> None:
+    def show_checks(self) -> None:
+        """Bring the checks to the front."""
         self.show_space(LAYERS)
+        self.cards.bring(INSPECTOR)
         self.inspector.show_checks()
 
     def _add_lower_tabs(self, session: Session, what_if: WhatIf) -> None:
@@ -214,27 +193,18 @@ class Workspace(QWidget):
 
     def reset_layout(self) -> None:
         """The layout of the first start."""
-        for splitter in self._splitters:
-            splitter.setSizes(_SIZES[splitter.objectName()])
+        self._share_width()
+        self.cards.reset()
 
     def restore_layout(self, settings: Settings) -> None:
         """The layout of the last time."""
-        for splitter in self._splitters:
-            state = settings.layout(splitter.objectName())
-            if not state.isEmpty():
-                splitter.restoreState(state)
+        state = settings.layout("columns")
+        if not state.isEmpty():
+            self._columns.restoreState(state)
+        self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
         """Remember the layout."""
-        for splitter in self._splitters:
-            settings.save_layout(splitter.objectName(), splitter.saveState())
-
-
-def _splitter(name: str, orientation: Qt.Orientation, *widgets: QWidget) -> QSplitter:
-    splitter = QSplitter(orientation)
-    splitter.setObjectName(name)
-    splitter.setChildrenCollapsible(False)
-    splitter.setHandleWidth(GAP)
-    for widget in widgets:
-        splitter.addWidget(widget)
-    return splitter
+        if not self.left.is_folded:
+            settings.save_layout("columns", self._columns.saveState())
+        self.cards.save(settings)

@@ -50,6 +50,11 @@ class ElidedLabel(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
+    @property
+    def whole(self) -> str:
+        """The text before anything was given up."""
+        return self._full
+
     def set_full_text(self, text: str) -> None:
         """The text to show as much of as fits."""
         self._full = plain(text)

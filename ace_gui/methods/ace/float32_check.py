@@ -17,6 +17,7 @@ from typing import Final
 
 import torch
 
+from ace_gui.linalg.heterogeneity import energy, norms
 from ace_gui.methods.ace import by_inputs, by_rows
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
@@ -52,7 +53,7 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
     multiplied = REFINED if problem.with_residual else 1.0
     allowed = zip(problem.tolerances, problem.sizes, strict=True)
     found = []
-    for condition, (tolerance, size) in zip(probed.conditions, allowed, strict=True):
+    for condition, (tolerance, size) in zip(probed.conditions(problem), allowed, strict=True):
         most = tolerance.relative(size, multiplied) / multiplied
         if tolerance.rounding and SOLVED * condition <= most:
             found.append(Way.SINGLE)
@@ -104,21 +105,18 @@ def attempt(problem: Problem, probed: Probed, chosen: Way) -> tuple[Terms, list[
         referred = all(tolerance.rounding for tolerance in problem.tolerances)
         sums = by_inputs.collect(problem, torch.float32, referred=referred)
         terms = by_inputs.solved(sums, problem, widened=widened)
-    errors = probed.errors(terms, problem)
+    errors, sizes = probed.errors(terms, problem), norms(terms.preliminary_BOI)
     coarse = [
         b
-        for b, (error, _, size) in enumerate(errors)
+        for b, (error, size) in enumerate(zip(errors, sizes, strict=True))
         if terms.cuts[b] or not error <= problem.tolerances[b].relative(size) * size
     ]
+    fused = map(math.hypot, errors, probed.residual_errors(terms, problem))
     precisions = [
-        Precision(
-            numbers=chosen.value,
-            error=error / (size or 1.0),
-            fused_error=math.hypot(error, residual_error),
-        )
-        for error, residual_error, size in errors
+        Precision(numbers=chosen.value, error=error / (size or 1.0), fused_error=fused_error)
+        for error, fused_error, size in zip(errors, fused, sizes, strict=True)
     ]
-    return replace(terms, precisions=precisions, sizes=[size for *_, size in errors]), coarse
+    return replace(terms, precisions=precisions), coarse
 
 
 def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
@@ -126,6 +124,6 @@ def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
     precision, refinement = solution.precision, solution.refinement
     if precision is None or refinement is None or not precision.fused_error:
         return False
-    size = math.hypot(solution.size, refinement.size)
+    size = math.hypot(energy(solution.value_OI) ** 0.5, energy(refinement.matrix_OI) ** 0.5)
     allowed = tolerance.relative(size, refinement.sensitivity) * size
     return not precision.fused_error * refinement.sensitivity <= allowed

@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
-from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.plain_label import heading
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.plain_label import ElidedLabel
 from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
 
 REFRESH: Final = 100  # ms between two readings of figures that change
@@ -151,7 +151,10 @@ class PlotWithTable(QStackedWidget):
     def _make_page(self) -> QWidget:
         page = QWidget(self)
         head = QHBoxLayout()
-        head.addWidget(heading(self.plot.accessibleName(), page), 1)
+        title = ElidedLabel(page)
+        title.setFont(face(Face.HEADING))
+        title.set_full_text(self.plot.accessibleName())
+        head.addWidget(title, 1)
         buttons = (
             ("Save CSV…", "Save the table as CSV, with every digit", self.save_csv),
             ("Plot", "Show the plot again", lambda: self.show_table(False)),

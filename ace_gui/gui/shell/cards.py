@@ -1,0 +1,155 @@
+"""The three cards of the layers' workspace: side by side, one of them alone, or in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout, QWidget
+
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.segments import Segments
+
+LAYERS, INSPECTOR, VIEWS = range(3)
+_TURNS: Final = (
+    ("Layers", "The model's tensors"),
+    ("One layer", "A close look at the chosen tensor"),
+    ("All layers", "γ and what else concerns the whole model"),
+)
+_LEAST: Final = (42, 30)  # lines of text, across and down, that all three need at once
+_SIZES: Final = {"rows": (37, 20), "top": (54, 25)}  # lines of text
+
+
+class Cards(QWidget):
+    """Layers and inspector above the views of all layers.
+
+    A card is shown alone by its button, by a double click on its ground or its tabs, or by F11 (see
+    ``toggle_maximised``). Where there is no room for three, a row of segments turns from one to the
+    next. ``maximised`` carries whether a card is shown alone by wish.
+    """
+
+    maximised = Signal(bool)
+
+    def __init__(self, panels: Sequence[QWidget], tabs: Sequence[LazyTabs | None]) -> None:
+        super().__init__()
+        self._panels = tuple(panels)
+        self._cards = [card(panel) for panel in panels]
+        self._alone: int | None = None  # by wish
+        self._current = LAYERS
+        self.turns = Segments("Which panel is shown", self)
+        for title, tip in _TURNS:
+            self.turns.add(title, tip)
+        self.turns.chosen.connect(self.bring)
+        self.turns.hide()
+        self.top = splitter("top", Qt.Orientation.Horizontal, *self._cards[:2])
+        self.rows = splitter("rows", Qt.Orientation.Vertical, self.top, self._cards[VIEWS])
+        self.top.setStretchFactor(0, 2)
+        self.top.setStretchFactor(1, 1)
+        self.rows.setStretchFactor(0, 1)
+        self._buttons: dict[int, QToolButton] = {}
+        for place, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
+            shown.installEventFilter(self)
+            if bar is not None:
+                self._buttons[place] = self._maximiser(place)
+                bar.set_corner(self._buttons[place])
+                bar.bar.tabBarDoubleClicked.connect(lambda _, p=place: self._toggle(p))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(GAP)
+        layout.addWidget(self.turns, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addWidget(self.rows, 1)
+        self.reset()
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether there is no room for all of them at once."""
+        line = self.fontMetrics().height()
+        return self.width() < _LEAST[0] * line or self.height() < _LEAST[1] * line
+
+    def bring(self, place: int) -> None:
+        """Show this card, whatever else is shown."""
+        self._current = place
+        if self._alone is not None:
+            self._alone = place
+        self._arrange()
+
+    def toggle_maximised(self) -> None:
+        """The card with the focus alone, or all of them again."""
+        focused = QApplication.focusWidget()
+        places = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
+        self._toggle(places[0] if len(places) == 1 else self._current)
+
+    def reset(self) -> None:
+        """All cards, as large as at the first start."""
+        self._alone = None
+        line = self.fontMetrics().height()
+        for each in (self.rows, self.top):
+            each.setSizes([lines * line for lines in _SIZES[each.objectName()]])
+        self._arrange()
+
+    def restore(self, settings: Settings) -> None:
+        """The layout of the last time."""
+        for each in (self.rows, self.top):
+            state = settings.layout(each.objectName())
+            if not state.isEmpty():
+                each.restoreState(state)
+
+    def save(self, settings: Settings) -> None:
+        """Remember the layout, unless it is one that the lack of room makes."""
+        if self._alone is None and not self.in_turns:
+            for each in (self.rows, self.top):
+                settings.save_layout(each.objectName(), each.saveState())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.MouseButtonDblClick and watched in self._cards:
+            self._toggle(self._cards.index(watched))
+            return True
+        return False
+
+    def _toggle(self, place: int) -> None:
+        self._alone = None if self._alone is not None else place
+        self._current = place
+        self._arrange()
+        self.maximised.emit(self._alone is not None)
+
+    def _arrange(self) -> None:
+        turns = self.in_turns
+        shown = self._alone if self._alone is not None else self._current if turns else None
+        self.turns.setVisible(turns)
+        self.turns.choose(self._current)
+        for place, each in enumerate(self._cards):
+            each.setVisible(shown in (None, place))
+        self.top.setVisible(shown in (None, LAYERS, INSPECTOR))
+        for place, button in self._buttons.items():
+            button.setVisible(not turns)
+            alone = self._alone == place
+            button.setChecked(alone)
+            button.setIcon(icon("shrink" if alone else "expand"))
+
+    def _maximiser(self, place: int) -> QToolButton:
+        button = QToolButton(self)
+        button.setCheckable(True)
+        button.setAccessibleName("Maximise this panel")
+        button.setToolTip("Show this panel alone, or all of them again (F11)")
+        button.clicked.connect(lambda _=False: self._toggle(place))
+        return button
+
+
+def splitter(name: str, orientation: Qt.Orientation, *widgets: QWidget) -> QSplitter:
+    """Widgets side by side or below each other; none of them can be pushed away."""
+    made = QSplitter(orientation)
+    made.setObjectName(name)
+    made.setChildrenCollapsible(False)
+    made.setHandleWidth(GAP)
+    for widget in widgets:
+        made.addWidget(widget)
+    return made

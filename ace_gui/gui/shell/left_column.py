@@ -1,0 +1,150 @@
+"""The inputs at the left: in full, or folded to a rail of icons and the experts' colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.card import GAP
+from ace_gui.gui.widgets.written import write
+
+WIDTH: Final = 18  # lines of text that the column is wide at first
+_LEAST: Final = 16.5
+_ROOMY: Final = 88  # lines of text: in a narrower window the column starts folded
+_RAIL: Final = 4.25  # lines of text
+_ICON: Final = 18  # px
+
+
+class LeftColumn(QWidget):
+    """Folds by itself in a narrow window, until a person says otherwise.
+
+    ``folded_changed`` carries whether it is folded.
+    """
+
+    folded_changed = Signal(bool)
+
+    def __init__(self, session: Session, experts: QWidget, method: QWidget) -> None:
+        super().__init__()
+        self._line = self.fontMetrics().height()
+        self._narrow = False
+        self._folded = False
+        self._whole = QWidget(self)
+        self._whole.setMinimumWidth(round(_LEAST * self._line))
+        column = QVBoxLayout(self._whole)
+        column.setContentsMargins(4, 0, 4, 0)
+        column.setSpacing(GAP)
+        column.addWidget(experts)
+        column.addWidget(method, 1)
+        self.column = column
+        self.rail = Rail(session, round(_RAIL * self._line), self)
+        self.rail.opened.connect(lambda: self.fold(False))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(self.rail)
+        row.addWidget(self._whole, 1)
+        self._show()
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is the rail in place of the column."""
+        return self._folded
+
+    def fit(self, width: int) -> None:
+        """Fold or unfold by itself when the window of ``width`` pixels becomes narrow or wide."""
+        narrow = width < _ROOMY * self._line
+        if narrow != self._narrow:
+            self._narrow = narrow
+            self.fold(narrow)
+
+    def fold(self, folded: bool) -> None:
+        """Show the rail, or the whole column."""
+        if folded != self._folded:
+            self._folded = folded
+            self._show()
+            self.folded_changed.emit(folded)
+
+    def _show(self) -> None:
+        self.rail.setVisible(self._folded)
+        self._whole.setVisible(not self._folded)
+        if self._folded:
+            self.setFixedWidth(self.rail.width())
+        else:
+            self.setMinimumWidth(self._whole.minimumWidth())
+            self.setMaximumWidth(2 * WIDTH * self._line)
+
+
+class Rail(QWidget):
+    """``opened``: the person wants to see the whole column."""
+
+    opened = Signal()
+
+    def __init__(self, session: Session, width: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(width)
+        self.setAccessibleName("Inputs, folded")
+        self.buttons = [
+            self._button("panel", "Show models and method", "Unfold the column of the inputs"),
+            self._button("open", "Models", "Unfold the column: base and experts"),
+            self._button("sliders", "Method", "Unfold the column: method and parameters"),
+        ]
+        self._experts = _Experts(session, self)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 6, 0, 6)
+        column.setSpacing(10)
+        for button in self.buttons:
+            column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addSpacing(8)
+        column.addWidget(self._experts)
+        column.addStretch(1)
+
+    def _button(self, picture: str, name: str, tip: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setIcon(icon(picture))
+        button.setIconSize(QSize(_ICON, _ICON))
+        button.setAccessibleName(name)
+        button.setToolTip(tip)
+        button.clicked.connect(lambda _=False: self.opened.emit())
+        return button
+
+
+class _Experts(QWidget):
+    """Each expert's colour with its name below."""
+
+    def __init__(self, session: Session, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._names: Sequence[str] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        session.draft.changed.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._names = tuple(map(plain, self._session.draft.inputs.names))
+        listed = ", ".join(self._names)
+        self.setAccessibleName(f"Experts: {listed}")
+        self.setToolTip(tooltip(listed))
+        self.setMinimumHeight(self._step() * min(len(self._names), 8))
+        self.update()
+
+    def _step(self) -> int:
+        return SWATCH + QFontMetrics(face(Face.CAPTION)).height() + 14
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        painter, theme, step = QPainter(self), current_theme(), self._step()
+        count, centred = len(theme.expert_colours), Qt.AlignmentFlag.AlignCenter
+        for place, name in enumerate(self._names):
+            top = float(place * step)
+            mark = QRectF(0, top, self.width(), SWATCH)
+            paint_swatch(painter, mark, theme.expert_colour(place), hollow=place >= count)
+            words = QRectF(2, top + SWATCH, self.width() - 4, step - SWATCH - 8)
+            write(painter, words, name, face(Face.CAPTION), theme.text2, align=centred)
+        painter.end()

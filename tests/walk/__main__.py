@@ -1,0 +1,118 @@
+"""Walk through the window and print what is wrong: ``python -m tests.walk --size 1366x768``.
+
+    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark] [--pictures FOLDER]
+
+On a screen of that size, with letters of so many percent. A line a fault, with the states in which
+it is seen; the exit status is 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+SIZES = ((1280, 720), (1366, 768), (1600, 1000), (2560, 1440))
+FONTS = (100, 150, 200)
+_BODY = 9.75  # points: what the window writes in at 100 %
+_TURN = 60  # ms that a state is given to be laid out and painted
+_PATIENCE = 8  # times that much, where something is wrong
+
+
+def walk(
+    size: tuple[int, int], font: int, schemes: list[str], recipe: Path, pictures: Path | None
+) -> dict[str, list[str]]:
+    """The faults, and the states in which each is seen."""
+    from PySide6.QtCore import QEventLoop, QSize, QTimer
+    from PySide6.QtWidgets import QWidget
+
+    from ace_gui.gui.app import make_application
+    from ace_gui.gui.picture import Studio
+    from ace_gui.gui.theme import set_scheme
+    from tests.walk.faults import faults_in
+    from tests.walk.states import states
+
+    application = make_application()
+    letters = application.font()
+    letters.setPointSizeF(_BODY * font / 100)
+    application.setFont(letters)
+    studio = Studio(schemes[0])
+    found: dict[str, list[str]] = defaultdict(list)
+
+    def turn() -> None:
+        loop = QEventLoop()
+        QTimer.singleShot(_TURN, loop.quit)
+        loop.exec()
+
+    def settled(root: QWidget) -> list[str]:
+        """The faults that stay: some panels ask the engine, or are laid out in several turns."""
+        turn()
+        for _ in range(_PATIENCE):
+            if not (faults := faults_in(root, QSize(*size))):
+                break
+            turn()
+        return faults
+
+    def look(step: tuple[str, QWidget]) -> None:
+        state, root = step
+        for scheme in schemes:
+            set_scheme(scheme)
+            faults = settled(root)
+            for fault in faults:
+                found[fault].append(f"{state} ({scheme})" if len(schemes) > 1 else state)
+            if pictures is not None:
+                name = state.replace(": ", "-").replace(" ", "-").replace(",", "")
+                root.grab().save(str(pictures / f"{name}-{size[0]}-{font}-{scheme}.png"))
+
+    studio.window.resize(*size)
+    try:
+        for step in states(studio, recipe, look):
+            look(step)
+    finally:
+        studio.close()
+    return found
+
+
+def use_screen(size: tuple[int, int], folder: Path) -> None:
+    """A screen of this size for Qt's platform without one."""
+    screen = {"name": "walk", "x": 0, "y": 0, "width": size[0], "height": size[1]}
+    file = folder / "screen.json"
+    file.write_text(json.dumps({"screens": [screen]}), encoding="utf-8")
+    os.environ["QT_QPA_PLATFORM"] = f"offscreen:configfile={file}"
+
+
+def main() -> int:
+    """Read the command line, walk, and print."""
+    from ace_gui.paths import resource_path
+    from tests.helpers.windows import keep_settings_in
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--size", default="1366x768")
+    parser.add_argument("--font", type=int, default=100, help="percent")
+    parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
+    parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
+    parser.add_argument("--pictures", type=Path)
+    options = parser.parse_args()
+    width, height = map(int, options.size.split("x"))
+    with tempfile.TemporaryDirectory() as name:
+        use_screen((width, height), Path(name))
+        keep_settings_in(Path(name))
+        os.environ["XDG_CACHE_HOME"] = name
+        if options.pictures is not None:
+            options.pictures.mkdir(parents=True, exist_ok=True)
+        found = walk(
+            (width, height), options.font, options.scheme, options.recipe, options.pictures
+        )
+    for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
+        more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
+        print(f"{fault}\n    in: {seen[0]}{more}")
+    print(f"{len(found)} faults at {options.size}, letters at {options.font} %")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

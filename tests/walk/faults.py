@@ -1,0 +1,259 @@
+"""What is wrong with the layout of what is seen: cut words, overlaps, plots without height."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations, count, takewhile
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractScrollArea,
+    QComboBox,
+    QHeaderView,
+    QLabel,
+    QLineEdit,
+    QScrollArea,
+    QSplitter,
+    QSplitterHandle,
+    QStyle,
+    QStyleOptionComboBox,
+    QTabBar,
+    QToolButton,
+    QWidget,
+)
+
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.widgets.tab_bar import FittingTabBar
+
+SLACK: Final = 1  # px that rounding may take
+LEAST_PLOT: Final = QSize(110, 72)  # px of data, at any size of font
+SENSE: Final = 9  # letters that an elided text keeps at least
+_ELLIPSIS: Final = "…"
+_NUMBER: Final = re.compile(r"[−\d][\d.,×⁻⁰¹²³⁴-⁹ %]*")
+_FREE: Final = ("toast",)  # lies over others on purpose
+
+
+def faults_in(root: QWidget, room: QSize) -> list[str]:
+    """One line a fault of ``root`` and all that is seen in it, on a screen of ``room``."""
+    found = [*_too_large(root, room)]
+    for widget in (root, *root.findChildren(QWidget)):
+        if not widget.isVisible() or _is_scrolled_away(widget) or widget.window() is not root:
+            continue
+        found += [f"{path_of(widget, root)}: {fault}" for fault in _faults_of(widget)]
+    return found
+
+
+def path_of(widget: QWidget, root: QWidget) -> str:
+    """The widget's class and name, and those of what it lies in that have a name."""
+    parts = [_called(widget)]
+    above = widget.parentWidget()
+    while above is not None and above is not root and len(parts) < 3:
+        if above.accessibleName():
+            parts.append(_called(above))
+        above = above.parentWidget()
+    return " < ".join(parts)
+
+
+def _called(widget: QWidget) -> str:
+    text = getattr(widget, "text", None)
+    said = widget.accessibleName() or (
+        text() if callable(text) and not isinstance(text, str) else ""
+    )
+    return f"{type(widget).__name__}({str(said)[:40]!r})"
+
+
+def _too_large(root: QWidget, room: QSize) -> Iterator[str]:
+    if root.width() > room.width() or root.height() > room.height():
+        yield f"{type(root).__name__} is {root.width()}×{root.height()}, larger than the screen"
+
+
+def _faults_of(widget: QWidget) -> Iterator[str]:
+    match widget:
+        case QLabel():
+            yield from _label(widget)
+        case QComboBox():
+            yield from _combo(widget)
+        case QAbstractButton():
+            yield from _button(widget)
+        case QLineEdit():
+            yield from _line(widget)
+        case QTabBar():
+            yield from _tabs(widget)
+        case QHeaderView():
+            yield from _header(widget)
+        case QAbstractItemView():
+            yield from _cells(widget)
+        case Plot():
+            yield from _plot(widget)
+        case QScrollArea():
+            yield from _scrolls_across(widget)
+    yield from _children(widget)
+
+
+def _label(label: QLabel) -> Iterator[str]:
+    text = label.text()
+    if not text or label.pixmap().width() > 0:
+        return
+    whole = getattr(label, "whole", "")
+    if whole not in ("", text):
+        yield from _nonsense(text, whole)
+    elif label.wordWrap():
+        needed = label.heightForWidth(label.width())
+        if needed > label.height() + SLACK:
+            yield f"{label.height()} px high, its words need {needed}: {text[:40]!r}"
+        if label.minimumSizeHint().width() > label.width() + SLACK:
+            yield f"a word is cut: {text[:40]!r}"
+    else:
+        hint = label.minimumSizeHint() if label.wordWrap() else label.sizeHint()
+        if hint.width() > label.width() + SLACK or hint.height() > label.height() + SLACK:
+            yield f"{_size(label.size())}, its words need {_size(hint)}: {text[:40]!r}"
+
+
+def _nonsense(shown: str, whole: str) -> Iterator[str]:
+    kept = len(shown.replace(_ELLIPSIS, "").strip())
+    if kept < min(SENSE, len(whole)):
+        yield f"elided to {shown!r}"
+
+
+def _button(button: QAbstractButton) -> Iterator[str]:
+    text = button.text()
+    only_icon = isinstance(button, QToolButton) and not button.icon().isNull()
+    only_icon &= button.sizeHint().width() < button.fontMetrics().horizontalAdvance(text) + 12
+    if not text or only_icon:
+        return
+    needed = button.fontMetrics().size(Qt.TextFlag.TextShowMnemonic, text)
+    if needed.width() > button.width() - 2 or needed.height() > button.height():
+        yield f"{_size(button.size())}, its words need {_size(needed)}"
+
+
+def _combo(combo: QComboBox) -> Iterator[str]:
+    option = QStyleOptionComboBox()
+    combo.initStyleOption(option)
+    part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
+    room = combo.style().subControlRect(control, option, part, combo)
+    needed = combo.fontMetrics().horizontalAdvance(combo.currentText())
+    if needed > room.width() + SLACK or combo.fontMetrics().height() > combo.height():
+        yield f"{room.width()} px for {combo.currentText()!r}, which needs {needed}"
+
+
+def _line(field: QLineEdit) -> Iterator[str]:
+    text, metrics = field.displayText() or field.placeholderText(), field.fontMetrics()
+    margins = field.textMargins()
+    room = field.width() - margins.left() - margins.right()
+    if len(text) <= 2 * SENSE and metrics.horizontalAdvance(text) > room:
+        yield f"{room} px for {text!r}, which needs {metrics.horizontalAdvance(text)}"
+    if metrics.height() > field.height():
+        yield f"{field.height()} px high, its letters need {metrics.height()}"
+
+
+def _tabs(bar: QTabBar) -> Iterator[str]:
+    for index in range(bar.count()):
+        place = bar.tabRect(index)
+        title = bar.shown_title(index) if isinstance(bar, FittingTabBar) else bar.tabText(index)
+        needed = round(0.9 * bar.fontMetrics().horizontalAdvance(title)) - 2
+        if needed > place.width() or place.right() > bar.width() + SLACK:
+            yield f"tab {title!r} has {place.width()} px and needs {needed}"
+
+
+def _header(header: QHeaderView) -> Iterator[str]:
+    if header.orientation() != Qt.Orientation.Horizontal or header.model() is None:
+        return
+    for section in range(header.count()):
+        size = header.sectionSize(section)
+        at = header.sectionViewportPosition(section)
+        if header.isSectionHidden(section) or at + size > header.viewport().width() + SLACK:
+            continue  # scrolled to
+        text = str(header.model().headerData(section, header.orientation()) or "")
+        needed = header.fontMetrics().horizontalAdvance(text)
+        if needed > size:
+            yield f"column {text!r} has {size} px and needs {needed}"
+
+
+def _cells(view: QAbstractItemView) -> Iterator[str]:
+    area, seen = view.viewport().rect(), set()
+    for y in range(2, area.height(), max(view.fontMetrics().height() // 2, 4)):
+        at = view.indexAt(area.topLeft() + QRect(4, y, 0, 0).topLeft())
+        if not at.isValid() or (at.row() in seen and not at.parent().isValid()):
+            continue
+        seen.add(at.row())
+        cells = (at.siblingAtColumn(column) for column in count())
+        for index in takewhile(QModelIndex.isValid, cells):
+            yield from _cell(view, index)
+
+
+def _cell(view: QAbstractItemView, index: QModelIndex) -> Iterator[str]:
+    if view.visualRect(index).width() <= 0:
+        return  # hidden: the tip or another panel has it
+    text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+    place = view.visualRect(index).intersected(view.viewport().rect())
+    if not text or view.visualRect(index) != place or (view.wordWrap() and " " in text):
+        return
+    font = index.data(Qt.ItemDataRole.FontRole)
+    metrics = QFontMetrics(font if isinstance(font, QFont) else view.font())
+    needed, room = 0.85 * metrics.horizontalAdvance(text), place.width()
+    if _NUMBER.fullmatch(text) and needed > room:
+        yield f"number {text!r} has {room} px and needs {needed:.0f}"
+    elif needed > room:
+        shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)
+        yield from _nonsense(shown, text)
+
+
+def _plot(plot: Plot) -> Iterator[str]:
+    if plot.message() is not None:
+        return
+    view = plot.canvas.getViewBox()
+    if view.height() < LEAST_PLOT.height() or view.width() < LEAST_PLOT.width():
+        yield f"only {view.width():.0f}×{view.height():.0f} px of data"
+
+
+def _scrolls_across(area: QScrollArea) -> Iterator[str]:
+    content = area.widget()
+    if content is None or area.horizontalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff:
+        return
+    if content.width() > area.viewport().width() + SLACK:
+        yield f"content of {content.width()} px in {area.viewport().width()}"
+
+
+def _children(parent: QWidget) -> Iterator[str]:
+    if isinstance(parent, QAbstractScrollArea) or not (
+        parent.layout() is not None or isinstance(parent, QSplitter)
+    ):
+        return
+    children = [
+        child
+        for child in parent.children()
+        if isinstance(child, QWidget)
+        and child.isVisible()
+        and not child.isWindow()
+        and child.property("kind") not in _FREE
+        and not isinstance(child, QSplitterHandle)
+        and child.width() > 0
+        and child.height() > 0
+    ]
+    whole = parent.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK)
+    for child in children:
+        if not whole.contains(child.geometry()):
+            yield f"{_called(child)} reaches out of it: {_place(child)} in {_size(parent.size())}"
+    for one, other in combinations(children, 2):
+        shared = one.geometry().intersected(other.geometry())
+        if shared.width() > SLACK and shared.height() > SLACK:
+            yield f"{_called(one)} and {_called(other)} overlap by {_size(shared.size())}"
+
+
+def _is_scrolled_away(widget: QWidget) -> bool:
+    """Outside of what a scroll area shows now: another state will show it, or the person."""
+    return widget.visibleRegion().isEmpty()
+
+
+def _size(size: QSize) -> str:
+    return f"{size.width()}×{size.height()}"
+
+
+def _place(widget: QWidget) -> str:
+    at = widget.geometry()
+    return f"{at.x()},{at.y()} {_size(at.size())}"

@@ -1,0 +1,121 @@
+"""Nothing is cut, nothing overlaps, nothing is off the screen, in any state of the window."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from ace_gui.gui.widgets.plain_label import ElidedLabel, plain_label
+from tests.helpers.windows import in_view
+from tests.walk.__main__ import FONTS, SIZES
+from tests.walk.faults import faults_in
+
+HARDEST = (("1366x768", 150), ("1280x720", 200))
+PATIENCE = 300  # s
+ROOM = QSize(800, 600)
+
+
+def start(size: str, font: int, *schemes: str) -> subprocess.Popen[str]:
+    """A walk in a process of its own: the screen's size and the fonts are a process's."""
+    command = [sys.executable, "-m", "tests.walk", "--size", size, "--font", str(font)]
+    return subprocess.Popen(
+        [*command, "--scheme", *schemes],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def end(walk: subprocess.Popen[str]) -> None:
+    """Wait for it; it found nothing wrong."""
+    said, _ = walk.communicate(timeout=PATIENCE)
+    assert walk.returncode == 0, said
+    assert said.startswith("0 faults"), said
+
+
+def test_every_state_is_in_order_where_there_is_least_room():
+    walks = [start(size, font, "light") for size, font in HARDEST]
+    for walk in walks:
+        end(walk)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("size", [f"{width}x{height}" for width, height in SIZES])
+def test_every_state_is_in_order(size: str, font: int):
+    end(start(size, font, "light", "dark"))
+
+
+# What the walk looks for
+
+
+def found(qtbot, content: QWidget, width: int = 200, height: int = 60) -> str:
+    """The faults of a window with this in it."""
+    window = QWidget()
+    layout = QVBoxLayout(window)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.addWidget(content)
+    in_view(qtbot, window, width=width, height=height)
+    content.setMinimumSize(0, 0)
+    return "\n".join(faults_in(window, ROOM))
+
+
+def test_what_fits_is_no_fault(qtbot):
+    assert found(qtbot, plain_label("some words", wrap=False)) == ""
+
+
+def test_a_cut_label_is_found(qtbot):
+    label = plain_label("rather many words for so little room", wrap=False)
+    label.setMaximumWidth(60)
+    assert "its words need" in found(qtbot, label)
+
+
+def test_a_wrapped_label_that_is_too_low_is_found(qtbot):
+    label = plain_label("rather many words for so little room, on several lines")
+    label.setMaximumSize(100, 16)
+    assert "px high, its words need" in found(qtbot, label)
+
+
+def test_a_text_that_is_elided_to_nothing_is_found(qtbot):
+    label = ElidedLabel()
+    label.setMaximumWidth(40)
+    label.set_full_text("vit.encoder.layer.3.intermediate.dense.weight")
+    assert "elided to" in found(qtbot, label)
+
+
+def test_a_cut_button_is_found(qtbot):
+    button = QPushButton("Continue the merge")
+    button.setMaximumWidth(50)
+    assert "its words need" in found(qtbot, button)
+
+
+def test_a_short_text_that_does_not_fit_its_field_is_found(qtbot):
+    field = QLineEdit("0.123456")
+    field.setMaximumWidth(30)
+    assert "which needs" in found(qtbot, field)
+
+
+def test_widgets_that_overlap_or_reach_out_are_found(qtbot):
+    content = QWidget()
+    row = QHBoxLayout(content)
+    one, other = QLabel("one", content), QLabel("other", content)
+    row.addWidget(one)
+    row.addWidget(other)
+    window = in_view(qtbot, content, width=200, height=60)
+    other.setGeometry(one.geometry())
+    assert "overlap" in "\n".join(faults_in(window, ROOM))
+    other.move(190, 0)
+    assert "reaches out of it" in "\n".join(faults_in(window, ROOM))
+
+
+def test_a_window_that_is_larger_than_the_screen_is_found(qtbot):
+    window = in_view(qtbot, QWidget(), width=900, height=60)
+    assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
