@@ -47,14 +47,6 @@ def energy(delta: Tensor) -> float:
     return norm * norm
 
 
-def norms(matrix_BNM: Tensor) -> list[float]:
-    """Frobenius norm of every matrix of a batch, accumulated in float64."""
-    found: list[float] = torch.linalg.vector_norm(
-        matrix_BNM, dim=(1, 2), dtype=torch.float64
-    ).tolist()
-    return found
-
-
 def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
     """γ of a tensor from one energy an expert (Eq. 7), unbiased variance, natural logarithm.
 

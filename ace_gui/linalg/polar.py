@@ -10,7 +10,7 @@ coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +18,18 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.products import one_each, product, some
 
 SMALLEST_GAP: Final = 1e-10
 """Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-5.
 
 That is the worst case, of the two directions next to the cut; over all of them it is far less.
 """
+
+
+Figures = Callable[[Tensor, Sequence[int]], Tensor]
+"""What else is to be known of the factors of some of the matrices (B × O × I), given their places
+in the batch: B × F, float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +39,7 @@ class TopPolar:
     ``mean``: mean of s_1..s_k. ``rank``: how many of the k directions the factor holds.
     ``weakest``: the smallest singular value among those, as a share of the largest.
     ``sensitivity``: by how much a small error of the matrix is multiplied in the factor
-    (``cut_sensitivity``).
+    (``cut_sensitivity``). ``figures``: what else was asked of the factor.
     """
 
     factor_OI: Tensor
@@ -41,44 +47,91 @@ class TopPolar:
     rank: int
     weakest: float
     sensitivity: float
+    figures: tuple[float, ...] = ()
 
 
-def top_polars(matrix_BOI: Tensor, k: int, noises: Sequence[float]) -> list[TopPolar]:
+def top_polars(
+    matrix_BOI: Tensor, k: int, noises: Sequence[float], figures: Figures | None = None
+) -> list[TopPolar]:
     """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
     1 ≤ k ≤ min(O, I). ``noises``: error of each matrix relative to its largest singular value.
     Singular vectors whose singular value does not exceed it (or the rounding of the matrix) are
-    arbitrary, and left out.
+    arbitrary, and left out. ``figures`` come with the singular values, so that a GPU is asked once.
     """
-    tall = matrix_BOI.shape[1] > matrix_BOI.shape[2]
-    wide_BRC = matrix_BOI.mT if tall else matrix_BOI
-    squares_BR, vectors_BRR = torch.linalg.eigh(gram(wide_BRC.mT))
-    squares_BR, vectors_BRR = squares_BR.flip(-1), vectors_BRR.flip(-1)
-    leading = [_by_gram(*each, k) for each in zip(wide_BRC, squares_BR, vectors_BRR, strict=True)]
+    batch = _Batch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
+    squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
+    basis_BRK, values_BR = vectors_BRR[..., -k:].flip(-1), squares_BR.flip(-1).clamp_(min=0).sqrt_()
     del vectors_BRR
-    return [
-        _top_polar(*(found or _by_svd(wide_RC, k)), noise=noise, tall=tall)
-        for found, wide_RC, noise in zip(leading, wide_BRC, noises, strict=True)
-    ]
+    found = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
+    del basis_BRK
+    for b, (_, separated) in enumerate(found):
+        if not separated:
+            basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
+            found[b : b + 1] = batch.polars([b], basis_RK[None], values_R[None])
+    return [polar for polar, _ in found]
 
 
-def _top_polar(
-    basis_RK: Tensor, values_R: Tensor, projected_KC: Tensor, *, noise: float, tall: bool
-) -> TopPolar:
-    known_R = values_R.cpu()  # asked for once: a GPU must finish its work before it can answer
-    values_K = known_R[: len(projected_KC)]
-    unit = torch.finfo(basis_RK.dtype).eps
-    floor = max(noise, unit * projected_KC.shape[1]) * values_K[0]
-    kept = values_K > floor
-    rank = int(kept.sum())  # the values are in descending order
-    left_RK, right_KC = basis_RK[:, :rank] / values_R[:rank], projected_KC[:rank]
-    return TopPolar(
-        factor_OI=right_KC.T @ left_RK.T if tall else left_RK @ right_KC,
-        mean=float(values_K.mean()),
-        rank=rank,
-        weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
-        sensitivity=cut_sensitivity(known_R, rank, projected_KC.shape[1]),
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Batch:
+    """The matrices, and what is wanted of them."""
+
+    matrix_BOI: Tensor
+    k: int
+    noises: Sequence[float]
+    figures: Figures | None
+
+    @property
+    def tall(self) -> bool:
+        return self.matrix_BOI.shape[1] > self.matrix_BOI.shape[2]
+
+    @property
+    def wide_BRC(self) -> Tensor:
+        return self.matrix_BOI.mT if self.tall else self.matrix_BOI
+
+    def polars(
+        self, places: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
+    ) -> list[tuple[TopPolar, bool]]:
+        """From U_k and all of s; also whether the cut was clear enough for a Gram matrix."""
+        wide_BRC = some(self.wide_BRC, places)
+        unit = torch.finfo(wide_BRC.dtype).eps
+        floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in places]
+        factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
+        factor_BOI = factor_BRC.mT if self.tall else factor_BRC
+        asked_BF = values_BR
+        if self.figures is not None:
+            asked_BF = torch.cat([values_BR, self.figures(factor_BOI, places)], dim=1)
+        known_BF = asked_BF.cpu()  # once: a GPU must finish its work before it can answer
+        each = zip(factor_BOI, known_BF, floors, strict=True)
+        return [self._told(*own, values_BR.shape[1]) for own in each]
+
+    def _told(
+        self, factor_OI: Tensor, known_F: Tensor, floor: float, count: int
+    ) -> tuple[TopPolar, bool]:
+        values_R, figures = known_F[:count], known_F[count:]
+        values_K = values_R[: self.k]
+        rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
+        below = float(values_R[self.k]) if self.k < count else 0.0
+        separated = values_K[-1] ** 2 - below**2 > SMALLEST_GAP * values_K[0] ** 2
+        polar = TopPolar(
+            factor_OI=factor_OI,
+            mean=float(values_K.mean()),
+            rank=rank,
+            weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
+            sensitivity=cut_sensitivity(values_R, rank, max(factor_OI.shape)),
+            figures=tuple(figures.tolist()),
+        )
+        return polar, bool(separated)
+
+
+def _factors(
+    wide_BRC: Tensor, basis_BRK: Tensor, values_BR: Tensor, floors: Sequence[float]
+) -> Tensor:
+    """U_k diag(1/s) U_kᵀ X, with zero for what is not above its floor."""
+    values_B1K = values_BR[:, None, : basis_BRK.shape[2]]
+    kept_B1K = values_B1K > values_B1K[..., :1] * one_each(floors, values_B1K)
+    shares_B1K = torch.where(kept_B1K, values_B1K.reciprocal(), 0)
+    return product(basis_BRK * shares_B1K, product(basis_BRK.mT, wide_BRC))
 
 
 def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
@@ -100,20 +153,8 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
     return math.sqrt(total / (len(values_R) * columns))
 
 
-def _by_gram(
-    wide_RC: Tensor, squares_R: Tensor, vectors_RR: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """U_k, all of s and U_kᵀX; None where the Gram matrix does not hold them accurately."""
-    below = squares_R[k] if k < len(squares_R) else squares_R.new_zeros(())
-    if not bool(squares_R[k - 1] - below > SMALLEST_GAP * squares_R[0]):
-        return None
-    basis_RK = vectors_RR[:, :k]
-    return basis_RK, squares_R.clamp(min=0).sqrt(), basis_RK.T @ wide_RC
-
-
-def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """U_k, all of s and U_kᵀX; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
+def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """U_k and all of s; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
-    basis_RK = u_RR[:, :k]
-    return basis_RK, s_R, basis_RK.T @ wide_RC
+    return u_RR[:, :k], s_R

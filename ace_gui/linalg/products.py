@@ -81,7 +81,21 @@ def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
     """
     if len(set(factors)) == 1:
         return like_BNM.new_full((len(factors), 1, 1), factors[0])
-    given_B = torch.tensor(factors, dtype=like_BNM.dtype)
-    if like_BNM.device.type == "cuda":
-        given_B = given_B.pin_memory().to(like_BNM.device, non_blocking=True)
-    return given_B[:, None, None]
+    return moved(torch.tensor(factors, dtype=like_BNM.dtype), like_BNM.device)[:, None, None]
+
+
+def some(batch_BNM: Tensor, places: Sequence[int]) -> Tensor:
+    """Some of the matrices of a batch; without a list of places that a GPU would have to wait for.
+
+    All of them in their order are not copied.
+    """
+    if len(places) == len(batch_BNM):
+        return batch_BNM
+    return torch.stack([batch_BNM[b] for b in places])
+
+
+def moved(given: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the processor's on the device; a GPU copies it when it comes to it."""
+    if device.type == "cuda":
+        return given.pin_memory().to(device, non_blocking=True)
+    return given.to(device)

@@ -14,10 +14,11 @@ CACHED: Final = 1 << 18
 """Float64 numbers that stay in a processor's cache while they are used several times."""
 
 
-def widened(matrix_BOI: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
     """Consecutive outputs, and these in float64; what is in float64 already is not copied.
 
-    Few at a time on a processor, all at once elsewhere.
+    Few at a time on a processor, all at once elsewhere. ``less``: a row to be taken from all of
+    them (B × 1 × I, float64).
     """
     layers, outputs, inputs = matrix_BOI.shape
     step = outputs
@@ -25,7 +26,16 @@ def widened(matrix_BOI: Tensor) -> Iterator[tuple[slice, Tensor]]:
         step = max(1, CACHED // max(1, layers * inputs))
     for start in range(0, max(1, outputs), max(1, step)):
         rows = slice(start, min(start + step, outputs))
-        yield rows, matrix_BOI[:, rows].to(torch.float64)
+        part_BNI = matrix_BOI[:, rows]
+        yield rows, part_BNI.to(torch.float64) if less is None else part_BNI - less
+
+
+def norms(matrix_BOI: Tensor) -> Tensor:
+    """Frobenius norm of every matrix (B), float64."""
+    squares_B = matrix_BOI.new_zeros(len(matrix_BOI), dtype=torch.float64)
+    for _, part_BNI in widened(matrix_BOI):
+        squares_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
+    return squares_B.sqrt_()
 
 
 def times_transposed(few_BPI: Tensor, matrix_BOI: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
 from ace_gui.methods.method import Layer
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from tests.helpers.device_stand_in import GPU, DeviceStandIn
 from tests.helpers.method_cases import context, matrix_cases
 
@@ -62,17 +63,41 @@ def test_a_batch_on_a_gpu_is_what_each_is_alone(method: MergeMethod[Any]) -> Non
             torch.testing.assert_close(merged, alone.delta, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("tau", "beyond"), [(100.0, 2), (0.0, 10)])
+REGIMES = {
+    "homogeneous": {"tau": 100.0},
+    "heterogeneous": {"tau": 0.0},
+    "automatic": {"variant": "automatic"},
+}
+NUMBERS = {
+    "float64": (1e-5, STRICT),
+    "float32 where": (1.0, STRICT),
+    "float32,": (1.0, Tolerance(rounding=0.2, carried=0.2, source="the experts' bfloat16")),
+}
+"""ε and tolerance by how what is computed begins in the layer's report."""
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+@pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("shape", [(48, 64), (640, 560)])
 def test_ace_waits_for_the_gpu_as_seldom_whatever_the_size(
-    shape: tuple[int, int], tau: float, beyond: int
+    shape: tuple[int, int], regime: str, numbers: str
 ) -> None:
-    """In float64: once an expert, then twice, and eight times for the refinement."""
+    """For energies, the solution, what float32 left, twice for eigenvectors; for the base's norm.
+
+    One is left of six for the engine, which fetches the result.
+    """
     torch.manual_seed(0)
-    deltas, weights = [torch.randn(shape) * (1 + t) / 50 for t in range(3)], [1.0] * 3
-    parameters = checked_parameters(METHODS["ace"], {"tau": tau})
+    deltas, weights = [torch.randn(shape) * (1 + t) / 50 for t in range(5)], [1.0] * 5
+    epsilon, tolerance = NUMBERS[numbers]
+    given = REGIMES[regime] | {"epsilon": epsilon}
+    parameters = checked_parameters(METHODS["ace"], given)
+    if numbers == "float32 where" and regime != "homogeneous":
+        numbers = "float64"
     with DeviceStandIn().installed() as stand_in:
-        there = [delta.to(GPU) for delta in deltas]
+        there, base = [delta.to(GPU) for delta in deltas], torch.ones(shape).to(GPU)
         stand_in.forget()
-        METHODS["ace"].merge(there, weights, parameters)
-        assert sum(stand_in.waits.values()) <= len(deltas) + beyond
+        merge = METHODS["ace"].merge
+        merged = merge(there, weights, parameters, base=base, tolerance=tolerance)
+        assert sum(stand_in.waits.values()) <= 5
+        assert len(stand_in.unpinned) == stand_in.waits["download"], "no upload waits"
+    assert f"in {numbers}" in merged.diagnostics.precision.replace("float32 which", "float32,")

@@ -22,6 +22,7 @@ class GpuVectors(TaskVectors):
         self._keep = keep
         self._kept: dict[int, tuple[Tensor, bool]] = {}
         self._finite: list[Tensor] = []
+        self._norm: float | None = None
         self._read: list[tuple[ModelReader, str]] = []
         super().__init__(row, readers, device)
 
@@ -57,8 +58,14 @@ class GpuVectors(TaskVectors):
             self._kept[index] = found
         return found
 
+    def _norm_of_base(self) -> float:
+        assert self._norm is not None
+        return self._norm
+
     def _uploaded(self, model: ModelReader, name: str, stored: Tensor) -> Tensor:
         """In its own dtype; pinned first, so that copying overlaps with computing."""
+        if self._norm is None:  # the base comes first; here no GPU has to finish its work for it
+            self._norm = float(torch.linalg.vector_norm(stored, dtype=torch.float32))
         moved = stored.pin_memory().to(self._device, non_blocking=True)
         if moved.is_floating_point() and moved.numel():
             low, high = torch.aminmax(moved)

@@ -211,12 +211,15 @@ class TaskVectors(Sequence[Tensor]):
         """How exact the merged tensor must be; ``output``: in what it will be stored, if known."""
         if self._dtype == torch.float64:
             return STRICT
-        norm = float(torch.linalg.vector_norm(self.base))
+        norm = self._norm_of_base()
         if not math.isfinite(norm):
             return STRICT
         dtypes = [expert.dtype(answering_name(self._row, expert.model)) for expert in self._experts]
         found = of_experts(dtypes, weights, norm)
         return found if output is None else with_output(found, output, norm)
+
+    def _norm_of_base(self) -> float:
+        return float(torch.linalg.vector_norm(self.base))
 
     def _uploaded(self, _model: ModelReader, _name: str, stored: Tensor) -> Tensor:
         return stored.to(self._device)

@@ -32,9 +32,11 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.blocks import widest
+from ace_gui.linalg.finite import is_finite
 from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.widened import norms
 from ace_gui.methods.ace import by_rows, float32_check, notes
 from ace_gui.methods.ace.first_pass import Measured, measure
 from ace_gui.methods.ace.float32_check import in_float64, too_coarse
@@ -208,15 +210,29 @@ def _refined(
     k = _directions(group[0], problem.rule, parameters)
     conditions = _conditions(problem, group)
     refinements: Sequence[Refinement | None] = [None] * len(group)
+    sizes = terms.sizes
     if terms.residual_BOI is not None and terms.total_BOI is not None:
-        fused_BOI = terms.residual_BOI.add_(terms.preliminary_BOI).to(torch.float64)
+        value_BOI, total_BOI = terms.preliminary_BOI, terms.total_BOI
+        fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
         unit = torch.finfo(torch.float64).eps
-        polars = top_polars(fused_BOI, k, [unit * condition for condition in conditions])
-        each = zip(polars, terms.preliminary_BOI, terms.total_BOI, strict=True)
-        refinements = [_refinement(k, *own) for own in each]
+        noises = [unit * condition for condition in conditions]
+        others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
+
+        def figures(factor_BOI: Tensor, places: Sequence[int]) -> Tensor:
+            own = [
+                torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
+                for factor_OI, b in zip(factor_BOI, places, strict=True)
+            ]
+            return torch.stack(own)
+
+        polars = top_polars(fused_BOI, k, noises, figures)
+        refinements = [_refinement(k, polar) for polar in polars]
+        sizes = [polar.figures[1] for polar in polars]
+    sizes = sizes or norms(terms.preliminary_BOI).tolist()
     return [
         Solution(
             value_OI=terms.preliminary_BOI[b],
+            size=sizes[b],
             rule=problem.rule,
             ridge_mass=mass,
             condition=conditions[b],
@@ -228,17 +244,20 @@ def _refined(
     ]
 
 
-def _refinement(k: int, polar: TopPolar, preliminary_OI: Tensor, total_OI: Tensor) -> Refinement:
+def _refinement(k: int, polar: TopPolar) -> Refinement:
     """ΔW_refine = σ_iso U_k V_kᵀ (Eq. 18)."""
-    matrix_OI = polar.factor_OI.mul_(polar.mean)
+    inner, preliminary, total = polar.figures
+    size = math.sqrt(polar.rank)  # of U_k V_kᵀ
+    norms_product = size * total
     return Refinement(
-        matrix_OI=matrix_OI,
+        matrix_OI=polar.factor_OI.mul_(polar.mean),
         k=k,
         rank=polar.rank,
         weakest=polar.weakest,
         sensitivity=polar.mean * polar.sensitivity,
-        cosine=_cosine(matrix_OI, total_OI),
-        ratio=math.sqrt(energy(matrix_OI) / (energy(preliminary_OI) or math.inf)),
+        cosine=inner / norms_product if norms_product else 0.0,
+        size=polar.mean * size,
+        ratio=polar.mean * size / (preliminary or math.inf),
     )
 
 
@@ -265,32 +284,35 @@ def _finished(
     keep_preliminary: bool,
 ) -> Merged:
     """W_pre + ΔW_refine (Eq. 19), or W_pre with its norm capped; both times the scaling."""
-    value_OI, refinement = solution.value_OI, solution.refinement
+    value_OI, refinement, size = solution.value_OI, solution.refinement, solution.size
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
         traces = [own.traces[t] for t in own.kept]
         norm = None if layer.base is None else math.sqrt(energy(layer.base))
-        cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta))
-    preliminary = _rounded(value_OI, parameters.scaling) if keep_preliminary else None
+        cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta), size)
+    preliminary = _rounded(value_OI, parameters.scaling, size) if keep_preliminary else None
     if refinement is not None and refinement.wanted(parameters.refine):
         value_OI.add_(refinement.matrix_OI)
+        size += refinement.size
     return Merged(
-        delta=_rounded(value_OI, parameters.scaling),
+        delta=_rounded(value_OI, parameters.scaling, size),
         diagnostics=notes.diagnostics(own, solution, parameters, cap_factor, layer.tolerance),
         preliminary=preliminary,
     )
 
 
-def _cosine(one: Tensor, other: Tensor) -> float:
-    product = float(torch.dot(one.reshape(-1), other.reshape(-1).to(one.dtype)))
-    norms = math.sqrt(energy(one) * energy(other))
-    return product / norms if norms else 0.0
+def _inner(one_OI: Tensor, other_OI: Tensor) -> Tensor:
+    """Their inner product (1), float64."""
+    return torch.dot(one_OI.reshape(-1).double(), other_OI.reshape(-1).double())[None]
 
 
-def _rounded(value_OI: Tensor, scaling: float) -> Tensor:
+def _rounded(value_OI: Tensor, scaling: float, size: float) -> Tensor:
+    """``scaling`` times the value in float32; ``size``: at least its norm."""
     rounded_OI = value_OI.new_empty(value_OI.shape, dtype=torch.float32)
     torch.mul(value_OI, scaling, out=rounded_OI)
-    if not bool(torch.isfinite(rounded_OI).all()):
+    # Only what is that large, or not a number, need be asked for.
+    surely = abs(scaling) * size < torch.finfo(torch.float32).max / 2
+    if not surely and not is_finite(rounded_OI):
         raise MethodError("The merged matrix leaves the range of float32; raise epsilon.")
     return rounded_OI
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from ace_gui.linalg.heterogeneity import Heterogeneity, heterogeneity
 from ace_gui.methods.ace.by_rows import few_experts
 from ace_gui.methods.ace.float32_check import SUMS
-from ace_gui.methods.ace.probes import Probes, new_probes, probe
+from ace_gui.methods.ace.probes import (
+    ProbedExpert,
+    Probes,
+    inner_products,
+    new_probes,
+    probe,
+)
 from ace_gui.methods.shared.tolerance import EXACT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, seen
 
@@ -49,38 +58,68 @@ def measure(
     """Read every expert of every layer once; raises MethodError where an energy is not finite.
 
     ``epsilon``: the ridge of the homogeneous regime, None where that regime will not be used. The
-    probes are to check float32 by, of those layers that are ``single``.
+    probes are to check float32 by, of those layers that are ``single``. A GPU is asked after the
+    last expert; a processor after each, so that what is of no use to any layer ends early.
     """
     coarse_B = [tolerance.rounding > 0 for tolerance in tolerances] or [False] * len(layers)
-    figures_TB: list[list[tuple[float, float]]] = []
-    probes: Probes | None = None
-    hopeless_B = [epsilon is None and not coarse for coarse in coarse_B]
+    found: list[Tensor] = []
+    probed: list[ProbedExpert] = []
+    given_PI: Tensor | None = None
     for t in range(len(layers[0])):
         delta_BOI = seen(layers, t)
-        shape = (delta_BOI.shape[1], delta_BOI.shape[2])
-        if not t and not all(hopeless_B):
-            probes = new_probes(delta_BOI)
-        figures_B, own = probe(delta_BOI, None if probes is None else probes.given_PI)
+        if not t:
+            shape = (delta_BOI.shape[1], delta_BOI.shape[2])
+            usable = epsilon is not None and not few_experts(shape, len(layers[0]))
+            given_PI = new_probes(delta_BOI) if usable or any(coarse_B) else None
+        figures_B2, own = probe(delta_BOI, given_PI)
+        found.append(figures_B2)
+        if own is not None:
+            probed.append(own)
+            if delta_BOI.device.type == "cpu":
+                vain_B = _in_vain(layers, torch.stack(found), shape, epsilon, coarse_B)
+                given_PI = None if all(vain_B) else given_PI
         del delta_BOI
-        figures_TB.append(figures_B)
-        if probes is None or own is None:
-            continue
-        probes.experts.append(own)
-        # ‖S₀‖_F is at least Tr S₀ / √I.
-        largest = EXACT / SUMS * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
-        few = few_experts(shape, len(layers[0]))  # then float64 is the faster
-        for b, found in enumerate(zip(*figures_TB, strict=True)):
-            vain = few or not sum(trace for _, trace in found) <= largest
-            hopeless_B[b] |= layers[b].double or (vain and not coarse_B[b])
-        if all(hopeless_B):
-            probes = None
+    figures_TB2, inner_BTT = _known(found, [] if given_PI is None else probed)
+    vain_B, probes = [True] * len(layers), None
+    if given_PI is not None:
+        vain_B = _in_vain(layers, figures_TB2, shape, epsilon, coarse_B)
+        probes = Probes(given_PI=given_PI, experts=probed, inner_BTT=inner_BTT)
+    energies_BT, traces_BT = figures_TB2.permute(2, 1, 0).tolist()
     return [
         Measured(
-            energies=tuple(energy for energy, _ in figures),
-            traces=tuple(trace for _, trace in figures),
+            energies=tuple(energies),
+            traces=tuple(traces),
             shape=shape,
-            single=not hopeless,
-            heterogeneity=heterogeneity([energy for energy, _ in figures]),
+            single=not vain,
+            heterogeneity=heterogeneity(energies),
         )
-        for figures, hopeless in zip(zip(*figures_TB, strict=True), hopeless_B, strict=True)
+        for energies, traces, vain in zip(energies_BT, traces_BT, vain_B, strict=True)
     ], probes
+
+
+def _in_vain(
+    layers: Sequence[WeightedExperts],
+    figures_TB2: Tensor,
+    shape: tuple[int, int],
+    epsilon: float | None,
+    coarse_B: Sequence[bool],
+) -> list[bool]:
+    """For which layers float32 is surely not exact enough, or float64 is as fast."""
+    # ‖S₀‖_F is at least Tr S₀ / √I.
+    largest = EXACT / SUMS * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
+    few = few_experts(shape, len(layers[0]))  # then float64 is the faster
+    traces_B = figures_TB2[..., 1].sum(dim=0).tolist()
+    return [
+        layer.double or (not coarse and (few or not trace <= largest))
+        for layer, coarse, trace in zip(layers, coarse_B, traces_B, strict=True)
+    ]
+
+
+def _known(found: Sequence[Tensor], probed: Sequence[ProbedExpert]) -> tuple[Tensor, Tensor]:
+    """Figures (T × B × 2) and inner products (B × T × T) in the processor's memory, at once."""
+    figures_TB2 = torch.stack(list(found))
+    count, layers, _ = figures_TB2.shape
+    inner_BTT = inner_products(probed) if probed else figures_TB2.new_zeros(layers, 0, 0)
+    known = torch.cat([figures_TB2.flatten(), inner_BTT.flatten()]).cpu()
+    size = figures_TB2.numel()
+    return known[:size].view(count, layers, 2), known[size:].view(inner_BTT.shape)

@@ -17,7 +17,6 @@ from typing import Final
 
 import torch
 
-from ace_gui.linalg.heterogeneity import energy, norms
 from ace_gui.methods.ace import by_inputs, by_rows
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
@@ -53,7 +52,7 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
     multiplied = REFINED if problem.with_residual else 1.0
     allowed = zip(problem.tolerances, problem.sizes, strict=True)
     found = []
-    for condition, (tolerance, size) in zip(probed.conditions(problem), allowed, strict=True):
+    for condition, (tolerance, size) in zip(probed.conditions, allowed, strict=True):
         most = tolerance.relative(size, multiplied) / multiplied
         if tolerance.rounding and SOLVED * condition <= most:
             found.append(Way.SINGLE)
@@ -105,18 +104,21 @@ def attempt(problem: Problem, probed: Probed, chosen: Way) -> tuple[Terms, list[
         referred = all(tolerance.rounding for tolerance in problem.tolerances)
         sums = by_inputs.collect(problem, torch.float32, referred=referred)
         terms = by_inputs.solved(sums, problem, widened=widened)
-    errors, sizes = probed.errors(terms, problem), norms(terms.preliminary_BOI)
+    errors = probed.errors(terms, problem)
     coarse = [
         b
-        for b, (error, size) in enumerate(zip(errors, sizes, strict=True))
+        for b, (error, _, size) in enumerate(errors)
         if terms.cuts[b] or not error <= problem.tolerances[b].relative(size) * size
     ]
-    fused = map(math.hypot, errors, probed.residual_errors(terms, problem))
     precisions = [
-        Precision(numbers=chosen.value, error=error / (size or 1.0), fused_error=fused_error)
-        for error, fused_error, size in zip(errors, fused, sizes, strict=True)
+        Precision(
+            numbers=chosen.value,
+            error=error / (size or 1.0),
+            fused_error=math.hypot(error, residual_error),
+        )
+        for error, residual_error, size in errors
     ]
-    return replace(terms, precisions=precisions), coarse
+    return replace(terms, precisions=precisions, sizes=[size for *_, size in errors]), coarse
 
 
 def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
@@ -124,6 +126,6 @@ def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
     precision, refinement = solution.precision, solution.refinement
     if precision is None or refinement is None or not precision.fused_error:
         return False
-    size = math.hypot(energy(solution.value_OI) ** 0.5, energy(refinement.matrix_OI) ** 0.5)
+    size = math.hypot(solution.size, refinement.size)
     allowed = tolerance.relative(size, refinement.sensitivity) * size
     return not precision.fused_error * refinement.sensitivity <= allowed

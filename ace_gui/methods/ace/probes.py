@@ -18,9 +18,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.heterogeneity import norms
-from ace_gui.linalg.products import add_product_, one_each, product
-from ace_gui.linalg.widened import times_transposed, widened
+from ace_gui.linalg.products import add_product_, moved, one_each, product, some
+from ace_gui.linalg.widened import norms, times_transposed, widened
 from ace_gui.methods.ace.problem import Problem, Terms
 
 PROBES: Final = 8
@@ -45,15 +44,15 @@ class ProbedExpert:
 class Probes:
     """P random vectors, as rows, since thin products are much faster so; and what becomes of them.
 
-    Empty ``experts``: they are of no use to any layer.
+    ``inner_BTT``: of what becomes of them, ⟨W̃_sᵀW̃_s z, W̃_tᵀW̃_t z⟩, known to the processor.
     """
 
     given_PI: Tensor
-    experts: list[ProbedExpert]
+    experts: Sequence[ProbedExpert]
+    inner_BTT: Tensor
 
     def weighed(self, problem: Problem, places: Sequence[int]) -> Probed:
         """What the sums of these layers do to the probes, by the shares of the experts."""
-        chosen = list(places)
         sums: dict[str, Tensor] = {}
 
         def add(name: str, term: Tensor) -> None:
@@ -62,16 +61,30 @@ class Probes:
         for share in problem.shares:
             own = self.experts[share.expert]
             weights_B11 = one_each(share.weights, own.squared_BPI)
-            cubed_BPO = own.cubed_BPO[chosen] * weights_B11
-            add("scaled", own.squared_BPI[chosen] * weights_B11)
-            add("residual", own.mean_BP1[chosen] * weights_B11 + cubed_BPO)
-            add("numerator", own.once_BPO[chosen] * one_each(share.ridges, cubed_BPO) + cubed_BPO)
+            cubed_BPO = some(own.cubed_BPO, places) * weights_B11
+            add("scaled", some(own.squared_BPI, places) * weights_B11)
+            add("residual", some(own.mean_BP1, places) * weights_B11 + cubed_BPO)
+            ridged_BPO = some(own.once_BPO, places) * one_each(share.ridges, cubed_BPO)
+            add("numerator", ridged_BPO + cubed_BPO)
         return Probed(
             given_PI=self.given_PI,
             scaled_BPI=sums["scaled"],
             numerator_BPO=sums["numerator"],
             residual_BPO=sums["residual"],
+            conditions=self._conditions(problem, places),
         )
+
+    def _conditions(self, problem: Problem, places: Sequence[int]) -> list[float]:
+        """About ‖S₀‖_F/e of each layer, without asking a GPU again."""
+        experts = [share.expert for share in problem.shares]
+        found = []
+        for place, b in enumerate(places):
+            weights_T = self.inner_BTT.new_tensor([s.weights[place] for s in problem.shares])
+            inner_TT = self.inner_BTT[b][experts][:, experts]
+            square = float(weights_T @ inner_TT @ weights_T)
+            norm = square if math.isnan(square) else math.sqrt(max(0.0, square) / PROBES)
+            found.append(norm / problem.ridge_masses[place])
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,95 +92,101 @@ class Probed:
     """What the sums over experts do to the probes, exactly (float64).
 
     ``scaled_BPI``: S₀ times them. ``numerator_BPO``: B times them. ``residual_BPO``: Σ_t ΔW_t Σ̃_t
-    times them.
+    times them. ``conditions``: about ‖S₀‖_F/e, one a layer.
     """
 
     given_PI: Tensor
     scaled_BPI: Tensor
     numerator_BPO: Tensor
     residual_BPO: Tensor
+    conditions: Sequence[float]
 
     def of(self, places: Sequence[int]) -> Probed:
         """Those of some of the layers."""
-        chosen = list(places)
         return replace(
             self,
-            scaled_BPI=self.scaled_BPI[chosen],
-            numerator_BPO=self.numerator_BPO[chosen],
-            residual_BPO=self.residual_BPO[chosen],
+            scaled_BPI=some(self.scaled_BPI, places),
+            numerator_BPO=some(self.numerator_BPO, places),
+            residual_BPO=some(self.residual_BPO, places),
+            conditions=[self.conditions[b] for b in places],
         )
 
-    def conditions(self, problem: Problem) -> list[float]:
-        """About ‖S₀‖_F/e of each layer."""
+    def errors(self, terms: Terms, problem: Problem) -> list[tuple[float, float, float]]:
+        """About ‖δW‖_F and the error of Δ_res, and ‖W_pre‖_F, of each layer."""
+        asked = (self._error(terms, problem), self._residual_error(terms, problem))
+        asked_B3 = torch.stack((*asked, norms(terms.preliminary_BOI)), dim=1)
+        masses = problem.ridge_masses
         return [
-            norm / math.sqrt(PROBES) / mass
-            for norm, mass in zip(norms(self.scaled_BPI), problem.ridge_masses, strict=True)
+            (missed / math.sqrt(PROBES) / mass, missed_residual / math.sqrt(PROBES), size)
+            for (missed, missed_residual, size), mass in zip(asked_B3.tolist(), masses, strict=True)
         ]
 
-    def errors(self, terms: Terms, problem: Problem) -> list[float]:
-        """About ‖δW‖_F of each layer; the prior (Eq. 11) adds to each entry of S₀z κ their mean."""
+    def _error(self, terms: Terms, problem: Problem) -> Tensor:
+        """‖(W_pre A − B)z‖; the prior (Eq. 11) adds to each entry of S₀z κ their mean."""
         priors_B11 = one_each(problem.prior_scales, self.scaled_BPI)
         system_BPI = self.scaled_BPI + self.scaled_BPI.mean(dim=2, keepdim=True) * priors_B11
         system_BPI.addcmul_(self.given_PI, one_each(problem.ridge_masses, system_BPI))
-        missed_BPO = times_transposed(system_BPI, terms.preliminary_BOI) - self.numerator_BPO
-        return [
-            norm / math.sqrt(PROBES) / mass
-            for norm, mass in zip(norms(missed_BPO), problem.ridge_masses, strict=True)
-        ]
+        return norms(times_transposed(system_BPI, terms.preliminary_BOI) - self.numerator_BPO)
 
-    def residual_errors(self, terms: Terms, problem: Problem) -> list[float]:
-        """About the error of Δ_res of each layer, Frobenius."""
+    def _residual_error(self, terms: Terms, problem: Problem) -> Tensor:
         if terms.residual_BOI is None or terms.total_BOI is None:
-            return [0.0] * len(problem.layers)
+            return self.scaled_BPI.new_zeros(len(problem.layers))
         mean_BPI = self.scaled_BPI.addcmul(
             self.given_PI, one_each(problem.ridge_masses, self.scaled_BPI)
         ).div_(len(problem.shares))
         given_BPI = self.given_PI.expand(len(mean_BPI), -1, -1)
         missed_BPO = times_transposed(given_BPI, terms.residual_BOI) - self.residual_BPO
         missed_BPO.add_(times_transposed(mean_BPI, terms.total_BOI))
-        return [norm / math.sqrt(PROBES) for norm in norms(missed_BPO)]
+        return norms(missed_BPO)
 
 
-def new_probes(like_BOI: Tensor) -> Probes:
-    """Always the same random vectors for a shape, so that results can be repeated."""
+def new_probes(like_BOI: Tensor) -> Tensor:
+    """Always the same random vectors for a shape (P × I), so that results can be repeated."""
     generator = torch.Generator().manual_seed(0)
     given_PI = torch.randn(PROBES, like_BOI.shape[2], generator=generator, dtype=torch.float64)
-    return Probes(given_PI=given_PI.to(like_BOI.device), experts=[])
+    return moved(given_PI, like_BOI.device)
 
 
-def probe(
-    delta_BOI: Tensor, given_PI: Tensor | None
-) -> tuple[list[tuple[float, float]], ProbedExpert | None]:
-    """‖ΔW‖²_F and ‖W̃‖²_F of every layer, and what W̃ does to the probes; float64.
+def inner_products(experts: Sequence[ProbedExpert]) -> Tensor:
+    """⟨W̃_sᵀW̃_s z, W̃_tᵀW̃_t z⟩ of all pairs of experts, of every layer (B × T × T)."""
+    flat_BTN = torch.stack([own.squared_BPI.flatten(1) for own in experts], dim=1)
+    return product(flat_BTN, flat_BTN.mT)
 
-    Twice through the matrix: W̃ᵀW̃z = ΔWᵀΔWz − O μ (μᵀz) is found on the way to μ (Eq. 5).
+
+def probe(delta_BOI: Tensor, given_PI: Tensor | None) -> tuple[Tensor, ProbedExpert | None]:
+    """‖ΔW‖²_F and ‖W̃‖²_F of every layer (B × 2), and what W̃ does to the probes; float64.
+
+    Twice through the matrix. Sums are taken of ΔW − 1sᵀ, s being the first row: as ‖s − μ‖² is one
+    of the O terms of ‖W̃‖²_F, at most a factor of O + 1 is lost of float64's digits however large
+    μ is. W̃ᵀW̃z = YᵀYz − O ν (νᵀz) is found on the way to ν = μ − s (Eq. 5), with Y = ΔW − 1sᵀ.
     """
-    layers, outputs, inputs = delta_BOI.shape
-    mean_B1I = delta_BOI.new_zeros(layers, 1, inputs, dtype=torch.float64)
+    layers, outputs, _ = delta_BOI.shape
+    shift_B1I = delta_BOI[:, :1].sum(dim=1, keepdim=True, dtype=torch.float64)
+    mean_B1I = torch.zeros_like(shift_B1I)
     given_BPI = mean_B1I[:, :0] if given_PI is None else given_PI.expand(layers, -1, -1)
     squared_BPI = torch.zeros_like(given_BPI, memory_format=torch.contiguous_format)
-    energy_B, trace_B = mean_B1I.new_zeros(layers), mean_B1I.new_zeros(layers)
-    once, cubed = [], []
-    for _, part_BNI in widened(delta_BOI):
-        energy_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
+    square_B = mean_B1I.new_zeros(layers)
+    once = []
+    for _, part_BNI in widened(delta_BOI, less=shift_B1I):
+        square_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
         mean_B1I += part_BNI.sum(dim=1, keepdim=True)
         if given_PI is not None:
             once.append(product(given_BPI, part_BNI.mT))
             add_product_(squared_BPI, once[-1], part_BNI)
     mean_B1I /= max(1, outputs)
-    shift_BP1 = product(given_BPI, mean_B1I.mT)
-    squared_BPI.addcmul_(shift_BP1, mean_B1I, value=-outputs)
-    for _, part_BNI in widened(delta_BOI):
-        centred_BNI = part_BNI - mean_B1I
-        trace_B += torch.linalg.vector_norm(centred_BNI, dim=(1, 2)).square()
-        if given_PI is not None:
-            cubed.append(product(squared_BPI, centred_BNI.mT))
-    figures = [(energy, trace) for energy, trace in torch.stack((energy_B, trace_B), 1).tolist()]
+    apart_BP1 = product(given_BPI, mean_B1I.mT)
+    squared_BPI.addcmul_(apart_BP1, mean_B1I, value=-outputs)
+    trace_B = square_B - outputs * mean_B1I.square().sum(dim=(1, 2))
+    mean_B1I += shift_B1I
+    trace_B.clamp_(min=0)
+    energy_B = trace_B + outputs * mean_B1I.square().sum(dim=(1, 2))
+    figures_B2 = torch.stack((energy_B, trace_B), 1)
     if given_PI is None:
-        return figures, None
-    return figures, ProbedExpert(
-        once_BPO=torch.cat(once, dim=2).sub_(shift_BP1),
+        return figures_B2, None
+    mean_BP1 = product(squared_BPI, mean_B1I.mT)
+    return figures_B2, ProbedExpert(
+        once_BPO=torch.cat(once, dim=2).sub_(apart_BP1),
         squared_BPI=squared_BPI,
-        cubed_BPO=torch.cat(cubed, dim=2),
-        mean_BP1=product(squared_BPI, mean_B1I.mT),
+        cubed_BPO=times_transposed(squared_BPI, delta_BOI).sub_(mean_BP1),
+        mean_BP1=mean_BP1,
     )

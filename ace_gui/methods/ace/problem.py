@@ -18,7 +18,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.products import one_each
+from ace_gui.linalg.products import one_each, some
 from ace_gui.methods.shared.tolerance import Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 
@@ -105,13 +105,15 @@ class Terms:
     """The result of a solver, in float64 or, where that is exact enough, in float32.
 
     ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
-    and left out of it, one a layer; ``precisions`` likewise. Where a residual was wanted,
-    ``residual_BOI``: Δ_res (Eq. 17), and ``total_BOI``: Σ_t ΔW_t.
+    and left out of it, one a layer; ``precisions`` likewise, and ``sizes``: ‖W_pre‖_F, empty where
+    not known yet. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17), and ``total_BOI``:
+    Σ_t ΔW_t.
     """
 
     preliminary_BOI: Tensor
     cuts: list[int]
     precisions: Sequence[Precision]
+    sizes: Sequence[float] = ()
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
 
@@ -119,13 +121,13 @@ class Terms:
         """Those of some of the layers."""
         if len(places) == len(self.cuts):
             return self
-        chosen = list(places)
         return Terms(
-            preliminary_BOI=self.preliminary_BOI[chosen],
-            cuts=[self.cuts[b] for b in chosen],
-            precisions=[self.precisions[b] for b in chosen],
-            residual_BOI=None if self.residual_BOI is None else self.residual_BOI[chosen],
-            total_BOI=None if self.total_BOI is None else self.total_BOI[chosen],
+            preliminary_BOI=some(self.preliminary_BOI, places),
+            cuts=[self.cuts[b] for b in places],
+            precisions=[self.precisions[b] for b in places],
+            sizes=[self.sizes[b] for b in places if self.sizes],
+            residual_BOI=None if self.residual_BOI is None else some(self.residual_BOI, places),
+            total_BOI=None if self.total_BOI is None else some(self.total_BOI, places),
         )
 
 
@@ -157,8 +159,8 @@ class Refinement:
 
     ``k``: directions asked for; ``rank``: those of them above rounding, which alone it holds;
     ``weakest``: singular value of the last of these as a share of the first. ``sensitivity``: by
-    how much an error of W_pre + Δ_res is multiplied. ``cosine``: with
-    Σ_t ΔW_t. ``ratio``: of its norm to that of W_pre.
+    how much an error of W_pre + Δ_res is multiplied. ``cosine``: with Σ_t ΔW_t. ``size``: its
+    Frobenius norm; ``ratio``: of that to the norm of W_pre.
     """
 
     matrix_OI: Tensor
@@ -167,6 +169,7 @@ class Refinement:
     weakest: float
     sensitivity: float
     cosine: float
+    size: float
     ratio: float
 
     def wanted(self, refine: str) -> bool:
@@ -176,7 +179,7 @@ class Refinement:
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """W_pre of one layer, and how it was found.
+    """W_pre of one layer and its Frobenius norm ``size`` (NaN: not known), and how it was found.
 
     ``rule`` None: fewer than two experts changed the layer. ``condition``: upper bound on the
     condition number of S; ``cut``: directions left out of S because of rounding. ``precision``:
@@ -184,6 +187,7 @@ class Solution:
     """
 
     value_OI: Tensor
+    size: float = math.nan
     rule: Rule | None = None
     ridge_mass: float | None = None
     condition: float | None = None

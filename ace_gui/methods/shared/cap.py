@@ -38,9 +38,8 @@ def largest_change(traces: Sequence[float], base_norm: float | None, delta: floa
     return max(rms, min(math.sqrt(len(traces)) * rms, delta * base_norm))
 
 
-def cap_(change: Tensor, largest: float) -> float:
-    """Scale the change down to the norm ``largest`` where it is longer; returns the factor."""
-    norm = float(torch.linalg.vector_norm(change, dtype=torch.float64))
+def cap_(change: Tensor, largest: float, norm: float) -> float:
+    """Scale the change, of that norm, down to ``largest`` if it is longer; returns the factor."""
     if norm <= largest:
         return 1.0
     change.mul_(largest / norm)
@@ -67,7 +66,7 @@ def limited(
         note = FREE if len(traces) < 2 else FLAT
         return replace(merged, diagnostics=replace(found, notes=(*found.notes, note)))
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
-    factor = cap_(merged.delta, largest)
+    factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
     notes = found.notes if factor == 1 else (*found.notes, _sentence(factor))
     diagnostics = replace(found, cap_factor=factor * (found.cap_factor or 1.0), notes=notes)
     return replace(merged, diagnostics=diagnostics)
