@@ -41,6 +41,7 @@ from ace_gui.engine.planning.expert_files import head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered
+from ace_gui.linalg.split import choose, pays
 from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
@@ -86,6 +87,7 @@ def merge(
         claimed(store_folder),
         opened(store_folder, manifest, readers.witness) as store,
     ):
+        choose(where, store.manifest.split)
         yield from _fill(store, prepared, readers, where, memory_bytes)
     yield MergeFinished(
         store=store_folder,
@@ -148,6 +150,7 @@ def make_manifest(
         device=str(device),
         threads=torch.get_num_threads(),
         side_by_side=at_once,
+        split=pays(device),
     )
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import prod
 from pathlib import Path
 from typing import IO, Any, Self
@@ -86,9 +86,10 @@ class Manifest:
     every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
-    composition follows from ``rows``. ``libraries``: versions, by name; ``code``: a digest of
-    what computes here. ``warnings``: what was said
-    before the merge; no part of what it results in.
+    composition follows from ``rows``. ``split``: whether float64 products may be split into
+    float32 ones, which was found out by a measurement. ``libraries``: versions, by name; ``code``:
+    a digest of what computes here. ``warnings``: what was said before the merge; no part of what it
+    results in.
     """
 
     recipe: Recipe
@@ -104,6 +105,7 @@ class Manifest:
     device: str
     threads: int
     side_by_side: int
+    split: bool = False
     program: str = ace_gui.__version__
     code: str = ""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
@@ -192,12 +194,15 @@ class MergeStore:
     def resume(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
         """Go on with an unfinished store, or create it where there is none.
 
-        What was read of the inputs is read again, as sizes and times do not tell every change.
+        What was read of the inputs is read again, as sizes and times do not tell every change; what
+        was measured of the device then holds now.
         Raises ResumeError where the store belongs to other inputs, recipe, versions or device.
         """
         if not (folder / MANIFEST).exists():
             return cls.create(folder, manifest, witness)
-        changed = _read_manifest(folder).differences(manifest)
+        begun = _read_manifest(folder)
+        manifest = replace(manifest, split=begun.split)
+        changed = begun.differences(manifest)
         if changed:
             raise ResumeError(
                 f"The unfinished merge in {folder} cannot be continued: {', '.join(changed)} "

@@ -17,6 +17,7 @@ from typing import Final
 
 import torch
 
+from ace_gui.linalg.split import chosen, split_products
 from ace_gui.methods.ace import by_inputs, by_rows
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
@@ -29,6 +30,9 @@ and up to ten times as much. Where that would be too much already they are not t
 SOLVED: Final = 1e-7
 """The same where the system is solved in float32 too."""
 
+SPLIT: Final = 3e-10
+"""The same where sums are in split products."""
+
 REFINED: Final = 40.0
 """By about how much the refinement multiplies errors."""
 
@@ -38,6 +42,7 @@ class Way(Enum):
 
     SINGLE = "float32"
     MIXED = "float32 where experts are summed up, float64 where the system is solved"
+    SPLIT = "split float32 where experts are summed up, float64 where the system is solved"
     DOUBLE = "float64"
 
 
@@ -49,6 +54,7 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
     """
     few = by_rows.few_experts(problem.shape, len(problem.shares))  # then float64 is the faster
     usual = problem.rule is Rule.HOMOGENEOUS and not few
+    split = chosen(probed.given_PI.device) and not few
     multiplied = REFINED if problem.with_residual else 1.0
     allowed = zip(problem.tolerances, problem.sizes, strict=True)
     found = []
@@ -58,6 +64,8 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
             found.append(Way.SINGLE)
         elif (tolerance.rounding or usual) and SUMS * condition <= most:
             found.append(Way.MIXED)
+        elif split and SPLIT * condition <= most:
+            found.append(Way.SPLIT)
         else:
             found.append(Way.DOUBLE)
     return found
@@ -70,12 +78,12 @@ def solve(problem: Problem, probed: Probed) -> Terms:
     """
     ways = _ways(problem, probed)
     parts: list[tuple[list[int], Terms]] = []
-    exact = [b for b, chosen in enumerate(ways) if chosen is Way.DOUBLE]
-    for chosen in (Way.SINGLE, Way.MIXED):
-        places = [b for b, own in enumerate(ways) if own is chosen]
+    exact = [b for b, way in enumerate(ways) if way is Way.DOUBLE]
+    for way in (Way.SINGLE, Way.MIXED, Way.SPLIT):
+        places = [b for b, own in enumerate(ways) if own is way]
         if not places:
             continue
-        terms, coarse = attempt(problem.of(places), probed.of(places), chosen)
+        terms, coarse = attempt(problem.of(places), probed.of(places), way)
         fine = [b for b in range(len(places)) if b not in coarse]
         if fine:
             parts.append(([places[b] for b in fine], terms.of(fine)))
@@ -94,15 +102,17 @@ def in_float64(problem: Problem) -> Terms:
     return by_inputs.solve(problem)
 
 
-def attempt(problem: Problem, probed: Probed, chosen: Way) -> tuple[Terms, list[int]]:
+def attempt(problem: Problem, probed: Probed, way: Way) -> tuple[Terms, list[int]]:
     """In float32, wholly or in part; and the layers for which that is too coarse."""
-    widened = chosen is Way.MIXED
+    widened = way is Way.MIXED
     if by_rows.few_experts(problem.shape, len(problem.shares)):
         terms = by_rows.solve(problem, torch.float32, widened=widened)
     else:
         # Where experts have little in common, their sums are more exact without the reference.
         referred = all(tolerance.rounding for tolerance in problem.tolerances)
-        sums = by_inputs.collect(problem, torch.float32, referred=referred)
+        dtype = torch.float64 if way is Way.SPLIT else torch.float32
+        with split_products(way is Way.SPLIT):
+            sums = by_inputs.collect(problem, dtype, referred=referred or way is Way.SPLIT)
         terms = by_inputs.solved(sums, problem, widened=widened)
     errors = probed.errors(terms, problem)
     coarse = [
@@ -112,7 +122,7 @@ def attempt(problem: Problem, probed: Probed, chosen: Way) -> tuple[Terms, list[
     ]
     precisions = [
         Precision(
-            numbers=chosen.value,
+            numbers=way.value,
             error=error / (size or 1.0),
             fused_error=math.hypot(error, residual_error),
         )
