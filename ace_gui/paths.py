@@ -59,6 +59,11 @@ def scores_folder() -> Path:
     return cache_root() / "scores"
 
 
+def statistics_folder() -> Path:
+    """Where what was measured of experts with their data is kept."""
+    return cache_root() / "statistics"
+
+
 def merges_folder() -> Path:
     """Where the window's merges wait before they are exported."""
     return cache_root() / "merges"

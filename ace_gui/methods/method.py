@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 from torch import Tensor
 
 from ace_gui.methods.shared.expert_modules import Modules
+from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import Findings, Survey
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
@@ -157,6 +158,7 @@ class Context(TypedDict, total=False):
     ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
     W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
     ``tolerance``: how exact the result must be, for methods that can save time by it.
+    ``measured``: what the method ``needs`` of the experts' data; given only where it needs that.
     """
 
     keep_preliminary: bool
@@ -165,6 +167,7 @@ class Context(TypedDict, total=False):
     own: Sequence[Any] | None
     base: Tensor | None
     tolerance: Tolerance
+    measured: Measured | None
 
 
 def for_each(parameters: Parameters, context: Context, experts: int) -> Sequence[Parameters]:
@@ -193,18 +196,20 @@ class MergeFunction(Protocol[ParametersIn]):
         own: Sequence[Any] | None = None,
         base: Tensor | None = None,
         tolerance: Tolerance = STRICT,
+        measured: Measured | None = None,
     ) -> Merged:
         """Merge. Raises MethodError where the method cannot be applied."""
         ...
 
 
 class Layer(NamedTuple):
-    """The input of a method for one tensor: its task vectors, their weights, and W₀."""
+    """The input of a method for one tensor: its task vectors, their weights, W₀, and the rest."""
 
     deltas: Sequence[Tensor]
     weights: Sequence[float]
     base: Tensor | None = None
     tolerance: Tolerance = STRICT
+    measured: Measured | None = None
 
 
 class BatchFunction(Protocol[ParametersIn]):
@@ -271,6 +276,8 @@ class MergeMethod(Generic[Parameters]):
     such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
     for a tensor in one piece, None where the engine should allow for much; a method for entries is
     given small parts.
+    ``needs``: from the parameters to what must be measured with the experts' data first, None
+    without data; a row for which nothing could be measured is averaged.
     ``defaults``: from the base's config, which may be empty, to the defaults that follow from it,
     each with a sentence on where it comes from.
     """
@@ -294,6 +301,11 @@ class MergeMethod(Generic[Parameters]):
     tensor_surveys: tuple[TensorSurvey, ...] = ()
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
+    needs: Callable[[Parameters], Need | None] | None = None
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
         None
     )
+
+    def need(self, parameters: Parameters) -> Need | None:
+        """What must be measured with the experts' data before it merges."""
+        return None if self.needs is None else self.needs(parameters)

@@ -34,6 +34,7 @@ from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
+from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.star import STAR
@@ -72,6 +73,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_TIES,
             KNOTS_DARE_TIES,
         ),
+        "With the experts' data": (REGMEAN,),
         "With something for each task": (EMR, TALL_MASKS, TSV_C),
     }
 )

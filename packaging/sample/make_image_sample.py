@@ -40,6 +40,7 @@ from transformers.utils.logging import disable_progress_bar
 SEED = 2026
 EASY, HARD = (0.0, 0.4), (0.7, 1.0)  # ranges of difficulty: training the base, the experts' tasks
 HELD_OUT = 400  # images a task
+CALIBRATION = 256  # images a task, without labels
 
 
 # --- tasks -------------------------------------------------------------------------------------
@@ -75,6 +76,11 @@ class Images:
         """Return the 400 hard images of a task that no training sees."""
         rng = np.random.default_rng([SEED, task.first_label, 1])
         return self._make(task, rng, HARD, np.arange(HELD_OUT))
+
+    def calibration(self, task: Task) -> NDArray[np.uint8]:
+        """Return 256 hard images of a task, of training scans, for methods that want inputs."""
+        rng = np.random.default_rng([SEED, task.first_label, 2])
+        return self.batch(task, CALIBRATION, rng, HARD)[0]
 
     def _make(
         self,
@@ -210,23 +216,27 @@ def save_model(model: ViTForImageClassification, folder: Path) -> None:
 
 
 def save_tasks(images: Images, all_tasks: tuple[Task, ...], out: Path) -> None:
-    """Write the held-out images, and the recipe of the merge with the tasks."""
+    """Write held-out and calibration images, and the recipe of the merge with the tasks."""
     held_out = {}
+    calibration = {}
     recipe = ["schema: 1", "merge_method: ace", "base_model: base", "models:"]
     recipe += [f"  - model: experts/{task.name}\n    name: {task.name}" for task in all_tasks]
     recipe += ["tasks:"]
     for task in all_tasks:
         image, labels = images.held_out(task)
         held_out |= {f"{task.name}_images": image, f"{task.name}_labels": labels.astype(np.uint8)}
+        calibration[f"{task.name}_images"] = images.calibration(task)
         columns = f"{{image: {task.name}_images, label: {task.name}_labels}}"
         recipe += [
             f"  - name: {task.name}  # {task.title}: {task.description}",
             f"    expert: {task.name}",
             "    data: heldout.npz",
+            "    calibration: calibration.npz",
             f"    columns: {columns}",
             f"    labels: [{', '.join(f'{task.name}/{label}' for label in task.labels)}]",
         ]
     np.savez_compressed(out / "heldout.npz", **held_out)
+    np.savez_compressed(out / "calibration.npz", **calibration)
     (out / "sample.yaml").write_text("\n".join(recipe) + "\n")
 
 

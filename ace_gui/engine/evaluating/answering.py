@@ -49,6 +49,12 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
     yield [asker.answer([each[n] for n in range(len(each))]) for each in said]
 
 
+def stacked_batches(asker: Asker) -> Iterator[Batch]:
+    """Every piece of the asker's examples, in batches of one shape that fit into memory."""
+    for batch in _batches(asker):
+        yield _stacked(asker, [place.content for place in batch])
+
+
 def _batches(asker: Asker) -> Iterator[list[_Place]]:
     """Pieces as they come, held back until enough of one shape are there."""
     room, waiting = _Room(asker), defaultdict[Any, list[_Place]](list)
@@ -72,15 +78,9 @@ def _places(asker: Asker) -> Iterator[_Place]:
 
 def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
     """What the model says; where memory runs out, to one half of the batch after the other."""
-    pieces = [place.content for place in batch]
-    names = pieces[0].inputs
     try:
-        inputs = {
-            name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
-            for name in names
-        }
         with torch.inference_mode():
-            return asker.ask(Batch(inputs=inputs, notes=[piece.note for piece in pieces]))
+            return asker.ask(_stacked(asker, [place.content for place in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -91,6 +91,14 @@ def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
         )
     half = len(batch) // 2
     return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
+
+
+def _stacked(asker: Asker, pieces: list[Piece]) -> Batch:
+    inputs = {
+        name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
+        for name in pieces[0].inputs
+    }
+    return Batch(inputs=inputs, notes=[piece.note for piece in pieces])
 
 
 class _Room:

@@ -209,8 +209,9 @@ class _Writer(_OfText):
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
-        lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
-        self.most = max(lengths) + MORE_TOKENS
+        known = [each.label for each in data.examples if each.label is not None]
+        lengths = (len(self.tokenizer(label)["input_ids"]) for label in known)
+        self.most = max(lengths, default=0) + MORE_TOKENS
 
     def ask(self, batch: Batch) -> list[Any]:
         fill = self.tokenizer.pad_token_id

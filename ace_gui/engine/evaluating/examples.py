@@ -24,6 +24,7 @@ from ace_gui.engine.evaluating.kinds import (
     kind_of,
     metric_of,
 )
+from ace_gui.errors import TaskError
 from ace_gui.formatting import shown
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
@@ -91,6 +92,33 @@ def read_task(
     if not rows:
         too_few = "There are no examples." if half is None else "There are too few examples."
         raise refused(table.path, too_few)
+    return TaskData(
+        task=task,
+        name=name,
+        kind=kind,
+        metric=metric_of(task, kind),
+        columns=columns,
+        table=table,
+        examples=tuple(_example(table, kind, columns, row) for row in rows),
+    )
+
+
+def read_calibration(
+    task: Task, name: str, config: Mapping[str, Any], *, limit: int, seed: int
+) -> TaskData:
+    """The task with its calibration inputs for examples, which have no labels.
+
+    ``limit``: so many at most; the same seed draws the same. Raises TaskError, naming file and row,
+    and where the task has none.
+    """
+    if task.calibration is None:
+        raise TaskError(f"The task {name} has no `calibration` data.", key="calibration")
+    kind = kind_of(task, config, open_table(task.data))
+    table = open_table(task.calibration)
+    columns = columns_of(task, kind, table, labelled=False)
+    rows = drawn(table, table.rows([c for names in columns.values() for c in names]), limit, seed)
+    if not rows:
+        raise refused(table.path, "There are no inputs.")
     return TaskData(
         task=task,
         name=name,

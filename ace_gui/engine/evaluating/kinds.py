@@ -154,16 +154,22 @@ def metric_of(task: Task, kind: TaskKind) -> Metric:
     return task.metric or known[0]
 
 
-def columns_of(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str, ...]]:
+def columns_of(
+    task: Task, kind: TaskKind, table: Table, *, labelled: bool = True
+) -> dict[str, tuple[str, ...]]:
     """The columns for each role of the kind: as the task says, else by what they are called.
 
-    Raises TaskError where one is missing, or it is not plain which one is meant.
+    ``labelled``: whether the right answers are wanted as well. Raises TaskError where a column is
+    missing, or it is not plain which one is meant.
     """
-    traits, chosen = KINDS[kind], _said(task, kind, table)
+    traits, chosen = KINDS[kind], _said(task, kind, table, labelled=labelled)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures are called so; a text, anything
-        if role not in chosen:
+        if role == LABEL and not labelled:
+            named = _first(LABEL, left)
+            left = [column for column in left if column != named]
+        elif role not in chosen:
             found = _first(role, left) or (_only(left) if role == TEXT else None)
             if found is None:
                 told = ", ".join(map(repr, table.columns[:20]))
@@ -178,7 +184,9 @@ def columns_of(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str,
     return chosen if second is None else {**chosen, PAIR: (second,)}
 
 
-def _said(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str, ...]]:
+def _said(
+    task: Task, kind: TaskKind, table: Table, *, labelled: bool
+) -> dict[str, tuple[str, ...]]:
     """What the task says of columns. Raises TaskError."""
     known = (*KINDS[kind].roles, *KINDS[kind].optional)
     chosen = {}
@@ -189,6 +197,8 @@ def _said(task: Task, kind: TaskKind, table: Table) -> dict[str, tuple[str, ...]
                 f"{', '.join(known)}.",
                 key="columns",
             )
+        if role == LABEL and not labelled:
+            continue
         chosen[role] = (given,) if isinstance(given, str) else tuple(given)
         columns_at(table.path, table.columns, chosen[role])
     return chosen

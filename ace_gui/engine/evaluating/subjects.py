@@ -12,8 +12,7 @@ from ace_gui.checkpoints import Checkpoint, is_adapter, open_checkpoint
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.evaluating.examples import TaskData
 from ace_gui.engine.evaluating.kinds import KINDS, class_of
-from ace_gui.engine.merging.merge import HEADS
-from ace_gui.engine.planning.expert_files import head_tensors
+from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import RecipeError, TaskError

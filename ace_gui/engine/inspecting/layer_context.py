@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from ace_gui.engine.array_cache import Arrays, text_array, text_of
+from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
@@ -94,6 +95,8 @@ class Look:
 
     def surveyed(self) -> Iterator[None]:
         """Look at the whole model first, where the tensor's method asks for it."""
+        for _ in calibrated(self.prepared, self.device):
+            yield None
         for _ in surveyed(self.prepared, self.readers, only=self.row):
             yield None
 
@@ -116,6 +119,7 @@ class Look:
             prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
+            [each.key for own in prepared.measurements.values() for each in own],
             [item for item in prepared.plan.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,

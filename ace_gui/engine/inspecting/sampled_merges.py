@@ -26,6 +26,7 @@ from ace_gui.engine.inspecting.layer_context import (
     report_array,
     report_from,
 )
+from ace_gui.engine.merging.measured_rows import need_of
 from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
@@ -47,7 +48,7 @@ def sampled(
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
     One that cannot be merged is left to the merge itself to tell. Methods that look at the whole
-    model first are not tried. Nothing is written but to the cache.
+    model first, or at data, are not tried. Nothing is written but to the cache.
     """
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
     for row in in_order([row for row in matrices(prepared.plan) if not _surveys(prepared, row)]):
@@ -87,6 +88,8 @@ def work(row: PlanRow) -> float:
 
 
 def _surveys(prepared: Prepared, row: PlanRow) -> bool:
+    if need_of(row, prepared) is not None:
+        return True
     survey = prepared.method_of(row).survey
     parameters = prepared.parameters_of(row)
     return survey is not None and survey(parameters, len(prepared.experts)) is not None

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, Final
 
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.measured_rows import need_of
 from ace_gui.engine.planning.prepare import Prepared
 
 FULL: Final = 1 << 23
@@ -58,7 +59,7 @@ def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
 def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
     """Equal for rows that can be merged together; its name for one that is merged by itself."""
     method = prepared.method_of(row)
-    if method.merge_batch is None or not row.experts:
+    if method.merge_batch is None or not row.experts or need_of(row, prepared) is not None:
         return row.name
     kind = (row.shape, row.transposed, row.dtype, row.experts)
     return (*kind, method.name, prepared.parameters_of(row))

@@ -23,6 +23,7 @@ from ace_gui.checkpoints import (
     torch_dtype,
 )
 from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
@@ -37,7 +38,7 @@ from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.unrelated import unrelated_checks
-from ace_gui.engine.planning.expert_files import head_tensors
+from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered
@@ -48,7 +49,6 @@ from ace_gui.stored_formats import FORMATS
 from ace_gui.versions import COMPUTING, code_digest
 
 SHARD_BYTES = 5_000_000_000
-HEADS = "heads"
 
 
 def merge(
@@ -74,6 +74,7 @@ def merge(
     on_gpu = memory_of(where) if where.type == "cuda" else None
     require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
+    yield from calibrated(prepared, where)
     far = tuple(check.line for check in unrelated_checks(prepared))
     manifest = replace(
         make_manifest(prepared, where, memory_bytes, as_output=as_output),
@@ -151,6 +152,9 @@ def make_manifest(
         threads=torch.get_num_threads(),
         side_by_side=at_once,
         split=pays(device),
+        measurements=tuple(
+            statistics.key for own in prepared.measurements.values() for statistics in own
+        ),
     )
 
 

@@ -87,9 +87,9 @@ class Manifest:
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
     composition follows from ``rows``. ``split``: whether float64 products may be split into
-    float32 ones, which was found out by a measurement. ``libraries``: versions, by name; ``code``:
-    a digest of what computes here. ``warnings``: what was said before the merge; no part of what it
-    results in.
+    float32 ones, which was found out by a measurement. ``measurements``: what was measured with
+    the experts' data. ``libraries``: versions, by name; ``code``: a digest of what computes here.
+    ``warnings``: what was said before the merge; no part of what it results in.
     """
 
     recipe: Recipe
@@ -106,6 +106,7 @@ class Manifest:
     threads: int
     side_by_side: int
     split: bool = False
+    measurements: tuple[str, ...] = ()
     program: str = ace_gui.__version__
     code: str = ""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))

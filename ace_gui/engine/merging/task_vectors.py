@@ -6,7 +6,7 @@ T experts; a matrix is O outputs × I inputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import overload
 
@@ -189,6 +189,13 @@ class TaskVectors(Sequence[Tensor]):
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight as it is stored, in the processor's memory, and a number."""
         return self._turn(merged).cpu(), float(norm)
+
+    def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
+        """Another tensor that lies in its file as the row does, as the task vectors are given.
+
+        ``read``: from a part of the flattened tensor, None: all of it, to its elements.
+        """
+        return self._oriented(of_row(self._row, self._part, read).to(self._device))
 
     def require_finite(self) -> None:
         """Here everything is checked when it is read."""

@@ -17,6 +17,7 @@ from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.gpu_vectors import GpuVectors
+from ace_gui.engine.merging.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.non_finite import Settled, settle
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_findings import tensor_findings
@@ -27,7 +28,7 @@ from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import Diagnostics, Layer, Merged, Place
+from ace_gui.methods.method import Context, Diagnostics, Layer, Merged, Place
 from ace_gui.methods.shared.cap import limited
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
@@ -292,10 +293,7 @@ def merge_deltas(
         tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed
     )
     parameters = prepared.parameters_of(row)
-    merged: Merged = prepared.method_of(row).merge(
-        deltas,
-        weights,
-        parameters,
+    context = Context(
         keep_preliminary=keep_preliminary,
         place=place,
         findings=prepared.findings_of(row) if findings is None else findings,
@@ -303,6 +301,13 @@ def merge_deltas(
         base=deltas.base,
         tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
     )
+    need = need_of(row, prepared)
+    if need is not None:
+        context["measured"] = measured_of(row, prepared, deltas, need)
+        if context["measured"] is None:
+            mean = averaged(linear(deltas, weights, LinearParameters()))
+            return _capped(row, mean, deltas, weights)
+    merged: Merged = prepared.method_of(row).merge(deltas, weights, parameters, **context)
     return _capped(row, merged, deltas, weights)
 
 

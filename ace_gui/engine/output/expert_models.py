@@ -17,10 +17,10 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.input_files import changed
 from ace_gui.engine.contract.events import ExportProgress
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.merging.merge import HEADS
 from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import InputFile, Manifest
+from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import OpenedModel, open_models
 from ace_gui.engine.planning.vocabulary_rows import differs, vocabulary_tensors
 from ace_gui.engine.streaming import checksum

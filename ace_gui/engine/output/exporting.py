@@ -25,7 +25,6 @@ from ace_gui.checkpoints.shards import indexed
 from ace_gui.engine.contract.events import Exported, ExportProgress
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.merging import store as stores
-from ace_gui.engine.merging.merge import HEADS
 from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import sha256, verify_shards
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
@@ -33,6 +32,7 @@ from ace_gui.engine.merging.task_modules import MODULES
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card
+from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 from ace_gui.recipe.recipe_file import dump_recipe

@@ -38,12 +38,13 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.merging.merge import HEADS, SHARD_BYTES
+from ace_gui.engine.merging.merge import SHARD_BYTES
 from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.task_modules import MODULES
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.output.merged_modules import Rows, checked_rows, read_layout
+from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import CheckpointError, MismatchError, OutputError

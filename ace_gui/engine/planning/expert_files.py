@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import Disposition, PlanRow
@@ -13,6 +13,9 @@ from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors, Masks
 from ace_gui.stored_formats import FORMATS
+
+HEADS: Final = "heads"
+"""The folder, in a merged model, with the heads that were kept for single experts."""
 
 
 def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FileStamp, listing, reader_of
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.plan import (
     COMBINED,
     Disposition,
@@ -18,6 +19,7 @@ from ace_gui.engine.contract.plan import (
     bytes_in_output,
     bytes_in_store,
 )
+from ace_gui.engine.planning.calibration_needs import data_checks, needs_of
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
 from ace_gui.engine.planning.memory import (
@@ -40,9 +42,13 @@ from ace_gui.formatting import plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
 from ace_gui.steps import Steps, result_of
+
+if TYPE_CHECKING:
+    from ace_gui.engine.calibrating.statistics_folder import Statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +58,8 @@ class Prepared:
     ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
     that say which rows belong together, where these are matched by token. ``findings``: what is
     known so far of the whole model, by method and parameters; ``surveying`` adds to it.
+    ``needs``: what is to be measured with the experts' data, each with a method that wants it;
+    ``measurements``: what was, one an expert; ``calibrating`` adds to it.
     """
 
     plan: Plan
@@ -61,6 +69,8 @@ class Prepared:
     parameters: Any
     tokenizers: tuple[FileStamp, ...] = ()
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
+    needs: Mapping[Need, str] = field(default_factory=dict)
+    measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row: the recipe's, or that of its override."""
@@ -156,13 +166,16 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         beside_gpu_bytes=beside_gpu_bytes,
         free_memory=free_memory(),
     )
+    needs = needs_of(rows, method, parameters)
+    checks = (*_checks(plan, base, experts), *data_checks(recipe, needs))
     return Prepared(
-        plan=dataclasses.replace(plan, checks=_checks(plan, base, experts)),
+        plan=dataclasses.replace(plan, checks=worst_first(checks)),
         base=base,
         experts=experts,
         method=method,
         parameters=parameters,
         tokenizers=tokenizers,
+        needs=needs,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import torch
 
 import ace_gui
+from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
 from ace_gui.engine.contract.events import Reported, ReportProgress
@@ -104,6 +105,8 @@ def merge_reports(
     None while a method surveys the whole model first.
     """
     readers = Readers(prepared)
+    for _ in calibrated(prepared, device):
+        yield None
     for _ in surveyed(prepared, readers):
         yield None
     one = partial(torch.set_num_threads, 1)

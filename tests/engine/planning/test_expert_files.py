@@ -6,9 +6,10 @@ import pytest
 from safetensors.torch import load_file
 
 from ace_gui.engine.contract.checks import DISK, Verdict
-from ace_gui.engine.merging.merge import HEADS, merge
+from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.task_modules import MODULES
+from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from tests.helpers.models import Family, gpt2_family

@@ -1,0 +1,1 @@
+"""Measuring the experts with their own data, for methods that want data."""

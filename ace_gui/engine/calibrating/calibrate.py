@@ -1,0 +1,152 @@
+"""Measuring what a merge's methods need of the experts' data, once; kept for the next time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from ace_gui.checkpoints import claimed
+from ace_gui.engine.calibrating.calibration_data import (
+    SEED,
+    Calibration,
+    Loaded,
+    calibration,
+    digest,
+    file_digest,
+)
+from ace_gui.engine.calibrating.fisher import FisherGroup, fisher_groups, require_probabilities
+from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
+from ace_gui.engine.calibrating.places import float_tensors, linear_tensors
+from ace_gui.engine.calibrating.statistics_folder import (
+    CalibratedWith,
+    Statistics,
+    StatisticsWriter,
+    found_statistics,
+)
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import TaskError
+from ace_gui.formatting import plain
+from ace_gui.methods.shared.measured import Need
+from ace_gui.paths import statistics_folder
+from ace_gui.versions import code_digest, library_versions
+
+_TITLES: Final = {
+    Need.INPUTS: "measuring the inputs of {}",
+    Need.GRADIENTS: "measuring the gradients of {}",
+}
+_CODE: Final = ("engine/calibrating", "engine/evaluating", "architecture", "checkpoints", "linalg")
+
+
+def calibrated(prepared: Prepared, device: torch.device) -> Iterator[PassProgress]:
+    """Measure what the methods of the plan need of the experts' data, and is not known yet.
+
+    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was.
+    Raises TaskError where an expert has no calibration inputs, and what reading data, loading
+    models and writing raise.
+    """
+    for need in prepared.needs:
+        if need not in prepared.measurements:
+            yield from measure(prepared, need, device)
+
+
+def measure(prepared: Prepared, need: Need, device: torch.device) -> Iterator[PassProgress]:
+    """Measure every expert; as ``calibrated``."""
+    lacking = without_data(prepared.plan.recipe)
+    if lacking:
+        title = prepared.needs.get(need, "This")
+        raise TaskError(lacking_sentence(title, lacking), key="calibration")
+    sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
+    for source in sources if need is Need.GRADIENTS else ():
+        for data, _ in source.tasks:
+            require_probabilities(data.kind, data.name)
+    found = []
+    for t, source in enumerate(sources):
+        folder = statistics_folder() / _key(prepared, t, need, source, device)
+        known = found_statistics(folder)
+        if known is None:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with claimed(folder):
+                known = yield from _measured(prepared, t, need, source, folder, device)
+        found.append(known)
+    prepared.measurements[need] = tuple(found)
+
+
+def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: torch.device) -> str:
+    """Names everything on which what is measured of an expert depends."""
+    expert = prepared.experts[t]
+    names = _names(prepared, t, need)
+    terms = (
+        need,
+        source.terms(),
+        [(name, expert.own_names[name], expert.shape(name)) for name in names],
+        device.type,
+        code_digest(*_CODE),
+        *library_versions().values(),
+    )
+    return digest([json.dumps(terms, default=str)])[:40]
+
+
+def _names(prepared: Prepared, t: int, need: Need) -> list[str]:
+    wanted = linear_tensors if need is Need.INPUTS else float_tensors
+    return wanted(prepared, t)
+
+
+def _measured(
+    prepared: Prepared,
+    t: int,
+    need: Need,
+    source: Calibration,
+    folder: Path,
+    device: torch.device,
+) -> Generator[PassProgress, None, Statistics]:
+    loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))
+    tensors, groups = _groups(prepared, t, need, loaded.asker(*source.tasks[0]))
+    writer = StatisticsWriter(folder)
+    progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
+    for number, group in enumerate(groups):
+        if not writer.has(number, group.names):
+            sums = group.begun()
+            for data, loading in source.tasks:
+                for count in sums.add(loaded.asker(data, loading)):
+                    done = min(progress.done + count, source.examples * (number + 1))
+                    progress = replace(progress, done=done)
+                    yield progress
+            writer.write(number, *sums.result())
+        progress = replace(progress, done=source.examples * (number + 1))
+        yield progress
+    return writer.finish(
+        need=need,
+        expert=source.name,
+        model=str(source.tasks[0][1].folder),
+        inputs=tuple(
+            CalibratedWith(
+                task=data.name,
+                data=tuple(map(str, data.table.files)),
+                digest=file_digest(data.table.files),
+                examples=len(data.examples),
+            )
+            for data, _ in source.tasks
+        ),
+        seed=SEED,
+        tensors=tensors,
+    )
+
+
+def _groups(
+    prepared: Prepared, t: int, need: Need, asker: Asker
+) -> tuple[dict[str, str], Sequence[GramGroup | FisherGroup]]:
+    """The stored names by the base's, and what is measured together of an expert."""
+    expert, names = prepared.experts[t], _names(prepared, t, need)
+    if need is Need.GRADIENTS:
+        return fisher_groups(asker, expert, names)
+    traits = prepared.base.architecture.traits
+    widths = {n: expert.shape(n)[-2 if traits[n].transposed else -1] for n in names}
+    return gram_groups(asker, expert, widths)

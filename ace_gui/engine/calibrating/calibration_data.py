@@ -1,0 +1,110 @@
+"""What an expert is measured with: its model, and the calibration inputs of its tasks."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from ace_gui.checkpoints.input_files import status_of
+from ace_gui.engine.evaluating.askers import Asker, asker
+from ace_gui.engine.evaluating.evaluate import known_tasks, task_names
+from ace_gui.engine.evaluating.examples import TaskData, read_calibration
+from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.subjects import Loading, experts_of, require_kind
+from ace_gui.engine.planning.prepare import Prepared
+
+EXAMPLES: Final = 256
+"""Inputs of each task at most, as in the papers."""
+
+SEED: Final = 0
+"""Of the inputs that are drawn where there are more: always the same ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Of one expert: its tasks' inputs, and what its model is loaded from for each."""
+
+    name: str
+    tasks: tuple[tuple[TaskData, Loading], ...]
+
+    @property
+    def examples(self) -> int:
+        """How many inputs there are."""
+        return sum(len(data.examples) for data, _ in self.tasks)
+
+    def terms(self) -> list[Any]:
+        """Everything on which what is measured depends."""
+        return [
+            (
+                repr(data.task),
+                data.kind,
+                sorted(data.columns.items()),
+                digest(example.row for example in data.examples),
+                [_stamp(path) for path in (*loading.files, *data.table.files)],
+                sorted(loading.config.items()),
+                None if loading.own is None else sorted(loading.own.names.items()),
+            )
+            for data, loading in self.tasks
+        ]
+
+
+def calibration(prepared: Prepared, t: int) -> Calibration:
+    """The calibration data of expert t, read and checked. Raises TaskError and CheckpointError."""
+    models, tasks = experts_of(prepared, ()), known_tasks(prepared)
+    name = prepared.plan.recipe.expert_names[t]
+    subject = models.subjects()[t]
+    found = []
+    for task, title in zip(tasks, task_names(tasks), strict=True):
+        if models.owner(task, title) == t and task.calibration is not None:
+            config = models.reference(task, title)
+            data = read_calibration(task, title, config, limit=EXAMPLES, seed=SEED)
+            loading = models.loading(subject, task, title)
+            require_kind(loading, data, subject)
+            found.append((data, loading))
+    return Calibration(name=name, tasks=tuple(found))
+
+
+class Loaded:
+    """The models of a calibration, one in memory at a time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._loading: Loading | None = None
+        self._model: Any = None
+
+    def asker(self, data: TaskData, loading: Loading) -> Asker:
+        """What asks the expert about a task's inputs."""
+        if self._loading != loading:
+            self._model = None
+            gc.collect()
+            self._model, self._loading = load(loading, self._device), loading
+        return asker(data, loading, self._model)
+
+
+def digest(texts: Iterable[str]) -> str:
+    """SHA-256 of texts, one after the other."""
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return found.hexdigest()
+
+
+def file_digest(paths: Sequence[Path]) -> str:
+    """SHA-256 of the content of files, one after the other. Raises OSError."""
+    found = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    status = status_of(path)
+    return str(path), status.st_size, status.st_mtime_ns

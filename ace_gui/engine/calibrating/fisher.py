@@ -1,0 +1,188 @@
+"""The diagonal Fisher information: E_x E_{y ~ p(y|x)} (∂ ln p(y|x) / ∂θ)², entry by entry.
+
+Each example's gradient is squared by itself, as the definition has it (M. Matena, C. Raffel,
+Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, arXiv:2111.09832, Eq. 3). The answers y
+are the model's own, so that the data need no labels: all of them, each by its probability, where a
+head has few; else one is drawn, by a fixed seed. A number that is answered counts as the mean of a
+Gaussian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.calibrating.places import Pieces, pieces
+from ace_gui.engine.evaluating.answering import stacked_batches
+from ace_gui.engine.evaluating.askers import Asker, Inputs
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.errors import TaskError
+from ace_gui.linalg.precision import full_float32
+from ace_gui.recipe.tasks import TaskKind
+
+FEW: Final = 16
+"""Labels that are all taken, each by its probability."""
+
+_LEAST_BYTES: Final = 256_000_000
+_SHARE: Final = 0.5
+"""Of the model's own bytes, that squared gradients may take at a time, if that is more."""
+
+_KINDS: Final = frozenset(
+    {
+        *(TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION, TaskKind.REGRESSION),
+        *(TaskKind.TOKEN_CLASSIFICATION, TaskKind.CAUSAL_LM),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherGroup:
+    """Tensors that are measured together, by the base's name: ``pieces`` that make up each."""
+
+    pieces: Mapping[str, Pieces]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The base's names."""
+        return tuple(self.pieces)
+
+    def begun(self) -> FisherSums:
+        """Sums of nothing so far."""
+        return FisherSums(self)
+
+
+def fisher_groups(
+    asker: Asker, expert: OpenedModel, names: Sequence[str]
+) -> tuple[dict[str, str], list[FisherGroup]]:
+    """The stored names by the base's, which are the same, and what is measured together."""
+    found = pieces(asker.model, expert, names)
+    budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in asker.model.parameters())))
+    chosen: list[list[str]] = [[]]
+    held = 0
+    for name in found:
+        size = 8 * prod(expert.shape(name))
+        if chosen[-1] and held + size > budget:
+            chosen.append([])
+            held = 0
+        chosen[-1].append(name)
+        held += size
+    groups = [
+        FisherGroup(
+            pieces={name: found[name] for name in own},
+            shapes={name: expert.shape(name) for name in own},
+        )
+        for own in chosen
+        if own
+    ]
+    return {name: name for name in found}, groups
+
+
+def require_probabilities(kind: TaskKind, name: str) -> None:
+    """Raise TaskError for a kind of task whose answers have no probabilities here."""
+    if kind not in _KINDS:
+        raise TaskError(
+            f"The task {name} is {kind.value}, for which no gradients of ln p are taken; choose a "
+            "method that wants inputs alone, such as regmean.",
+            key="kind",
+        )
+
+
+class FisherSums:
+    """The squared gradients of a group of tensors, in the making."""
+
+    def __init__(self, group: FisherGroup) -> None:
+        self._pieces, self._shapes = group.pieces, group.shapes
+        self._squares: dict[str, Tensor] = {}
+        self._examples = 0
+
+    def add(self, asker: Asker) -> Iterator[int]:
+        """Count the asker's examples in, one by one."""
+        require_probabilities(asker.data.kind, asker.data.name)
+        named = dict(asker.model.named_parameters(remove_duplicate=False))
+        wanted = sorted({piece[0] for own in self._pieces.values() for piece in own})
+        chosen = [named[name] for name in wanted]
+        before = [(each, each.requires_grad) for each in asker.model.parameters()]
+        asker.model.requires_grad_(False)
+        for each in chosen:
+            each.requires_grad_(True)
+        try:
+            for batch in stacked_batches(asker):
+                for n in range(len(batch.notes)):
+                    one = {name: given[n : n + 1] for name, given in batch.inputs.items()}
+                    generator = torch.Generator().manual_seed(self._examples)
+                    self._add_one(asker, one, wanted, chosen, generator)
+                    self._examples += 1
+                    yield 1
+        finally:
+            for each, was in before:
+                each.requires_grad_(was)
+
+    def _add_one(
+        self,
+        asker: Asker,
+        inputs: Inputs,
+        wanted: Sequence[str],
+        chosen: Sequence[Tensor],
+        generator: torch.Generator,
+    ) -> None:
+        with torch.enable_grad(), full_float32():
+            answers = _answers(asker, inputs, generator)
+            for place, (share, log_p) in enumerate(answers):
+                last = place + 1 == len(answers)
+                found = torch.autograd.grad(log_p, chosen, retain_graph=not last, allow_unused=True)
+                for name, gradient in zip(wanted, found, strict=True):
+                    if gradient is None:
+                        continue
+                    if name not in self._squares:
+                        self._squares[name] = torch.zeros_like(gradient, dtype=torch.float32)
+                    single = gradient.float()
+                    self._squares[name].addcmul_(single, single, value=share)
+
+    def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """The means by the base's names, in its shapes, and of how many examples."""
+        found, rows = {}, {}
+        for name, own in self._pieces.items():
+            rows[name] = self._examples
+            cut = [
+                self._squares[parameter][first:last]
+                if self._squares[parameter].ndim
+                else self._squares[parameter][None]
+                for parameter, first, last in own
+                if parameter in self._squares
+            ]
+            if len(cut) == len(own):
+                found[name] = (torch.cat(cut) / self._examples).reshape(self._shapes[name])
+            else:  # nothing of the answers depends on it
+                found[name] = torch.zeros(self._shapes[name])
+        self._squares = {}
+        return found, rows
+
+
+def _answers(
+    asker: Asker, inputs: Inputs, generator: torch.Generator
+) -> list[tuple[float, Tensor]]:
+    """Answers to one example: how much each counts, and ln p of it."""
+    logits = asker.model(**inputs).logits[0].float()
+    if asker.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
+        return [(1.0, logits[0])]
+    own: Any = getattr(asker, "own", None)
+    if own is not None:
+        logits = logits[..., own]
+    if asker.data.kind is TaskKind.CAUSAL_LM:
+        logits = logits[:-1]
+    log_p = logits.log_softmax(dim=-1)
+    if log_p.ndim == 1 and len(log_p) <= FEW:
+        shares = log_p.detach().exp().tolist()
+        return list(zip(shares, log_p.unbind(), strict=True))
+    if not log_p.numel():
+        return []
+    chances = log_p.detach().exp().cpu()
+    drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
+    chosen = log_p.reshape(-1, log_p.shape[-1]).gather(1, drawn.to(log_p.device))
+    return [(1.0, chosen.sum())]

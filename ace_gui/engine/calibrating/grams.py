@@ -1,0 +1,178 @@
+"""The mean of x xᵀ over the inputs x of every matrix of an expert: some layers at a time.
+
+A Gram matrix is often larger than its layer, so that those of all layers would take more memory
+than the model. The data pass through the model once for each group of layers, and no further than
+the group's last one.
+
+Nothing is padded: only inputs of one shape are asked together, so every row is one of the data's.
+N inputs, I wide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.calibrating.linear_inputs import LinearInputs, Place, Seen
+from ace_gui.engine.calibrating.places import places
+from ace_gui.engine.evaluating.answering import stacked_batches
+from ace_gui.engine.evaluating.askers import Asker, Batch
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.linalg.blocks import add_gram_, mirror_
+from ace_gui.linalg.precision import full_float32
+from ace_gui.recipe.tasks import TaskKind
+
+CENTRE: Final = ".centre"
+"""Added to a name: the mean input."""
+
+_LEAST_BYTES: Final = 128_000_000
+_SHARE: Final = 0.2
+"""Of the model's own bytes, that Gram matrices may take at a time, if that is more."""
+
+_ROWS: Final = 2048
+"""Inputs that are multiplied at a time, so that no copy of all of them is made."""
+
+
+class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GramGroup:
+    """``names``: stored names. ``until``: the matrix at which a pass can end, None: at no one."""
+
+    names: tuple[str, ...]
+    until: Place | None
+
+    def begun(self) -> GramSums:
+        """Sums of nothing so far."""
+        return GramSums(self)
+
+
+def gram_groups(
+    asker: Asker, expert: OpenedModel, widths: Mapping[str, int]
+) -> tuple[dict[str, str], list[GramGroup]]:
+    """The stored names by the base's ("…[3]" of a stack), and what is measured together.
+
+    ``widths``: inputs, by the base's name of a tensor.
+    """
+    found = places(asker.model, expert, widths)
+    tensors = {
+        name if place.index is None or len(own) == 1 else f"{name}[{place.index}]": place.name
+        for name, own in found.items()
+        for place in own
+    }
+    sizes: dict[str, int] = {}
+    members: dict[str, list[Place]] = {}
+    for name, own in found.items():
+        for place in own:
+            held = members.setdefault(place.parameter, [])
+            if place not in held:
+                held.append(place)
+                size = 4 * widths[name] ** 2
+                sizes[place.parameter] = sizes.get(place.parameter, 0) + size
+    calls = _calls(asker, list(members))
+    budget = max(_LEAST_BYTES, int(_SHARE * _bytes(asker)))
+    groups = []
+    for parameters in _grouped(list(dict.fromkeys(p.parameter for p in calls)), sizes, budget):
+        until = None
+        if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which asks as often as it has to write
+            until = _next_call(calls, parameters)
+        names = tuple(place.name for each in parameters for place in members[each])
+        groups.append(GramGroup(names=names, until=until))
+    never = [p for p in members if p not in {call.parameter for call in calls}]
+    rest = tuple(place.name for each in never for place in members[each])
+    if rest:  # perhaps with other inputs; what is never seen takes no memory
+        last = groups.pop() if groups else GramGroup(names=(), until=None)
+        groups.append(GramGroup(names=last.names + rest, until=None))
+    return tensors, groups
+
+
+def _bytes(asker: Asker) -> int:
+    return sum(each.nbytes for each in asker.model.parameters())
+
+
+def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Iterator[list[str]]:
+    group: list[str] = []
+    held = 0
+    for name in order:
+        if group and held + sizes[name] > budget:
+            yield group
+            group, held = [], 0
+        group.append(name)
+        held += sizes[name]
+    if group:
+        yield group
+
+
+def _calls(asker: Asker, parameters: Sequence[str]) -> list[Place]:
+    """The matrices in the order in which one input goes through them."""
+    batch = next(stacked_batches(asker))
+    one = Batch(inputs={n: t[:1] for n, t in batch.inputs.items()}, notes=batch.notes[:1])
+    calls: list[Place] = []
+    _ask(asker, one, parameters, lambda place, _input: calls.append(place))
+    return calls
+
+
+def _next_call(calls: Sequence[Place], group: Sequence[str]) -> Place | None:
+    last = max(n for n, call in enumerate(calls) if call.parameter in group)
+    return next(
+        (call for call in calls[last + 1 :] if call.index is None and calls.count(call) == 1), None
+    )
+
+
+def _ask(asker: Asker, batch: Batch, parameters: Sequence[str], seen: Seen) -> None:
+    named = dict(asker.model.named_parameters(remove_duplicate=False))
+    chosen = {name: named[name].data for name in parameters}
+    with torch.no_grad(), full_float32(), LinearInputs(chosen, seen):
+        asker.ask(batch)
+
+
+class GramSums:
+    """The Gram matrices of a group, in the making."""
+
+    def __init__(self, group: GramGroup) -> None:
+        self._group = group
+        self._grams: dict[str, Tensor] = {}
+        self._totals: dict[str, Tensor] = {}
+        self._rows: dict[str, int] = dict.fromkeys(group.names, 0)
+
+    def add(self, asker: Asker) -> Iterator[int]:
+        """Count the asker's inputs in, batch by batch; gives how many each batch had."""
+        wanted = {name.partition("[")[0] for name in self._rows}
+        if self._group.until is not None:
+            wanted.add(self._group.until.parameter)
+        for batch in stacked_batches(asker):
+            with contextlib.suppress(_Enough):
+                _ask(asker, batch, sorted(wanted), self._seen)
+            yield len(batch.notes)
+
+    def _seen(self, place: Place, input_NI: Tensor) -> None:
+        if place == self._group.until:
+            raise _Enough
+        name = place.name
+        if name not in self._rows or not len(input_NI):
+            return
+        if name not in self._grams:
+            width = input_NI.shape[1]
+            self._grams[name] = input_NI.new_zeros(width, width, dtype=torch.float32)
+            self._totals[name] = input_NI.new_zeros(width, dtype=torch.float64)
+        for rows_NI in torch.split(input_NI, _ROWS):
+            single_NI = rows_NI.float()
+            add_gram_(self._grams[name], single_NI)
+            self._totals[name] += single_NI.sum(dim=0, dtype=torch.float64)
+        self._rows[name] += len(input_NI)
+
+    def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """The means by stored name, with the mean inputs, and of how many inputs; uses them up."""
+        tensors = {}
+        for name, gram_II in self._grams.items():
+            tensors[name] = mirror_(gram_II).div_(self._rows[name])
+            tensors[name + CENTRE] = (self._totals[name] / self._rows[name]).float()
+        self._grams = {}
+        return tensors, self._rows

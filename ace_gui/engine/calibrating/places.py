@@ -1,0 +1,98 @@
+"""Where the base's tensors are in an expert's model as transformers loads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from torch import Tensor
+
+from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.architecture.traits import Role
+from ace_gui.engine.calibrating.linear_inputs import Place
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.prepare import Prepared
+
+_NOT_LINEAR: Final = frozenset(
+    {Role.EMBEDDING, Role.POSITION, Role.VOCABULARY_HEAD, Role.CONVOLUTION, Role.HEAD}
+)
+_OF_STACK: Final = re.compile(r"\.experts\.(\d+)\.")
+
+
+def linear_tensors(prepared: Prepared, t: int) -> list[str]:
+    """The base's names of the matrices and stacks in linear layers that an expert has."""
+    traits = prepared.base.architecture.traits
+    return [
+        name
+        for name, each in traits.items()
+        if each.matrix and each.role not in _NOT_LINEAR and prepared.experts[t].has(name)
+    ]
+
+
+def float_tensors(prepared: Prepared, t: int) -> list[str]:
+    """The base's names of all that can be merged with an expert, in the base's layout."""
+    expert = prepared.experts[t]
+    return [
+        row.tensor
+        for row in prepared.plan.rows
+        if row.in_base
+        and row.tied_to is None
+        and t in row.experts
+        and row.tensor not in expert.token_rows
+        and prepared.base.architecture.traits[row.tensor].role is not Role.BUFFER
+    ]
+
+
+def places(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, tuple[Place, ...]]:
+    """By the base's name, its matrix in the model, or all those of its stack.
+
+    A name for which the model has no place is left out.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    finder = DiskNames(model, parameters)
+    found: dict[str, tuple[Place, ...]] = {}
+    for name in names:
+        place = finder.find(expert.own_names[name]) or finder.find(name)
+        if place is not None:
+            own = _places(place.name, parameters[place.name], expert, name)
+            found |= {name: own} if own else {}
+    return found
+
+
+def _places(parameter: str, tensor: Tensor, expert: OpenedModel, name: str) -> tuple[Place, ...]:
+    if tensor.ndim == 2:
+        return (Place(parameter=parameter),)
+    if tensor.ndim != 3:
+        return ()
+    if len(expert.shape(name)) == 3:
+        return tuple(Place(parameter=parameter, index=e) for e in range(len(tensor)))
+    numbered = _OF_STACK.search(expert.own_names[name])
+    return () if numbered is None else (Place(parameter=parameter, index=int(numbered[1])),)
+
+
+Pieces = tuple[tuple[str, int, int], ...]
+"""Parameters of the model, each with from and to which row."""
+
+
+def pieces(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, Pieces]:
+    """By the base's name, what makes up its tensor in the model, one under another.
+
+    A name is left out where that is more than rows put together.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    finder = DiskNames(model, parameters)
+    found = {}
+    for name in names:
+        own = expert.own_names[name]
+        told = expert.architecture.modules.get(own, ())
+        if told and all(each.module in parameters for each in told):
+            found[name] = tuple((e.module, e.start, e.start + e.rows) for e in told)
+            continue
+        place = finder.find(own)
+        if place is None or place.converted:
+            continue
+        shape = tuple(parameters[place.name].shape)
+        if shape == expert.shape(name):
+            found[name] = ((place.name, 0, shape[0] if shape else 1),)
+    return found

@@ -1,0 +1,61 @@
+"""Whether a merge's methods want data of the experts, and whether the recipe has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.formatting import listing
+from ace_gui.methods import checked_parameters
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.measured import Need
+from ace_gui.recipe import Recipe
+
+TITLE: Final = "Calibration data"
+
+
+def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any) -> dict[Need, str]:
+    """What the methods of the rows want to have measured, and for each the title of one of them."""
+    found = {}
+    for row in rows:
+        if row.disposition is Disposition.MERGED and row.in_base:
+            own = method_of(row, method)
+            if row.override is not None:
+                need = own.need(checked_parameters(own, row.override.parameters))
+            else:
+                need = own.need(parameters)
+            if need is not None:
+                found[need] = own.title
+    return found
+
+
+def without_data(recipe: Recipe) -> tuple[str, ...]:
+    """The experts that have no task with calibration inputs."""
+    having = {task.expert or task.title for task in recipe.tasks if task.calibration is not None}
+    return tuple(name for name in recipe.expert_names if name not in having)
+
+
+def lacking_sentence(title: str, experts: Sequence[str]) -> str:
+    """What to say of a method for which experts lack data."""
+    return (
+        f"{title} needs inputs of each expert's task, but none are given for {listing(experts)}; "
+        "add tasks with `calibration` data to the recipe, or choose a method without data."
+    )
+
+
+def data_checks(recipe: Recipe, needs: dict[Need, str]) -> tuple[Check, ...]:
+    """The check of a merge that wants data; none for one that does not."""
+    if not needs:
+        return ()
+    lacking, title = without_data(recipe), next(iter(needs.values()))
+    return (
+        Check(
+            subject=EVERYTHING,
+            title=TITLE,
+            verdict=Verdict.ERROR if lacking else Verdict.OK,
+            sentence=lacking_sentence(title, lacking) if lacking else "Every expert has inputs.",
+        ),
+    )

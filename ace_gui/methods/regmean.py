@@ -1,0 +1,136 @@
+"""RegMean: the matrix whose outputs are nearest to every expert's on that expert's own inputs.
+
+T experts, O outputs, I inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.formatting import shape_text
+from ace_gui.linalg.blocks import widest
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.solve import right_divide_
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import Census, finished, require_mean
+from ace_gui.methods.shared.measured import Need, required_measured
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegMeanParameters:
+    """``alpha``: factor on what inputs have in common. ``ridge``: as a share of a mean square."""
+
+    alpha: float = parameter(
+        0.9,
+        label="Off-diagonal share α",
+        help="Factor on the off-diagonal entries of each Gram matrix; 0: every input by itself.",
+        low=0.0,
+        high=1.0,
+        presets=(("CLIP", 0.95), ("GPT-2", 0.6)),
+    )
+    ridge: float = parameter(
+        1e-6,
+        label="Ridge",
+        help="Added to the diagonals, as a share of their mean: decides along directions in which "
+        "no expert had inputs.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        logarithmic=True,
+    )
+
+
+def regmean(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: RegMeanParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """(Σ_t w_t ΔW_t G_t) (Σ_t w_t G_t)⁻¹, float32; G_t: the mean of x xᵀ, off the diagonal times α.
+
+    A weight is how much an expert's inputs count. The ridge is in every G_t, so that the mean is
+    left where no expert had inputs. Reads each expert once and each G_t twice, and computes in
+    float64. Raises MethodError for tensors that are no matrices or not finite, for weights that sum
+    to zero, and without what was measured.
+    """
+    experts = WeightedExperts(deltas, weights)
+    grams = required_measured(context.get("measured"), len(experts)).each
+    ridge = parameters.ridge * (_mean_square(grams) or 1.0)
+    require_mean(weights)
+    total_1II, value_1OI, energies = torch.zeros(()), torch.zeros(()), []
+    for t, weight in enumerate(weights):
+        delta_OI = experts.delta(t)
+        require_matrix(delta_OI.shape, t)
+        energies.append(weight * weight * energy(delta_OI))
+        gram_II = _gram(grams[t], parameters.alpha, ridge, delta_OI.shape[1]).mul_(weight)
+        product_OI = delta_OI.to(torch.float64) @ gram_II
+        if t == 0:
+            total_1II, value_1OI = gram_II[None], product_OI[None]
+            continue
+        total_1II[0] += gram_II
+        value_1OI[0] += product_OI
+    (cut,) = right_divide_(total_1II, value_1OI)
+    found = Census.of(energies).diagnostics(_notes(cut))
+    return finished(value_1OI[0], diagnostics=found)
+
+
+def _mean_square(grams: Sequence[Tensor]) -> float:
+    """Of one input, over the inputs and the experts."""
+    means = [float(gram.diagonal().mean(dtype=torch.float64)) for gram in grams]
+    return math.fsum(means) / len(means)
+
+
+def _gram(gram_II: Tensor, alpha: float, ridge: float, inputs: int) -> Tensor:
+    if gram_II.shape != (inputs, inputs):
+        raise MethodError(
+            f"The Gram matrix of the inputs is {shape_text(tuple(gram_II.shape))}, but the matrix "
+            f"has {inputs} inputs; measure them again."
+        )
+    diagonal_I = gram_II.diagonal().to(torch.float64)
+    scaled_II = gram_II.to(torch.float64).mul_(alpha)
+    scaled_II.diagonal().copy_(diagonal_I + ridge)
+    return scaled_II
+
+
+def _notes(cut: int) -> list[str]:
+    if not cut:
+        return []
+    return [f"{cut} directions of the inputs were lost in rounding and left out; raise the ridge."]
+
+
+def working_memory(shape: tuple[int, ...], _experts: int) -> float:
+    """Float64 numbers alive at once at most: while summing, or while solving."""
+    outputs, inputs = shape
+    summing = 2.5 * inputs**2 + 3 * outputs * inputs
+    return max(summing, inputs**2 + 2 * outputs * inputs + 5 * widest(inputs) * inputs)
+
+
+REGMEAN = MergeMethod(
+    name="regmean",
+    title="RegMean",
+    summary=(
+        "Solves for the one matrix whose outputs are nearest to each expert's on the inputs that "
+        "this expert had with its own data."
+    ),
+    formula=(
+        "W = W₀ + (Σₜ wₜ ΔWₜ Gₜ) (Σₜ wₜ Gₜ)⁻¹\n"
+        "Gₜ = α E[x xᵀ] + (1 − α) diag E[x xᵀ] + ridge · I,  x: inputs of the matrix in expert t"
+    ),
+    citation=(
+        "X. Jin, X. Ren, D. Preoţiuc-Pietro, P. Cheng, Dataless Knowledge Fusion by Merging "
+        "Weights of Language Models, ICLR 2023, arXiv:2212.09849"
+    ),
+    parameters=RegMeanParameters,
+    merge=regmean,
+    least=2,
+    needs=lambda _: Need.INPUTS,
+    working_memory=working_memory,
+)

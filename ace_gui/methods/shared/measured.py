@@ -1,0 +1,49 @@
+"""What is measured of a tensor with each expert's own data, for methods that want data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+
+
+class Need(StrEnum):
+    """What a method must know of the data that the experts work on. The value is shown.
+
+    ``INPUTS``: of each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: of each entry,
+    the mean over examples of the squared gradient of ln p: the diagonal Fisher information.
+    """
+
+    INPUTS = "inputs"
+    GRADIENTS = "gradients"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One tensor an expert, in the order of the task vectors, float32.
+
+    ``each``: of ``INPUTS``, I × I for a matrix of I inputs, not centred; of ``GRADIENTS``, shaped
+    as the task vector. Each index may read the tensor from disk. ``centres``: of ``INPUTS``, the
+    mean input (I). ``norms``, ``means``: Euclidean norm and mean of all that was measured in the
+    expert's whole model.
+    """
+
+    each: Sequence[Tensor]
+    centres: Sequence[Tensor] = ()
+    norms: tuple[float, ...] = ()
+    means: tuple[float, ...] = ()
+
+
+def required_measured(measured: Measured | None, experts: int) -> Measured:
+    """What was measured. Raises MethodError where nothing was, or of another number of experts."""
+    if measured is None:
+        raise MethodError(
+            "This method needs data: give every expert a task with `calibration` inputs."
+        )
+    if len(measured.each) != experts:
+        raise MethodError(f"What was measured is not of these {experts} experts.")
+    return measured
