@@ -199,7 +199,10 @@ def show_method(name: str) -> None:
     for heading in ("parameter", "default", "range", "meaning"):
         table.add_column(heading, overflow="fold")
     for item in info.fields:
-        only = "" if item.applies_when is None else "Only with {}: {}. ".format(*item.applies_when)
+        only = ""
+        if item.applies_when is not None:
+            other, *values = item.applies_when
+            only = f"Only with {other}: {' or '.join(values)}. "
         table.add_row(item.name, str(item.default), value_range(item), only + item.help)
     if info.fields:
         console.print(table)

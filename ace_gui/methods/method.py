@@ -35,13 +35,13 @@ def parameter(
     logarithmic: bool = False,
     choices: tuple[str, ...] = (),
     presets: tuple[tuple[str, float], ...] = (),
-    applies_when: tuple[str, str] | None = None,
+    applies_when: tuple[str, ...] | None = None,
 ) -> Any:
     """A documented field of a parameter dataclass.
 
     The form in the window, the command-line help and the checks of a recipe are made from what is
     said here. ``low_open`` excludes ``low`` itself; ``presets`` are named values worth offering.
-    ``applies_when``: another parameter and the value that it must have for this one to matter.
+    ``applies_when``: another parameter and the values with which this one matters.
     """
     return field(
         default=default,
@@ -138,7 +138,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """All that a method's random numbers depend on; nothing else depends on it.
+    """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
 
     ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
     vectors. ``seed``: the recipe's.
@@ -147,6 +147,7 @@ class Place:
     tensor: str
     experts: tuple[str, ...]
     seed: int
+    role: str = ""
 
 
 class Context(TypedDict, total=False):
@@ -278,6 +279,8 @@ class MergeMethod(Generic[Parameters]):
     given small parts.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
+    ``layer_norms``: whether it wants to know first how large its merged tensors of each role are in
+    the mean over the model: its findings, by role, the same for every expert.
     ``defaults``: from the base's config, which may be empty, to the defaults that follow from it,
     each with a sentence on where it comes from.
     """
@@ -302,6 +305,7 @@ class MergeMethod(Generic[Parameters]):
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None
+    layer_norms: Callable[[Parameters], bool] | None = None
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
         None
     )

@@ -34,7 +34,6 @@ from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
-from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.star import STAR
@@ -42,6 +41,9 @@ from ace_gui.methods.tall import TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
 from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M
+from ace_gui.methods.with_data.esm import ESM
+from ace_gui.methods.with_data.fisher import FISHER, UBGM
+from ace_gui.methods.with_data.regmean import REGMEAN
 from ace_gui.methods.wudi import WUDI
 
 FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
@@ -73,7 +75,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_TIES,
             KNOTS_DARE_TIES,
         ),
-        "With the experts' data": (REGMEAN,),
+        "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
         "With something for each task": (EMR, TALL_MASKS, TSV_C),
     }
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.method import Place
+from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
@@ -64,6 +65,32 @@ def base_of(shape: Sequence[int]) -> Array:
     return np.asarray(rng.standard_normal(shape), np.float32).astype(np.float64)
 
 
+def gram_of(delta: Array) -> Array:
+    """A Gram matrix of inputs that goes with an expert, whatever the scale of its change."""
+    delta = np.where(np.isfinite(delta), delta, 0)
+    inputs, energy = delta.shape[-1], float((delta**2).sum())
+    own = delta.T @ delta * (inputs / energy) if energy else np.zeros((inputs, inputs))
+    return np.asarray(own + 0.5 * np.eye(inputs), np.float32).astype(np.float64)
+
+
+def information_of(delta: Array) -> Array:
+    """Fisher information that goes with an expert, entry by entry, whatever its scale."""
+    return np.asarray(1.5 + np.sign(delta))
+
+
+def measured_with(need: Need | None, deltas: Sequence[torch.Tensor]) -> Measured | None:
+    """What a method needs of these experts' data."""
+    if need is None:
+        return None
+    ones = (1.0,) * len(deltas)
+    if need is Need.GRADIENTS:
+        each = [torch.from_numpy(information_of(delta.double().numpy())) for delta in deltas]
+        return Measured(each=[one.float() for one in each], norms=ones, means=ones)
+    grams = [torch.from_numpy(gram_of(delta.double().numpy())).float() for delta in deltas]
+    centres = [torch.full((delta.shape[-1],), 0.1) for delta in deltas]
+    return Measured(each=grams, centres=centres, norms=ones, means=ones)
+
+
 def context(
     method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
 ) -> dict[str, Any]:
@@ -74,6 +101,9 @@ def context(
     given = checked_parameters(method, {}) if parameters is None else parameters
     if len(deltas) and method.survey is not None:
         found["findings"] = surveyed(method.survey(given, len(deltas)), [deltas])
+    need = method.need(given)
+    if need is not None:
+        found["measured"] = measured_with(need, deltas)
     return found
 
 

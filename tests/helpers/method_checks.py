@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ace_gui.methods.shared.draws import uniform
+from tests.helpers import data_method_oracles as data_oracle
 from tests.helpers import method_oracles as oracle
 from tests.helpers.method_cases import Array, base_of, matrix_cases, merged, place, tensor_cases
 
@@ -78,6 +79,20 @@ def equal_weights(deltas: Array) -> Array:
 
 
 CHECKS = [
+    Check("regmean", lambda d: data_oracle.regmean(d, 0.9), cases=MATRICES),
+    Check("regmean", lambda d: data_oracle.regmean(d, 0.0), {"alpha": 0.0}, MATRICES),
+    Check("regmean", lambda d: data_oracle.regmean(d, 1.0), {"alpha": 1.0}, MATRICES),
+    Check("fisher", lambda d: data_oracle.fisher(d, 1e-3)),
+    Check("fisher", lambda d: data_oracle.fisher(d, 0.5), {"floor": 0.5}),
+    Check("ubgm", lambda d: data_oracle.ubgm(d, 1.0)),
+    Check("ubgm", lambda d: data_oracle.ubgm(d, 0.01), {"prior": 0.01}),
+    Check("esm", data_oracle.esm, cases=MATRICES),
+    Check(
+        "esm",
+        lambda d: data_oracle.esm(d, 1.0, 0.0),
+        {"power": 1.0, "eigenvalue_power": 0.0},
+        MATRICES,
+    ),
     Check("linear", lambda d: d.mean(axis=0)),
     Check("task_arithmetic", lambda d: 0.7 * d.sum(axis=0), {"scaling": 0.7}),
     Check("ties", lambda d: oracle.ties(d, 0.2)),

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.helpers.method_cases import (
     Array,
     context,
     matrix_cases,
+    measured_with,
     merged,
     place,
     run,
@@ -193,10 +195,29 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     extra, parameters = context(method, deltas), checked_parameters(method, {})
     whole = method.merge(deltas, weights, parameters, **extra).delta
     parts = [
-        method.merge(part, weights, parameters, **extra).delta
+        method.merge(part, weights, parameters, **extra | _measured(method, part)).delta
         for part in zip(*(delta.split(100) for delta in deltas), strict=True)
     ]
     assert torch.equal(torch.cat(parts), whole)
+
+
+def _measured(method: MergeMethod[Any], part: Sequence[torch.Tensor]) -> dict[str, Any]:
+    need = method.need(checked_parameters(method, {}))
+    return {} if need is None else {"measured": measured_with(need, part)}
+
+
+@every
+def test_a_method_that_needs_data_says_so_without(method: MergeMethod[Any]) -> None:
+    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    if method.need(checked_parameters(method, {})) is None:
+        assert "measured" not in context(method, tensors)
+        return
+    extra = context(method, tensors) | {"measured": None}
+    with pytest.raises(MethodError, match="needs data: give every expert a task"):
+        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
+    other = context(method, tensors[:2])["measured"]
+    with pytest.raises(MethodError, match="not of these 5 experts"):
+        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), measured=other)
 
 
 @every

@@ -135,7 +135,9 @@ class FisherSums:
             answers = _answers(asker, inputs, generator)
             for place, (share, log_p) in enumerate(answers):
                 last = place + 1 == len(answers)
-                found = torch.autograd.grad(log_p, chosen, retain_graph=not last, allow_unused=True)
+                found: Sequence[Tensor | None] = torch.autograd.grad(
+                    log_p, chosen, retain_graph=not last, allow_unused=True
+                )
                 for name, gradient in zip(wanted, found, strict=True):
                     if gradient is None:
                         continue

@@ -28,7 +28,7 @@ from ace_gui.recipe.values import ParameterValue
 class FieldInfo:
     """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str.
 
-    ``applies_when``: another parameter and the value that it must have for this one to matter.
+    ``applies_when``: another parameter and the values with which this one matters.
     """
 
     name: str
@@ -42,11 +42,11 @@ class FieldInfo:
     logarithmic: bool
     choices: tuple[str, ...]
     presets: tuple[tuple[str, float], ...]
-    applies_when: tuple[str, ParameterValue] | None = None
+    applies_when: tuple[str, ...] | None = None
 
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
         """Whether it matters, given the values of the others."""
-        return self.applies_when is None or value_of(self.applies_when[0]) == self.applies_when[1]
+        return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
 
 
 @dataclass(frozen=True, kw_only=True)

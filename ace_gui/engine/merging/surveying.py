@@ -9,7 +9,8 @@ are taken in the plan's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered
 from ace_gui.errors import NonFiniteError
@@ -70,11 +72,14 @@ def surveyed(
         if key not in prepared.findings and kept.get(_label(group)) is not None:
             prepared.findings[key] = kept[_label(group)]
         if key not in prepared.findings:
-            assert group.method.survey is not None
-            survey = group.method.survey(group.parameters, len(prepared.experts))
-            assert survey is not None
-            yield from _passes(survey, group, prepared, readers)
-            prepared.findings[key] = survey.findings
+            if _wants_norms(group.method, group.parameters):
+                prepared.findings[key] = yield from _norms(group, prepared, readers)
+            else:
+                assert group.method.survey is not None
+                survey = group.method.survey(group.parameters, len(prepared.experts))
+                assert survey is not None
+                yield from _passes(survey, group, prepared, readers)
+                prepared.findings[key] = survey.findings
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
         _keep(store, kept)
@@ -95,8 +100,37 @@ def groups(prepared: Prepared) -> list[Group]:
     return [
         group
         for group in candidates
-        if group.method.survey and group.method.survey(group.parameters, experts) is not None
+        if _wants_norms(group.method, group.parameters)
+        or (group.method.survey and group.method.survey(group.parameters, experts) is not None)
     ]
+
+
+def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
+    return method.layer_norms is not None and method.layer_norms(parameters)
+
+
+def _norms(
+    group: Group, prepared: Prepared, readers: Readers
+) -> Generator[PassProgress, None, Findings]:
+    """By role the mean norm of what the method makes of a tensor without findings."""
+    found: dict[str, list[float]] = {}
+    for place, row in enumerate(group.rows):
+        if row.experts:
+            deltas = TaskVectors(row, readers, CPU)
+            with merging_of(row.name, deltas.names):
+                try:
+                    merged = merge_deltas(row, prepared, deltas)
+                except NonFiniteError as error:
+                    settled = settle(error, row, prepared, readers).row
+                    deltas = TaskVectors(settled, readers, CPU)
+                    merged = merge_deltas(settled, prepared, deltas)
+            norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+            found.setdefault(row.role, []).append(norm)
+        yield PassProgress(title=TITLE, done=place + 1, total=len(group.rows))
+    return {
+        role: (math.fsum(norms) / len(norms),) * len(prepared.experts)
+        for role, norms in found.items()
+    }
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:

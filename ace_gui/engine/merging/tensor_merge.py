@@ -290,7 +290,10 @@ def merge_deltas(
         return linear(deltas, weights, LinearParameters())
     # A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
     place = Place(
-        tensor=row.tied_to or row.name, experts=deltas.names, seed=prepared.plan.recipe.seed
+        tensor=row.tied_to or row.name,
+        experts=deltas.names,
+        seed=prepared.plan.recipe.seed,
+        role=row.role,
     )
     parameters = prepared.parameters_of(row)
     context = Context(

@@ -17,7 +17,8 @@ Departures from the published procedure, each reported in the notes of the resul
 
 The automatic variant is not the paper's. It normalises every layer, takes a ridge of α times the
 mean eigenvalue of a normalised Gram matrix (1/I), does not refine, and caps the change; so its
-result is equivariant to the scale of the experts.
+result is equivariant to the scale of the experts. Neither is the measured one, which takes the
+covariances of the experts' inputs (``by_data``) for the Σ̂_t.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import torch
@@ -37,14 +39,15 @@ from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.widened import norms
-from ace_gui.methods.ace import by_rows, float32_check, notes
+from ace_gui.methods.ace import by_data, by_rows, float32_check, notes
 from ace_gui.methods.ace.first_pass import Measured, measure
 from ace_gui.methods.ace.float32_check import in_float64, too_coarse
-from ace_gui.methods.ace.parameters import AUTOMATIC, AceParameters
+from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import Context, Layer, Merged
 from ace_gui.methods.shared.cap import cap_, largest_change
+from ace_gui.methods.shared.measured import required_measured
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -68,6 +71,8 @@ def ace(
     """
     tolerance = context.get("tolerance", STRICT)
     layer = Layer(deltas, weights, context.get("base"), tolerance)
+    if parameters.variant == MEASURED:
+        layer = layer._replace(measured=required_measured(context.get("measured"), len(deltas)))
     return _merged([layer], parameters, context.get("keep_preliminary", False))[0]
 
 
@@ -92,6 +97,7 @@ def _merged(
     for rule, single, places in _alike(measured, parameters):
         group, own = [measured[b] for b in places], [tolerances[b] for b in places]
         problem = weighed([experts[b] for b in places], group, rule, parameters, own)
+        problem = replace(problem, measured=layers[places[0]].measured)
         probed = probes.weighed(problem, places) if single and probes else None
         with full_float32():
             found = _solved(problem, probed, group, parameters)
@@ -191,6 +197,8 @@ def _solved(
     problem: Problem, probed: Probed | None, group: Sequence[Measured], parameters: AceParameters
 ) -> list[Solution]:
     """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough."""
+    if problem.measured is not None:
+        return _refined(problem, by_data.solve(problem, problem.measured), group, parameters)
     terms = in_float64(problem) if probed is None else float32_check.solve(problem, probed)
     found = _refined(problem, terms, group, parameters)
     del terms

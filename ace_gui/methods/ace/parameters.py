@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.methods.method import ParameterValue, parameter, scaling_parameter
+from ace_gui.methods.shared.measured import Need
 
 PUBLISHED: Final = "published"
 AUTOMATIC: Final = "automatic"
+MEASURED: Final = "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +19,8 @@ class AceParameters:
     """Parameters of ACE-Merging.
 
     ``variant``: the paper's procedure, or the automatic one, which sets the ridge by each layer's
-    own scale, leaves out the refinement and caps the change. Of the published variant: ``epsilon``:
+    own scale, leaves out the refinement and caps the change, or the paper's with covariances that
+    were measured. Of the published and the measured variant: ``epsilon``:
     ridge ε added to every expert's Gram matrix; absolute, so that task vectors s times as large
     need s² times as much; ``tau``: threshold τ on γ; ``k_frac``: share of singular directions that
     the refinement raises; ``refine``: whether also where it points against the experts. Of the
@@ -29,8 +32,9 @@ class AceParameters:
         PUBLISHED,
         label="Variant",
         help="Published: the paper's procedure, whose ridge is absolute. Automatic: the ridge "
-        "follows the scale of each layer, nothing is refined, and the change is capped.",
-        choices=(PUBLISHED, AUTOMATIC),
+        "follows the scale of each layer, nothing is refined, and the change is capped. Measured: "
+        "as published, with the covariances of the inputs that each expert has with its own data.",
+        choices=(PUBLISHED, AUTOMATIC, MEASURED),
     )
     epsilon: float = parameter(
         1e-5,
@@ -46,7 +50,7 @@ class AceParameters:
             ("other models", 1e-5),
             ("published script", 1e-2),
         ),
-        applies_when=("variant", PUBLISHED),
+        applies_when=("variant", PUBLISHED, MEASURED),
     )
     tau: float = parameter(
         0.3,
@@ -54,7 +58,7 @@ class AceParameters:
         help="Tensors with γ above it count as heterogeneous: normalised and refined.",
         low=0.0,
         high=100.0,
-        applies_when=("variant", PUBLISHED),
+        applies_when=("variant", PUBLISHED, MEASURED),
     )
     k_frac: float = parameter(
         0.3,
@@ -62,7 +66,7 @@ class AceParameters:
         help="Share of singular directions raised in heterogeneous tensors; 0 turns it off.",
         low=0.0,
         high=1.0,
-        applies_when=("variant", PUBLISHED),
+        applies_when=("variant", PUBLISHED, MEASURED),
     )
     refine: str = parameter(
         "always",
@@ -70,7 +74,7 @@ class AceParameters:
         help="Always: as published. Agreeing: a refinement that points against the sum of the "
         "task vectors is left out.",
         choices=("always", "agreeing"),
-        applies_when=("variant", PUBLISHED),
+        applies_when=("variant", PUBLISHED, MEASURED),
     )
     alpha: float = parameter(
         0.3,
@@ -95,6 +99,11 @@ class AceParameters:
     scaling: float = scaling_parameter(
         help="Factor on the merged task vector before it is added to the base.",
     )
+
+
+def needs(parameters: AceParameters) -> Need | None:
+    """The measured variant needs the experts' inputs."""
+    return Need.INPUTS if parameters.variant == MEASURED else None
 
 
 def family_defaults(config: Mapping[str, object]) -> Mapping[str, tuple[ParameterValue, str]]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import one_each, some
+from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 
@@ -47,6 +48,7 @@ class Problem:
     ``shape``: (O, I). ``shares``: of the experts that take part, at least one. ``prior_scales``:
     κ of each layer (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is wanted. ``tolerances``: how
     exact each layer must be; ``sizes``: about ‖W_pre‖_F at most, from the experts' norms.
+    ``measured``: of the only layer, the covariances that take the place of Σ̂_t.
     """
 
     layers: Sequence[WeightedExperts]
@@ -57,6 +59,7 @@ class Problem:
     rule: Rule
     tolerances: Sequence[Tolerance]
     sizes: Sequence[float]
+    measured: Measured | None = None
 
     def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """ΔW_t of every layer (B × O × I) as a new tensor, free to be overwritten."""

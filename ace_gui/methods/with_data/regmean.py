@@ -19,7 +19,7 @@ from ace_gui.linalg.blocks import widest
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Merged, MergeMethod, parameter
-from ace_gui.methods.shared.census import Census, finished, require_mean
+from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
 from ace_gui.methods.shared.measured import Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
@@ -67,16 +67,16 @@ def regmean(
     require_mean(weights)
     total_1II, value_1OI, energies = torch.zeros(()), torch.zeros(()), []
     for t, weight in enumerate(weights):
-        delta_OI = experts.delta(t)
+        delta_OI = task_vector(experts, t)
         require_matrix(delta_OI.shape, t)
         energies.append(weight * weight * energy(delta_OI))
         gram_II = _gram(grams[t], parameters.alpha, ridge, delta_OI.shape[1]).mul_(weight)
-        product_OI = delta_OI.to(torch.float64) @ gram_II
         if t == 0:
-            total_1II, value_1OI = gram_II[None], product_OI[None]
-            continue
+            value_1OI = torch.zeros_like(delta_OI, dtype=torch.float64)[None]
+            total_1II = torch.zeros_like(gram_II)[None]
+        value_1OI[0].addmm_(delta_OI.to(torch.float64), gram_II)
         total_1II[0] += gram_II
-        value_1OI[0] += product_OI
+        del delta_OI, gram_II
     (cut,) = right_divide_(total_1II, value_1OI)
     found = Census.of(energies).diagnostics(_notes(cut))
     return finished(value_1OI[0], diagnostics=found)

@@ -1,0 +1,1 @@
+"""Methods that want data of the experts, in closed form."""

@@ -1,0 +1,164 @@
+"""ESM: merging in the experts' essential subspaces, those in which their outputs change.
+
+The supplement's equations, with what its authors' code does where these lose all magnitude: each
+polar factor takes the mean of its singular values, and each direction a small power of its
+eigenvalue. The code's constant factor 2 is left to the scaling. T experts, O outputs, I inputs, K
+directions in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.leading import right_singular
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_matrix,
+    scaling_parameter,
+)
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.measured import Need, required_measured
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+FAINT: Final = 1e-6
+"""Eigenvalues up to this share of the largest are none: what was measured is float32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EsmParameters:
+    """``power``: of the polarised scalings. ``eigenvalue_power``: of each direction's eigenvalue.
+
+    ``layers``: whether layers that change more than others of their role count more.
+    ``scaling``: α.
+    """
+
+    power: float = parameter(
+        2.0,
+        label="Power",
+        help="Of how much an expert, an input or a layer changes beside the mean; 0: all alike.",
+        low=0.0,
+        high=8.0,
+    )
+    eigenvalue_power: float = parameter(
+        0.15,
+        label="Power of eigenvalues",
+        help="Of how much the outputs change along each direction beside the mean of the kept "
+        "ones; 0: as the paper's formula.",
+        low=0.0,
+        high=2.0,
+    )
+    layers: bool = parameter(
+        True,
+        label="Scale layers",
+        help="Scale each layer by how much its merged change exceeds that of the others of its "
+        "role; takes a pass over the whole model first.",
+    )
+    scaling: float = scaling_parameter(
+        letter="α", help="Factor on the merged matrix; the paper's are 0.6 to 0.9."
+    )
+
+
+def esm(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: EsmParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """α β σ̄(P) polar(P) σ̄(A) polar(A) of the experts' P_t side by side and A_t on one another.
+
+    P_t: the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, G_t being the mean of x xᵀ, and
+    A_t = P_tᵀ ΔW_t. T counts the experts that changed the matrix. Of the context, ``findings`` and
+    ``place`` say how large the merged matrices of this role are in the mean; without them β is 1.
+    Float32, computed in float64. Raises MethodError for tensors that are no matrices or not finite,
+    and without what was measured.
+    """
+    experts = WeightedExperts(deltas, weights)
+    grams = required_measured(context.get("measured"), len(experts)).each
+    found = census(experts, weights)
+    first_OI = experts.matrix(0)
+    outputs, power = first_OI.shape[0], parameters.power
+    kept = max(1, outputs // max(1, len(found.kept)))
+    bases, coordinates, sizes = [], [], []
+    for t in found.kept:
+        delta_OI = experts.matrix(t)
+        basis_OK, values_K = essential_basis(delta_OI, grams[t], kept)
+        coordinates_KI = basis_OK.T @ delta_OI
+        share_K = (values_K / values_K.mean()) ** parameters.eigenvalue_power
+        sizes.append(float(torch.linalg.vector_norm(coordinates_KI)))
+        bases.append(basis_OK * share_K)
+        coordinates.append(coordinates_KI.mul_(share_K[:, None]))
+    if not any(sizes):
+        return finished(first_OI.zero_(), diagnostics=found.diagnostics())
+    mean = math.fsum(sizes) / len(sizes)
+    for size, coordinates_KI in zip(sizes, coordinates, strict=True):
+        coordinates_KI.mul_((size / mean) ** power)
+    rows_KI = torch.cat(coordinates)
+    norms_I = torch.linalg.vector_norm(rows_KI, dim=0)
+    rows_KI.mul_((norms_I / norms_I.mean()) ** power)
+    merged_OI = scaled_polar(torch.cat(bases, dim=1)) @ scaled_polar(rows_KI)
+    merged_OI.mul_(_of_layer(merged_OI, power, context))
+    return finished(merged_OI, parameters.scaling, found.diagnostics())
+
+
+def essential_basis(delta_OI: Tensor, gram_II: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """The leading eigenvectors (O × K) and eigenvalues (K) of ΔW G ΔWᵀ, at most ``kept``.
+
+    Fewer where eigenvalues are faint; none where the outputs do not change.
+    """
+    change_OO = delta_OI @ gram_II.to(torch.float64) @ delta_OI.T
+    values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
+    values_O, vectors_OO = values_O.flip(0), vectors_OO.flip(1)
+    rank = int((values_O[:kept] > FAINT * values_O[:1].clamp(min=0)).sum())
+    return vectors_OO[:, :rank], values_O[:rank]
+
+
+def scaled_polar(matrix_NM: Tensor) -> Tensor:
+    """σ̄ polar(X): all singular values of X above rounding, replaced by their mean."""
+    if matrix_NM.shape[0] < matrix_NM.shape[1]:
+        return scaled_polar(matrix_NM.T).T
+    values_R, right_RM = right_singular(matrix_NM)
+    factor_NM: Tensor = matrix_NM @ (right_RM.T / values_R) @ right_RM
+    return factor_NM.mul_(values_R.mean())
+
+
+def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
+    """β: how large this layer is beside the others of its role, to the power."""
+    findings, place = context.get("findings"), context.get("place")
+    if not findings or place is None or place.role not in findings:
+        return 1.0
+    mean = findings[place.role][0]
+    return (float(torch.linalg.vector_norm(merged_OI)) / mean) ** power if mean else 1.0
+
+
+ESM = MergeMethod(
+    name="esm",
+    title="ESM (essential subspaces)",
+    summary=(
+        "Keeps of every expert's change the directions in which its outputs change most on its own "
+        "data, and makes those of all experts orthogonal to each other."
+    ),
+    formula=(
+        "W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = [A₁; …; A_T]\n"
+        "Pₜ: leading floor(O / T) eigenvectors of ΔWₜ E[x xᵀ] ΔWₜᵀ,  Aₜ = Pₜᵀ ΔWₜ\n"
+        "Aₜ and the columns of A scaled by (norm / mean norm)²;  β = (‖ΔW‖ / its mean by role)²"
+    ),
+    citation=(
+        "L. Li, L. Qi, Q. Tian, X. Geng, Model Merging in the Essential Subspace, CVPR 2026, "
+        "arXiv:2602.20208"
+    ),
+    parameters=EsmParameters,
+    merge=esm,
+    least=2,
+    needs=lambda _: Need.INPUTS,
+    layer_norms=lambda parameters: parameters.layers,
+    working_memory=per_matrix(entries=6, smaller=6, outputs=5, inputs=1.5),
+)

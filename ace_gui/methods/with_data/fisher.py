@@ -1,0 +1,166 @@
+"""Means of the experts by the diagonal Fisher information of each: Fisher averaging, and UBGM.
+
+T experts; entry by entry, for tensors of any shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.census import finished, require_mean, task_vector
+from ace_gui.methods.shared.measured import Measured, Need, required_measured
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherParameters:
+    """``normalize``: by each expert's norm. ``floor``: as a share of the mean information."""
+
+    normalize: bool = parameter(
+        True,
+        label="Divide by the norms",
+        help="Divide each expert's Fisher information by its norm over the whole model, so that "
+        "none counts more because its answers are less certain.",
+    )
+    floor: float = parameter(
+        1e-3,
+        label="Floor",
+        help="Added to every entry, as a share of the mean over the model: where all experts have "
+        "less, they are averaged.",
+        low=0.0,
+        high=1e3,
+        logarithmic=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UbgmParameters:
+    """``prior``: H₀ as a share of the mean information over the experts and the model."""
+
+    prior: float = parameter(
+        1.0,
+        label="Prior H₀",
+        help="Precision of the base's weights, as a share of the mean Fisher information; small: "
+        "nearly the Fisher average, large: the sum of the task vectors.",
+        low=0.0,
+        high=1e6,
+        low_open=True,
+        logarithmic=True,
+    )
+
+
+def fisher(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: FisherParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """Σ_t w_t F_t ΔW_t / Σ_t w_t F_t, entry by entry, float32; the mean where that is 0 / 0.
+
+    Raises MethodError for weights that sum to zero, for a task vector that is not finite, and
+    without what was measured.
+    """
+    experts = WeightedExperts(deltas, weights)
+    measured = required_measured(context.get("measured"), len(experts))
+    total = require_mean(weights)
+    scales = [1 / norm if parameters.normalize and norm else 1.0 for norm in measured.norms]
+    floor = parameters.floor * _mean(
+        scale * mean for scale, mean in zip(scales, measured.means, strict=True)
+    )
+    above, below, plain = torch.zeros(()), torch.zeros(()), torch.zeros(())
+    for t, delta, information in _each(experts, measured):
+        information.mul_(scales[t]).add_(floor).mul_(weights[t])
+        plain = plain + delta.to(torch.float64) * (weights[t] / total)
+        above = above + information * delta
+        below = below + information
+    return finished(torch.where(below != 0, above / below, plain))
+
+
+def ubgm(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: UbgmParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """Σ_t w_t (H₀ + H_t) ΔW_t / (H₀ + Σ_j w_j H_j), entry by entry, float32; H_t: of expert t.
+
+    The sum Σ_t w_t ΔW_t where that is 0 / 0. Raises MethodError for a task vector that is not
+    finite, and without what was measured.
+    """
+    experts = WeightedExperts(deltas, weights)
+    measured = required_measured(context.get("measured"), len(experts))
+    prior = parameters.prior * _mean(measured.means)
+    above, plain = torch.zeros(()), torch.zeros(())
+    below = torch.full((), prior, dtype=torch.float64)
+    for t, delta, information in _each(experts, measured):
+        plain = plain + delta.to(torch.float64) * weights[t]
+        above = above + (information + prior).mul_(delta).mul_(weights[t])
+        below = below + information.mul_(weights[t])
+    return finished(torch.where(below != 0, above / below, plain))
+
+
+def _each(experts: WeightedExperts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Expert by expert: its number, its task vector, and its information (float64, its own)."""
+    for t in range(len(experts)):
+        delta, information = task_vector(experts, t), measured.each[t]
+        if information.shape != delta.shape:
+            raise MethodError("The Fisher information is of another shape; measure it again.")
+        yield t, delta, information.to(torch.float64, copy=True)
+
+
+def _mean(values: Iterator[float] | Sequence[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / max(len(found), 1)
+
+
+FISHER = MergeMethod(
+    name="fisher",
+    title="Fisher averaging",
+    summary=(
+        "Takes the mean of the experts, each entry weighted by how much that expert's answers to "
+        "its own data depend on it."
+    ),
+    formula=(
+        "W = W₀ + Σₜ wₜ Fₜ ΔWₜ / Σₜ wₜ Fₜ,  entry by entry\n"
+        "Fₜ = E[(∂ ln p(y|x) / ∂W)²] / ‖F‖ + floor,  y drawn from the expert's own answers to x"
+    ),
+    citation=(
+        "M. Matena, C. Raffel, Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, "
+        "arXiv:2111.09832"
+    ),
+    parameters=FisherParameters,
+    merge=fisher,
+    kind=Kind.ENTRY,
+    least=2,
+    needs=lambda _: Need.GRADIENTS,
+)
+
+UBGM = MergeMethod(
+    name="ubgm",
+    title="UBGM (uncertainty-based gradient matching)",
+    summary=(
+        "Adds the experts' changes, each entry scaled by how certain that expert is of it beside "
+        "all of them and the base."
+    ),
+    formula=(
+        "W = W₀ + Σₜ wₜ (H₀ + Hₜ) / (H₀ + Σⱼ wⱼ Hⱼ) ΔWₜ,  entry by entry\n"
+        "Hₜ = E[(∂ ln p(y|x) / ∂W)²] in expert t,  H₀ = prior · mean(H)"
+    ),
+    citation=(
+        "N. Daheim, T. Möllenhoff, E. M. Ponti, I. Gurevych, M. E. Khan, Model Merging by "
+        "Uncertainty-Based Gradient Matching, ICLR 2024, arXiv:2310.12808"
+    ),
+    parameters=UbgmParameters,
+    merge=ubgm,
+    kind=Kind.ENTRY,
+    least=2,
+    needs=lambda _: Need.GRADIENTS,
+)

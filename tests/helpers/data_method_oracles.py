@@ -1,0 +1,77 @@
+"""The methods that want data as their papers write them: slowly, in float64.
+
+T experts, O outputs, I inputs. Sources: RegMean arXiv:2212.09849, Fisher averaging
+arXiv:2111.09832, UBGM arXiv:2310.12808, ESM arXiv:2602.20208.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.helpers.method_cases import Array, gram_of, information_of
+
+
+def regmean(
+    deltas: Array, alpha: float, ridge: float = 1e-6, weights: Array | None = None
+) -> Array:
+    """Whole weights are not needed: W0 drops out, as the Gram matrices are divided by their sum."""
+    counts = np.ones(len(deltas)) if weights is None else weights
+    grams = [gram_of(delta) for delta in deltas]
+    level = ridge * np.mean([np.trace(gram) / len(gram) for gram in grams])
+    scaled = [
+        alpha * gram + (1 - alpha) * np.diag(np.diag(gram)) + level * np.eye(len(gram))
+        for gram in grams
+    ]
+    above = sum(w * delta @ gram for w, delta, gram in zip(counts, deltas, scaled, strict=True))
+    below = sum(w * gram for w, gram in zip(counts, scaled, strict=True))
+    return np.asarray(above @ np.linalg.inv(below))
+
+
+def fisher(deltas: Array, floor: float, weights: Array | None = None) -> Array:
+    counts = np.ones(len(deltas)) if weights is None else weights
+    shares = np.array(
+        [w * (information_of(delta) + floor) for w, delta in zip(counts, deltas, strict=True)]
+    )
+    return np.asarray((shares * deltas).sum(axis=0) / shares.sum(axis=0))
+
+
+def ubgm(deltas: Array, prior: float, weights: Array | None = None) -> Array:
+    counts = np.ones(len(deltas)) if weights is None else weights
+    found = np.array([information_of(delta) for delta in deltas])
+    below = prior + np.tensordot(counts, found, 1)
+    above = [w * (prior + own) * d for w, own, d in zip(counts, found, deltas, strict=True)]
+    return np.asarray(sum(above) / below)
+
+
+def scaled_polar(matrix: Array) -> Array:
+    u, s, vh = np.linalg.svd(matrix, full_matrices=False)
+    kept = s > 1e-6 * s[0]
+    return np.asarray(np.mean(s[kept]) * u[:, kept] @ vh[kept])
+
+
+def esm(
+    deltas: Array, power: float = 2.0, eigenvalue_power: float = 0.15, beta: float = 1.0
+) -> Array:
+    kept = [delta for delta in deltas if delta.any()]
+    if not kept:
+        return np.zeros_like(deltas[0])
+    count = max(1, len(kept[0]) // len(kept))
+    bases, coordinates, sizes = [], [], []
+    for delta in kept:
+        roots = np.linalg.cholesky(gram_of(delta))  # X with XᵀX = G; the shift is X ΔWᵀ
+        _, s, vh = np.linalg.svd(roots.T @ delta.T)
+        values, basis = s[:count] ** 2, vh[:count].T[:, : len(s[:count])]
+        clear = values > 1e-6 * values[0]
+        values, basis = values[clear], basis[:, clear]
+        own = basis.T @ delta
+        sizes.append(np.linalg.norm(own))
+        share = (values / values.mean()) ** eigenvalue_power
+        bases.append(basis * share)
+        coordinates.append(own * share[:, None])
+    scaled = [
+        own * (size / np.mean(sizes)) ** power for own, size in zip(coordinates, sizes, strict=True)
+    ]
+    rows = np.concatenate(scaled)
+    norms = np.linalg.norm(rows, axis=0)
+    rows = rows * (norms / norms.mean()) ** power
+    return beta * scaled_polar(np.concatenate(bases, axis=1)) @ scaled_polar(rows)
