@@ -15,6 +15,7 @@ from typing import Any
 
 from ace_gui.engine import workflow
 from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.events import (
     Evaluated,
     Event,
@@ -27,8 +28,9 @@ from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned
-from ace_gui.engine.devices import use_threads
+from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
+from ace_gui.engine.inspecting.compare_covariances import compare_covariances
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
@@ -42,11 +44,15 @@ Progress = Callable[[Event], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """``layers``: one a tensor, in the plan's order. ``checks``: worst first."""
+    """``layers``: one a tensor, in the plan's order. ``checks``: worst first.
+
+    ``covariances``: where they were asked for, one a matrix and expert.
+    """
 
     layers: tuple[Layer, ...]
     checks: tuple[Check, ...]
     plan: Plan
+    covariances: tuple[CovarianceMatch, ...] = ()
 
     def to_frame(self) -> Any:
         """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
@@ -108,13 +114,35 @@ def plan(recipe: GivenRecipe) -> Plan:
     return prepare(recipe_from(recipe)).plan
 
 
-def inspect(recipe: GivenRecipe, *, convert: bool = False) -> Inspection:
+def inspect(
+    recipe: GivenRecipe,
+    *,
+    convert: bool = False,
+    covariances: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Inspection:
     """The plan with γ, regime and energies of every tensor; reads every model once.
 
-    ``convert``: convert PyTorch pickles among the models, once, into the cache.
+    ``convert``: convert PyTorch pickles among the models, once, into the cache. ``covariances``:
+    also compare ACE's covariances with those of the inputs that the experts have with the
+    `calibration` data of their tasks, which runs each expert once, on the ``device``.
     """
-    found = workflow.inspect(recipe_from(recipe), convert=convert)
-    return Inspection(layers=found.layers, checks=found.checks, plan=found.prepared.plan)
+    given = recipe_from(recipe)
+    found = workflow.inspect(given, convert=convert)
+    matches: tuple[CovarianceMatch, ...] = ()
+    if covariances:
+        for event in compare_covariances(given, resolve_device(device)):
+            if isinstance(event, CovariancesCompared):
+                matches += event.matches
+            if progress is not None:
+                progress(event)
+    return Inspection(
+        layers=found.layers,
+        checks=found.checks,
+        plan=found.prepared.plan,
+        covariances=matches,
+    )
 
 
 def merge(

@@ -199,6 +199,12 @@ def inspect(
         Path | None,
         typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
     ] = None,
+    covariances: Annotated[
+        bool,
+        typer.Option(
+            "--covariances", help="Also compare ACE's covariances with the experts' own inputs."
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     convert: Convert = False,
     verbose: Verbose = False,
@@ -208,7 +214,14 @@ def inspect(
         with starting(), heavy_imports():
             from ace_gui.cli.console import inspect_recipe
 
-        inspect_recipe(recipe, json_file=json, csv_file=csv, convert=convert, overwrite=overwrite)
+        inspect_recipe(
+            recipe,
+            json_file=json,
+            csv_file=csv,
+            convert=convert,
+            covariances=covariances,
+            overwrite=overwrite,
+        )
 
 
 @app.command("report")

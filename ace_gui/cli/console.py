@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ace_gui.checkpoints import staging_folder
+from ace_gui.cli.showing_covariances import compared, covariance_tables
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.events import (
@@ -109,9 +110,13 @@ def inspect_recipe(
     json_file: Path | None,
     csv_file: Path | None,
     convert: bool,
+    covariances: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """``ace-gui inspect``: the plan and the statistics of every tensor."""
+    """``ace-gui inspect``: the plan and the statistics of every tensor.
+
+    ``covariances``: and how well ACE's covariances show those of the experts' inputs.
+    """
     recipe = load_recipe(recipe_file)
     outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK, csv_file: CSV_MARK})
@@ -119,6 +124,7 @@ def inspect_recipe(
         found = inspect(recipe, convert=convert)
     plan = found.prepared.plan
     outputs = Outputs((recipe_file, *input_paths(found.prepared)), overwrite=overwrite)
+    matches = compared(recipe) if covariances else ()
     if json_file is not None:
         records = [dataclasses.asdict(layer) for layer in found.layers]
         scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
@@ -127,11 +133,16 @@ def inspect_recipe(
             "scales": [scale for scale in scales if scale["log_variance"] is not None],
             "checks": [dataclasses.asdict(check) for check in found.checks],
         }
+        if covariances:
+            content["covariances"] = [dataclasses.asdict(match) for match in matches]
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
     if csv_file is not None:
         outputs.write(csv_file, _csv(found.layers, plan), CSV_MARK)
     print_layers(plan, found.layers)
+    if covariances:
+        for table in covariance_tables(matches):
+            wide_console().print("", table)
     expected = expected_of(found)
     if expected is not None:
         wide_console().print(f"\n{expected.sentence}")

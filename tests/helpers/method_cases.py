@@ -65,6 +65,11 @@ def base_of(shape: Sequence[int]) -> Array:
     return np.asarray(rng.standard_normal(shape), np.float32).astype(np.float64)
 
 
+def needs_data(method: MergeMethod[Any]) -> bool:
+    """Whether it cannot be tried, with its defaults, without data."""
+    return method.need(checked_parameters(method, {})) is not None
+
+
 def gram_of(delta: Array) -> Array:
     """A Gram matrix of inputs that goes with an expert, whatever the scale of its change."""
     delta = np.where(np.isfinite(delta), delta, 0)

@@ -31,6 +31,9 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
     expected = method.merge(deltas, weights, parameters, **told)
     with DeviceStandIn().installed() as stand_in:
         there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
+        if "measured" in told:
+            each = [one.to(GPU) for one in told["measured"].each]
+            told["measured"] = replace(told["measured"], each=each)
         stand_in.forget()
         found = method.merge(there, weights, parameters, **told | {"base": base})
         delta = found.delta.cpu()

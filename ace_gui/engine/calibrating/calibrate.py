@@ -19,7 +19,11 @@ from ace_gui.engine.calibrating.calibration_data import (
     digest,
     file_digest,
 )
-from ace_gui.engine.calibrating.fisher import FisherGroup, fisher_groups, require_probabilities
+from ace_gui.engine.calibrating.fisher_information import (
+    FisherGroup,
+    fisher_groups,
+    require_probabilities,
+)
 from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
 from ace_gui.engine.calibrating.places import float_tensors, linear_tensors
 from ace_gui.engine.calibrating.statistics_folder import (

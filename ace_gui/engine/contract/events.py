@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ace_gui.engine.contract.covariance_match import CovariancesCompared
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDifference,
@@ -363,6 +364,7 @@ Event = (
     | LayerSubspaces
     | LayerDistribution
     | LayerDifference
+    | CovariancesCompared
     | ReportProgress
     | Reported
     | ExportProgress

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
-from ace_gui.formatting import listing
+from ace_gui.formatting import plain
 from ace_gui.methods import checked_parameters
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.measured import Need
@@ -40,8 +40,9 @@ def without_data(recipe: Recipe) -> tuple[str, ...]:
 
 def lacking_sentence(title: str, experts: Sequence[str]) -> str:
     """What to say of a method for which experts lack data."""
+    names = ", ".join(map(plain, experts))
     return (
-        f"{title} needs inputs of each expert's task, but none are given for {listing(experts)}; "
+        f"{title} needs inputs of each expert's task, but none are given for {names}; "
         "add tasks with `calibration` data to the recipe, or choose a method without data."
     )
 

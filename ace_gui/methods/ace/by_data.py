@@ -10,14 +10,11 @@ and the prior mean what they mean there, and only the directions differ.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.methods.ace.by_inputs import ResidualSums, Sums, solved
 from ace_gui.methods.ace.problem import Problem, Terms
-from ace_gui.methods.shared.measured import Measured
+from ace_gui.methods.shared.measured import Measured, covariance
 
 
 def solve(problem: Problem, measured: Measured) -> Terms:
@@ -54,12 +51,3 @@ def solve(problem: Problem, measured: Measured) -> Terms:
         proxy_II.diagonal().add_(ridge)
         sums.numerator_BOI[0].addmm_(delta_OI, proxy_II)
     return solved(sums, problem)
-
-
-def covariance(measured: Measured, t: int) -> Tensor:
-    """C_t / Tr C_t (I × I), float64, a new tensor; zero where the inputs never vary."""
-    found_II = measured.each[t].to(torch.float64, copy=True)
-    centre_I = measured.centres[t].to(torch.float64)
-    found_II.addr_(centre_I, centre_I, alpha=-1)
-    trace = float(found_II.diagonal().sum())
-    return found_II.div_(trace) if trace > 0 else found_II.zero_()

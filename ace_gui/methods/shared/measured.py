@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
@@ -47,3 +48,15 @@ def required_measured(measured: Measured | None, experts: int) -> Measured:
     if len(measured.each) != experts:
         raise MethodError(f"What was measured is not of these {experts} experts.")
     return measured
+
+
+def covariance(measured: Measured, t: int) -> Tensor:
+    """C / Tr C of expert t's inputs, C = E[x xᵀ] − E[x] E[x]ᵀ (I × I), float64, a new tensor.
+
+    Zero where the inputs never vary.
+    """
+    found_II = measured.each[t].to(torch.float64, copy=True)
+    centre_I = measured.centres[t].to(torch.float64)
+    found_II.addr_(centre_I, centre_I, alpha=-1)
+    trace = float(found_II.diagonal().sum())
+    return found_II.div_(trace) if trace > 0 else found_II.zero_()

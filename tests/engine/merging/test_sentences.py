@@ -22,6 +22,7 @@ from ace_gui.methods import METHODS
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.merges import merged_tensors
+from tests.helpers.method_cases import needs_data
 
 
 def tensors(seed: int, size: float = 1.0) -> dict[str, Tensor]:
@@ -92,7 +93,9 @@ def test_numbers_of_thousands_of_digits(write: Callable[..., Path]) -> None:
             assert len(found.sentence) < 700
 
 
-@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if (m.most or 9) > 1])
+@pytest.mark.parametrize(
+    "method", [n for n, m in METHODS.items() if (m.most or 9) > 1 and not needs_data(m)]
+)
 def test_a_tensor_that_a_method_cannot_merge_is_named(
     write: Callable[..., Path], tmp_path: Path, method: str
 ) -> None:

@@ -38,7 +38,8 @@ def test_the_limits_are_declared() -> None:
         name: (m.least, m.most) for name, m in METHODS.items() if (m.least, m.most) != (1, None)
     }
     alone = dict.fromkeys(["nearswap", "arcee_fusion", "base_slerp"], (1, 1))
-    assert found == dict.fromkeys(LIMITED, (2, 2)) | alone
+    with_data = dict.fromkeys(["regmean", "fisher", "ubgm", "esm"], (2, None))
+    assert found == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data
 
 
 @pytest.mark.parametrize("method", LIMITED)

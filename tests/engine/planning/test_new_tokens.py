@@ -24,6 +24,7 @@ from tests.engine.planning.test_vocabulary_rows import (
     weights,
 )
 from tests.helpers.merges import merged_tensors
+from tests.helpers.method_cases import needs_data
 
 BASE = list("abcd")
 
@@ -94,7 +95,7 @@ def test_rows_are_those_of_their_tokens_whatever_the_ids(
             torch.testing.assert_close(found[name][index], mean_rows(experts, name, token))
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(n for n, m in METHODS.items() if not needs_data(m)))
 def test_a_new_row_is_the_weighted_mean_under_every_method(tmp_path: Path, method: str) -> None:
     chosen = METHODS[method]
     base = folder_of(tmp_path / "base", BASE)

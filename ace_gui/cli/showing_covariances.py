@@ -1,0 +1,61 @@
+"""What ``ace-gui inspect --covariances`` adds: ACE's covariances beside the measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from ace_gui.engine.contract.covariance_match import (
+    CovarianceMatch,
+    CovariancesCompared,
+    by_role,
+    mean_match,
+)
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.inspecting.compare_covariances import compare_covariances
+from ace_gui.formatting import printable
+from ace_gui.recipe import Recipe
+
+
+def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
+    """The matches of every matrix and expert, with a progress bar where there is a terminal."""
+    found: list[CovarianceMatch] = []
+    columns = (BarColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        for event in compare_covariances(recipe, resolve_device("cpu")):
+            title = "comparing covariances"
+            match event:
+                case PassProgress(title=told):
+                    title = printable(told)
+                case CovariancesCompared(matches=matches):
+                    found += matches
+            progress.update(bar, total=event.total, completed=event.done, description=title)
+    return tuple(found)
+
+
+def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
+    """One line a matrix, in the mean over the experts; and one a role."""
+    lines = [
+        mean_match(tuple(own), name, role)
+        for (name, role), own in groupby(matches, key=lambda each: (each.name, each.role))
+    ]
+    return _table(lines, "tensor"), _table(by_role(matches), "")
+
+
+def _table(matches: Sequence[CovarianceMatch], last: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("cosine", "centred", "other experts", "overlap", "chance"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    table.add_column(last, overflow="fold")
+    for each in matches:
+        figures = (each.cosine, each.centred, each.others, each.overlap, each.chance)
+        cells = ["" if value is None else f"{value:.3f}" for value in figures]
+        table.add_row(*cells, each.role, printable(each.name))
+    return table

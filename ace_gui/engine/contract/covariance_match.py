@@ -1,0 +1,60 @@
+"""ACE's covariances beside those that were measured with the experts' own data. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceMatch:
+    """How well Σ̂_t = W̃_tᵀW̃_t, ACE's estimate, shows C_t, the covariance of an expert's inputs.
+
+    Of one matrix and expert, or means over several. ``cosine``: ⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius.
+    ``centred``: the same without what both share with the identity: each less its mean eigenvalue
+    on the diagonal. ``others``: ``centred`` with the other experts' C in place of its own, in the
+    mean; None with one expert. ``overlap``: ‖U_kᵀV_k‖² / k of the leading k eigenvectors of both;
+    ``chance``: k / I, what two subspaces without any relation have in the mean.
+    """
+
+    name: str
+    role: str
+    expert: str
+    cosine: float
+    centred: float
+    others: float | None
+    overlap: float
+    chance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovariancesCompared:
+    """The matches of one matrix, one an expert; ``done`` of ``total`` matrices are compared."""
+
+    matches: tuple[CovarianceMatch, ...]
+    done: int
+    total: int
+
+
+def mean_match(matches: Sequence[CovarianceMatch], name: str, role: str) -> CovarianceMatch:
+    """The mean of at least one match, under this name and role."""
+    others = [each.others for each in matches if each.others is not None]
+    return CovarianceMatch(
+        name=name,
+        role=role,
+        expert="mean",
+        cosine=fmean(each.cosine for each in matches),
+        centred=fmean(each.centred for each in matches),
+        others=fmean(others) if others else None,
+        overlap=fmean(each.overlap for each in matches),
+        chance=fmean(each.chance for each in matches),
+    )
+
+
+def by_role(matches: Iterable[CovarianceMatch]) -> tuple[CovarianceMatch, ...]:
+    """The mean of the matches of each role, in the order in which the roles come."""
+    found: dict[str, list[CovarianceMatch]] = {}
+    for each in matches:
+        found.setdefault(each.role, []).append(each)
+    return tuple(mean_match(own, "", role) for role, own in found.items())

@@ -1,0 +1,99 @@
+"""The measured Fisher information against plain backward passes, one example at a time."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+import yaml
+
+from ace_gui.engine.calibrating import fisher_information as fisher
+from ace_gui.engine.calibrating.calibrate import measure
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import TaskError
+from ace_gui.methods.shared.measured import Need
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.calibrated_models import (
+    CPU,
+    bert_family,
+    gpt2_family,
+    measured,
+    one_by_one,
+)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def fisher_recipe(file: Path) -> Path:
+    document = yaml.safe_load(file.read_text()) | {"merge_method": "fisher"}
+    file.write_text(json.dumps(document))
+    return file
+
+
+@pytest.mark.parametrize("groups", ["one group", "many groups"])
+def test_of_a_classifier_it_is_the_expectation_over_its_labels(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, groups: str
+) -> None:
+    if groups == "many groups":
+        monkeypatch.setattr(fisher, "_LEAST_BYTES", 1)
+        monkeypatch.setattr(fisher, "_SHARE", 0.0)
+    prepared, found = measured(fisher_recipe(bert_family(own_cache)), Need.GRADIENTS)
+    kind = transformers.BertForSequenceClassification
+    for statistics, expert in zip(found, prepared.experts, strict=True):
+        model, inputs = one_by_one(own_cache, expert.name, kind)
+        expected = {n: torch.zeros_like(p).double() for n, p in model.named_parameters()}
+        for each in inputs:
+            for label in range(model.config.num_labels):
+                model.zero_grad()
+                log_p = model(**each).logits[0].log_softmax(0)[label]
+                share = log_p.detach().exp().double()
+                log_p.backward()
+                for name, parameter in model.named_parameters():
+                    if parameter.grad is not None:
+                        expected[name] += share * parameter.grad.double() ** 2 / len(inputs)
+        assert len(statistics.manifest.tensors) > 30
+        for name in statistics.manifest.tensors:
+            own = expert.own_names[name]
+            error = torch.linalg.norm(statistics.read(name) - expected[own])
+            assert error <= 1e-5 * torch.linalg.norm(expected[own]), name
+        own = {expert.own_names[name] for name in statistics.manifest.tensors}
+        squares = sum(float(expected[name].square().sum()) for name in own)
+        assert statistics.manifest.norm == pytest.approx(squares**0.5, rel=1e-5)
+
+
+def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path) -> None:
+    """The same words are drawn here, from the same seeds."""
+    _, found = measured(fisher_recipe(gpt2_family(own_cache)), Need.GRADIENTS)
+    model, inputs = one_by_one(own_cache, "one", transformers.GPT2LMHeadModel)
+    shapes = [tuple(each["input_ids"].shape) for each in inputs]
+    order = [n for shape in dict.fromkeys(shapes) for n, s in enumerate(shapes) if s == shape]
+    expected = {n: torch.zeros_like(p).double() for n, p in model.named_parameters()}
+    for seed, n in enumerate(order):
+        model.zero_grad()
+        log_p = model(**inputs[n]).logits[0, :-1].log_softmax(-1)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.multinomial(log_p.detach().exp(), 1, generator=generator)
+        log_p.gather(1, drawn).sum().backward()
+        for name, parameter in model.named_parameters():
+            expected[name] += parameter.grad.double() ** 2 / len(inputs)
+    for name in found[0].manifest.tensors:
+        error = torch.linalg.norm(found[0].read(name) - expected[name])
+        assert error <= 1e-4 * torch.linalg.norm(expected[name]), name
+
+
+def test_a_task_whose_answers_have_no_probabilities_is_refused_before_anything_runs(
+    own_cache: Path,
+) -> None:
+    file = fisher_recipe(gpt2_family(own_cache))
+    document = yaml.safe_load(file.read_text())
+    for task in document["tasks"]:
+        (own_cache / task["data"]).write_text("text,label\nthe cat,sat\n")
+        task |= {"kind": "text-to-text"}
+    file.write_text(json.dumps(document))
+    with pytest.raises(TaskError, match="no gradients of ln p are taken"):
+        list(measure(prepare(load_recipe(file)), Need.GRADIENTS, CPU))

@@ -1,0 +1,193 @@
+"""What the methods that want data must hold of: limits, weights, and ACE with covariances."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.methods import METHODS, Merged, checked_parameters
+from ace_gui.methods.method import Place
+from ace_gui.methods.shared.measured import Measured
+from ace_gui.methods.with_data.esm import essential_basis
+from tests.helpers import ace_oracle
+from tests.helpers import data_method_oracles as oracle
+from tests.helpers.ace_oracle import relative_error
+from tests.helpers.method_cases import Array, experts, gram_of, measured_with, orthogonal
+
+EXACT = 1e-6
+
+
+def run(name: str, deltas: Array, each: Sequence[Array], **given: Any) -> Merged:
+    method = METHODS[name]
+    weights = given.pop("weights", [1.0] * len(deltas))
+    context = {key: given.pop(key) for key in ("place", "findings") if key in given}
+    tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
+    measured = Measured(
+        each=[torch.tensor(one, dtype=torch.float32) for one in each],
+        centres=given.pop("centres", [torch.zeros(d.shape[1]) for d in tensors]),
+        norms=tuple(float(np.linalg.norm(one)) for one in each),
+        means=tuple(float(np.mean(one)) for one in each),
+    )
+    parameters = checked_parameters(method, given)
+    return method.merge(tensors, weights, parameters, measured=measured, **context)
+
+
+def merged(name: str, deltas: Array, each: Sequence[Array], **given: Any) -> Array:
+    return run(name, deltas, each, **given).delta.double().numpy()
+
+
+def spd(seed: int, size: int = 15) -> Array:
+    rows = np.random.default_rng(seed).standard_normal((3 * size, size))
+    return np.asarray(rows.T @ rows / len(rows), np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.9, 1.0])
+def test_regmean_of_equal_inputs_is_the_weighted_mean(alpha: float) -> None:
+    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    found = merged("regmean", deltas, [spd(1)] * 3, alpha=alpha, weights=weights)
+    assert relative_error(found, np.average(deltas, axis=0, weights=weights)) < EXACT
+
+
+@pytest.mark.parametrize("name", ["regmean", "fisher", "ubgm"])
+def test_one_expert_is_itself(name: str) -> None:
+    deltas = experts(1)
+    each = [spd(2)] if name == "regmean" else [np.abs(deltas[0]) + 0.1]
+    assert relative_error(merged(name, deltas, each), deltas[0]) < EXACT
+
+
+def test_regmean_without_what_inputs_share_is_a_mean_input_by_input() -> None:
+    deltas, grams = experts(3), [spd(seed) for seed in range(3)]
+    shares = np.array([np.diag(gram) for gram in grams])
+    expected = (deltas * shares[:, None]).sum(axis=0) / shares.sum(axis=0)
+    found = merged("regmean", deltas, grams, alpha=0.0, ridge=1e-12)
+    assert relative_error(found, expected) < EXACT
+
+
+def test_regmean_turns_with_the_inputs_only_where_all_of_the_gram_matrix_counts() -> None:
+    deltas, grams, turn = experts(3), [spd(seed) for seed in range(3)], orthogonal(15, 4)
+    turned = [turn.T @ gram @ turn for gram in grams]
+    errors = [
+        relative_error(
+            merged("regmean", deltas @ turn, turned, alpha=alpha),
+            merged("regmean", deltas, grams, alpha=alpha) @ turn,
+        )
+        for alpha in (1.0, 0.5)
+    ]
+    assert errors[0] < 1e-5
+    assert errors[1] > 1e-3
+
+
+def test_regmean_keeps_each_expert_where_only_it_has_inputs() -> None:
+    """Gram matrices of orthogonal subspaces: every expert is exact on its own inputs."""
+    deltas = experts(3)
+    grams = [np.diag([1.0 if i % 3 == t else 0.0 for i in range(15)]) for t in range(3)]
+    found = merged("regmean", deltas, grams, alpha=1.0, ridge=1e-9)
+    for t in range(3):
+        assert relative_error(found[:, t::3], deltas[t][:, t::3]) < EXACT
+
+
+def test_fisher_of_equal_information_is_the_weighted_mean() -> None:
+    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    found = merged("fisher", deltas, [np.full((12, 15), 0.7)] * 3, weights=weights)
+    assert relative_error(found, np.average(deltas, axis=0, weights=weights)) < EXACT
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_fisher_does_not_depend_on_the_units_of_information(normalize: bool) -> None:
+    deltas, each = experts(3), [np.abs(delta) for delta in experts(3, seed=5)]
+    known = merged("fisher", deltas, each, normalize=normalize)
+    scaled = merged("fisher", deltas, [1e-6 * one for one in each], normalize=normalize)
+    assert relative_error(scaled, known) < EXACT
+    assert relative_error(known, deltas.mean(axis=0)) > 1e-2
+
+
+def test_the_limits_of_ubgm() -> None:
+    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    each = [np.abs(delta) + 0.05 for delta in experts(3, seed=5)]
+    added = np.tensordot(weights, deltas, 1)
+    nothing = merged("ubgm", deltas, [np.zeros((12, 15))] * 3, weights=weights)
+    assert relative_error(nothing, added) < EXACT
+    sure = merged("ubgm", deltas, each, weights=weights, prior=1e6)
+    assert relative_error(sure, added) < 1e-4
+    shares = np.array([w * one for w, one in zip(weights, each, strict=True)])
+    expected = (shares * deltas).sum(axis=0) / shares.sum(axis=0)
+    vague = merged("ubgm", deltas, each, weights=weights, prior=1e-9)
+    assert relative_error(vague, expected) < EXACT
+
+
+def test_the_essential_subspace_loses_the_discarded_eigenvalues() -> None:
+    """E‖ΔW x − P Pᵀ ΔW x‖² over the inputs is their sum (the supplement's Theorem 2)."""
+    delta, gram = torch.tensor(experts(1)[0]), torch.tensor(spd(3))
+    change = delta @ gram @ delta.T
+    every = torch.linalg.eigvalsh(change).flip(0)
+    basis, values = essential_basis(delta, gram, 4)
+    rest = delta - basis @ basis.T @ delta
+    lost = torch.trace(rest @ gram @ rest.T)
+    assert float(lost) == pytest.approx(float(every[4:].sum()), rel=EXACT)
+    torch.testing.assert_close(values, every[:4])
+
+
+def test_esm_of_one_expert_has_equal_singular_values() -> None:
+    deltas = experts(1)
+    found = merged("esm", deltas, [spd(1)], power=0.0, eigenvalue_power=0.0)
+    values = np.linalg.svd(found, compute_uv=False)
+    assert values == pytest.approx(values[0], rel=1e-5)
+
+
+def test_esm_scales_a_layer_by_the_mean_of_its_role() -> None:
+    deltas, each = experts(3), [spd(seed) for seed in range(3)]
+    plain = merged("esm", deltas, each)
+    findings = {"query": (2.0,) * 3}
+    place = Place(tensor="w", experts=("a", "b", "c"), seed=0, role="query")
+    found = merged("esm", deltas, each, place=place, findings=findings)
+    beta = (np.linalg.norm(plain) / 2) ** 2
+    assert relative_error(found, beta * plain) < EXACT
+    other = Place(tensor="w", experts=("a", "b", "c"), seed=0, role="key")
+    assert relative_error(merged("esm", deltas, each, place=other, findings=findings), plain) == 0
+
+
+@pytest.mark.parametrize("tau", [0.0, 100.0])
+def test_ace_with_measured_covariances_is_its_equations_with_these(
+    tau: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transcription of the paper, with tr(Σ̂) C / Tr C wherever it takes Σ̂."""
+    deltas, centres = experts(3), [np.linspace(-0.2, 0.1 * t, 15) for t in range(3)]
+    grams = [spd(seed) + np.outer(mean, mean) for seed, mean in enumerate(centres)]
+    grams = [np.float64(np.float32(gram)) for gram in grams]
+    centres = [np.float64(np.float32(mean)) for mean in centres]
+    known = ace_oracle.proxy
+
+    def proxy(delta: Array) -> Array:
+        t = next(t for t, own in enumerate(deltas) if np.array_equal(own, delta))
+        covariance = grams[t] - np.outer(centres[t], centres[t])
+        return np.trace(known(delta)) * covariance / np.trace(covariance)
+
+    expected_plain = ace_oracle.ace_oracle(deltas, epsilon=1e-4, tau=tau).merged
+    monkeypatch.setattr(ace_oracle, "proxy", proxy)
+    expected = ace_oracle.ace_oracle(deltas, epsilon=1e-4, tau=tau).merged
+    told = {"centres": [torch.tensor(mean, dtype=torch.float32) for mean in centres]}
+    found = merged("ace", deltas, grams, variant="measured", epsilon=1e-4, tau=tau, **told)
+    assert relative_error(found, expected) < 1e-5
+    assert relative_error(found, expected_plain) > 1e-2
+
+
+def test_ace_with_its_own_covariances_is_ace() -> None:
+    """Where the measured covariances are those that it estimates, nothing changes."""
+    deltas = experts(3)
+    own = [ace_oracle.proxy(delta) for delta in deltas]
+    found = merged("ace", deltas, own, variant="measured")
+    tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
+    method = METHODS["ace"]
+    plain = method.merge(tensors, [1.0] * 3, checked_parameters(method, {}))
+    assert relative_error(found, plain.delta.double().numpy()) < 1e-4
+
+
+def test_the_oracles_see_the_same_data() -> None:
+    deltas = experts(2)
+    told = measured_with(METHODS["regmean"].need(METHODS["regmean"].parameters()),
+                         [torch.tensor(d, dtype=torch.float32) for d in deltas])  # fmt: skip
+    assert told is not None
+    assert np.allclose(told.each[1].numpy(), gram_of(deltas[1]), atol=1e-6)
+    assert oracle.regmean(deltas, 0.9).shape == (12, 15)
