@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Final
 
 import torch
 
@@ -18,6 +20,16 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.devices import available_devices, devices_not_used
 from ace_gui.machine import total_memory
 from ace_gui.methods import METHODS, PROBLEMS, families, parameter_fields
+from ace_gui.methods.shared.measured import Need
+
+_NEEDS: Final[Mapping[Need | None, str]] = {
+    None: "",
+    Need.INPUTS: "Needs inputs of each expert's task: tasks with calibration data, without labels.",
+    Need.GRADIENTS: (
+        "Needs inputs of each expert's task: tasks with calibration data, without labels. Takes "
+        "gradients, which is several times slower than inputs alone."
+    ),
+}
 
 
 def engine_ready() -> EngineReady:
@@ -52,6 +64,7 @@ def method_info(name: str) -> MethodInfo:
         least=method.least,
         most=method.most,
         seeded=method.seeded,
+        needs=_NEEDS[method.need(method.parameters())],
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
             for item in parameter_fields(method)

@@ -55,7 +55,7 @@ class MethodInfo:
     """One merge method, as a chooser shows it. ``family``: under which heading.
 
     ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
-    random numbers.
+    random numbers. ``needs``: what data it wants, a sentence; empty for none.
     """
 
     name: str
@@ -68,6 +68,7 @@ class MethodInfo:
     least: int = 1
     most: int | None = None
     seeded: bool = False
+    needs: str = ""
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -17,7 +17,18 @@ from PySide6.QtWidgets import (
 
 from ace_gui.paths import resource_path
 
-PAGES = ("start", "recipes", "tasks", "command-line", "ace", "ridge", "limits", "sample", "library")
+PAGES = (
+    "start",
+    "recipes",
+    "tasks",
+    "calibration",
+    "command-line",
+    "ace",
+    "ridge",
+    "limits",
+    "sample",
+    "library",
+)
 """File names in the resources, in the order in which to read them."""
 
 

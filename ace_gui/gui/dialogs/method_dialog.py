@@ -229,6 +229,8 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     layout.addWidget(secondary_label(method.summary, page))
     if number := _number_of_experts(method):
         layout.addWidget(muted_label(f"{number}{_misfit(method, experts)}", page))
+    if method.needs:
+        layout.addWidget(muted_label(method.needs, page))
     layout.addWidget(_formula(method, page))
     if method.fields:
         layout.addWidget(heading("Parameters", page))

@@ -141,10 +141,10 @@ def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
 
 ESM = MergeMethod(
     name="esm",
-    title="ESM (essential subspaces)",
+    title="ESM",
     summary=(
-        "Keeps of every expert's change the directions in which its outputs change most on its own "
-        "data, and makes those of all experts orthogonal to each other."
+        "Essential subspaces: keeps of every expert's change the directions in which its outputs "
+        "change most on its own data, and makes those of all experts orthogonal to each other."
     ),
     formula=(
         "W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = [A₁; …; A_T]\n"

@@ -145,10 +145,10 @@ FISHER = MergeMethod(
 
 UBGM = MergeMethod(
     name="ubgm",
-    title="UBGM (uncertainty-based gradient matching)",
+    title="UBGM",
     summary=(
-        "Adds the experts' changes, each entry scaled by how certain that expert is of it beside "
-        "all of them and the base."
+        "Uncertainty-based gradient matching: adds the experts' changes, each entry scaled by how "
+        "certain that expert is of it beside all of them and the base."
     ),
     formula=(
         "W = W₀ + Σₜ wₜ (H₀ + Hₜ) / (H₀ + Σⱼ wⱼ Hⱼ) ΔWₜ,  entry by entry\n"
