@@ -25,7 +25,7 @@ from ace_gui.engine.calibrating.fisher_information import (
     require_probabilities,
 )
 from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
-from ace_gui.engine.calibrating.places import float_tensors, linear_tensors
+from ace_gui.engine.calibrating.model_places import float_tensors, linear_tensors
 from ace_gui.engine.calibrating.statistics_folder import (
     CalibratedWith,
     Statistics,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.calibrating.linear_inputs import LinearInputs, Place, Seen
-from ace_gui.engine.calibrating.places import places
+from ace_gui.engine.calibrating.model_places import places
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.planning.models import OpenedModel

@@ -153,7 +153,7 @@ def test_a_batch_is_each_layer_alone() -> None:
         base = torch.from_numpy(base_of(deltas)).float()
         layers.append(Layer(tensors, [1.0] * 4, base))
     parameters = AceParameters(variant="automatic")
-    for found, (tensors, weights, base, _) in zip(
+    for found, (tensors, weights, base, *_) in zip(
         ace_batch(layers, parameters), layers, strict=True
     ):
         alone = ace(tensors, weights, parameters, base=base)
