@@ -65,7 +65,8 @@ def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog
     [
         ("arc between", {"SLERP"}),
         ("iso_", {"Iso-C", "Iso-CTS"}),
-        ("Matena", set()),
+        ("Matena", {"Fisher averaging"}),
+        ("nobody at all", set()),
         ("xu, h. wu", {"ACE-Merging"}),
     ],
 )
