@@ -296,6 +296,16 @@ def evaluate(
             help="A YAML file with tasks (default: the recipe's).",
         ),
     ] = None,
+    harness: Annotated[
+        str,
+        typer.Option(metavar="a,b,c", help="Also these tasks of lm-eval, on the folders."),
+    ] = "",
+    harness_tasks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path_given, metavar="DIR", help="A folder with lm-eval tasks of one's own."
+        ),
+    ] = None,
     limit: Limit = None,
     json: JsonFile = None,
     device: Device = "auto",
@@ -311,6 +321,8 @@ def evaluate(
         evaluate_models(
             models,
             tasks_file=tasks,
+            harness=harness,
+            harness_tasks=harness_tasks,
             limit=limit,
             json_file=json,
             device=device,

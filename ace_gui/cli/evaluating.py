@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scores import TaskScore, line_of, means
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.workflow import score
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import printable
@@ -31,13 +34,20 @@ def evaluate_models(
     json_file: Path | None,
     device: str,
     convert: bool,
+    harness: str = "",
+    harness_tasks: Path | None = None,
     overwrite: bool = False,
 ) -> None:
-    """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's."""
+    """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's.
+
+    ``harness``: names of lm-eval's tasks with commas between, for the folders.
+    """
     recipes = [path for path in paths if path.suffix in _RECIPES]
     folders = list(dict.fromkeys(path for path in paths if path not in recipes))
-    if len(recipes) > 1 or (not recipes and tasks_file is None):
+    if len(recipes) > 1 or not (recipes or tasks_file or harness):
         raise RecipeError("Name one recipe, or folders with --tasks FILE.", key="tasks")
+    if harness and not folders:
+        raise RecipeError("--harness runs on folders; name the merged one.", key="harness")
     recipe = load_recipe(recipes[0]) if recipes else None
     tasks = () if recipe is None else recipe.tasks
     tasks = tasks if tasks_file is None else load_tasks(tasks_file)
@@ -46,17 +56,48 @@ def evaluate_models(
     models = [] if recipe is None else [recipe.base_model, *(m.model for m in recipe.models)]
     outputs = Outputs((*files, *folders, *models, *data), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK})
-    with said_to_convert(convert):
-        events = score(recipe, folders, tasks, limit=limit, device=device, convert=convert)
-        found = _driven(events)
+    run = Harness(harness.split(","), harness_tasks) if harness else None
+    found: tuple[TaskScore, ...] = ()
+    if tasks or run is None:
+        with said_to_convert(convert):
+            events = score(recipe, folders, tasks, limit=limit, device=device, convert=convert)
+            found = _driven(events)
+    beside = () if run is None else _by_harness(run, folders, limit, device)
     if json_file is not None:
         content = {
             "scores": [each.record() for each in found],
             "means": [each.record() for each in means(found)],
         }
+        if run is not None:
+            content["harness"] = [each.record() for each in beside]
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
-    wide_console().print(score_table(found))
+    if found:
+        wide_console().print(score_table(found))
+    if run is not None:
+        wide_console().print(_harness_table(beside))
+
+
+def _by_harness(
+    run: Harness, folders: Sequence[Path], limit: int | None, device: str
+) -> tuple[TaskScore, ...]:
+    where = str(resolve_device(device))
+    return tuple(
+        each
+        for folder in folders
+        for each in run.scores(folder, str(folder), limit=limit, device=where)
+    )
+
+
+def _harness_table(scores: Sequence[TaskScore]) -> Table:
+    """One line a score: the harness has several metrics of one task."""
+    table = Table(box=None, pad_edge=False, title="lm-eval", title_justify="left")
+    for heading in ("model", "task", "metric", "n", "score"):
+        table.add_column(heading, justify="right" if heading in ("n", "score") else "left")
+    for each in scores:
+        words = map(shown, (each.model, each.task, each.metric, str(each.n)))
+        table.add_row(*words, _cell(each, errors=True))
+    return table
 
 
 def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
@@ -98,7 +139,8 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
 def _cell(score: TaskScore | None, errors: bool) -> str:
     if score is None:
         return ""
-    return _number(score.score) + (f" ± {score.standard_error:.3f}" if errors else "")
+    error = score.standard_error
+    return _number(score.score) + (f" ± {error:.3f}" if errors and math.isfinite(error) else "")
 
 
 def _number(value: float | None) -> str:

@@ -1,0 +1,96 @@
+"""Scores by the Language Model Evaluation Harness, the Python package lm-eval.
+
+An optional extra: L. Gao et al., The Language Model Evaluation Harness, 2024,
+doi:10.5281/zenodo.12608602. Its tasks' data must be on this machine: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.errors import ResourceError, TaskError
+from ace_gui.formatting import listing, place
+from ace_gui.offline import go_offline
+
+_ERROR: Final = "_stderr"
+_BATCH: Final = 16
+
+
+class Harness:
+    """The harness with some of its tasks, ready to run on folders of language models."""
+
+    def __init__(self, tasks: Sequence[str], own: Path | None = None) -> None:
+        """``own``: a folder with tasks, instead of the harness's.
+
+        Raises ResourceError where lm-eval is not installed, TaskError where there is no such task.
+        """
+        go_offline()
+        try:
+            self._library: Any = importlib.import_module("lm_eval")
+            manager = importlib.import_module("lm_eval.tasks").TaskManager
+        except ImportError:
+            raise ResourceError(
+                "--harness needs the Python package lm-eval; install it with "
+                'pip install "ace-workbench[lm-eval]".'
+            ) from None
+        logging.getLogger("lm_eval").setLevel(logging.ERROR)
+        self._tasks = list(tasks)
+        with_own = {} if own is None else {"include_path": str(own), "include_defaults": False}
+        self._manager = manager(**with_own)
+        unknown = sorted(set(tasks) - set(self._manager.all_tasks))
+        if unknown:
+            where = "The harness" if own is None else place(own)
+            raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
+
+    def scores(
+        self, folder: Path, name: str, *, limit: int | None, device: str
+    ) -> Iterator[TaskScore]:
+        """A score for each task and metric. Raises TaskError where the harness fails.
+
+        No code of the folder is run; a task of one's own may hold code, and that is run.
+        """
+        # A task, its data and the model each fail in their own way, with errors of any type.
+        try:
+            found = self._library.simple_evaluate(
+                model="hf",
+                model_args={"pretrained": str(folder), "dtype": "float32"},
+                tasks=self._tasks,
+                task_manager=self._manager,
+                device=device,
+                batch_size=_BATCH,
+                limit=limit,
+                log_samples=False,
+            )
+        except Exception as error:
+            told = " ".join(str(error).split())[:200] or type(error).__name__
+            raise TaskError(
+                f"The harness could not run {listing(self._tasks)} on {place(folder)} ({told}); "
+                "its data must be on this machine, and the model a language model.",
+                path=folder,
+                details=f"{type(error).__name__}: {error}",
+            ) from error
+        for task, figures in found["results"].items():
+            count = found["n-samples"].get(task, {}).get("effective", 0)
+            yield from _scores(figures, name, task, count)
+
+
+def _scores(figures: Mapping[str, Any], name: str, task: str, count: int) -> Iterator[TaskScore]:
+    """Of keys such as ``acc,none`` and ``acc_stderr,none``: a metric, and how answers are read."""
+    for key, value in figures.items():
+        metric, comma, answers = key.partition(",")
+        if not comma or metric.endswith(_ERROR) or not isinstance(value, int | float):
+            continue
+        error = figures.get(f"{metric}{_ERROR},{answers}")
+        yield TaskScore(
+            model=name,
+            task=task,
+            metric=metric if answers == "none" else f"{metric}, {answers}",
+            score=float(value),
+            n=count,
+            standard_error=float(error) if isinstance(error, int | float) else float("nan"),
+        )

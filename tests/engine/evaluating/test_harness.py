@@ -1,0 +1,116 @@
+"""The table of lm-eval beside ours; a stand-in for that library, which is not installed here."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ace_gui.cli.commands import app
+from tests.helpers.scored_models import save_gpt2
+
+RESULTS = {
+    "results": {
+        "toy": {
+            "alias": "toy",
+            "sample_len": 30,
+            "acc,none": 0.25,
+            "acc_stderr,none": 0.125,
+            "exact_match,strict-match": 1.0,
+            "exact_match_stderr,strict-match": "N/A",
+        }
+    },
+    "n-samples": {"toy": {"original": 30, "effective": 12}},
+}
+
+
+class Library(ModuleType):
+    """As much of lm-eval as is called, with what it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__("lm_eval")
+        self.asked: dict[str, Any] = {}
+        self.error: Exception | None = None
+        self.tasks = ModuleType("lm_eval.tasks")
+        self.tasks.TaskManager = self.manager
+
+    def manager(self, **settings: Any) -> Any:
+        self.asked |= settings
+        found = ModuleType("manager")
+        found.all_tasks = ["toy", "hellaswag"]
+        return found
+
+    def simple_evaluate(self, **settings: Any) -> Any:
+        self.asked |= settings
+        if self.error is not None:
+            raise self.error
+        return RESULTS
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    found = Library()
+    monkeypatch.setitem(sys.modules, "lm_eval", found)
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks", found.tasks)
+    return found
+
+
+def asked(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
+    save_gpt2(tmp_path / "model")
+    (tmp_path / "lines.txt").write_text("the cat sat\n" * 3)
+    (tmp_path / "tasks.yaml").write_text("- data: lines.txt\n")
+    model, out = tmp_path / "model", tmp_path / "scores.json"
+    done = asked(
+        model, "--tasks", tmp_path / "tasks.yaml", "--harness", "toy", "--harness-tasks", tmp_path,
+        "--limit", "12", "--device", "cpu", "--json", out,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert [line.split()[1:] for line in done.stdout.splitlines()[-2:]] == [
+        ["toy", "acc", "12", "0.250", "±", "0.125"],
+        ["toy", "exact_match,", "strict-match", "12", "1.000"],
+    ]
+    found = json.loads(out.read_text())
+    assert [each["task"] for each in found["scores"]] == ["lines"]
+    assert found["harness"][0] == {
+        "model": str(model), "task": "toy", "metric": "acc", "score": 0.25, "n": 12,
+        "standard_error": 0.125, "normalised": None,
+    }  # fmt: skip
+    assert found["harness"][1]["standard_error"] is None
+    assert library.asked["model_args"] == {"pretrained": str(model), "dtype": "float32"}
+    assert library.asked["include_path"] == str(tmp_path)
+    assert (library.asked["limit"], library.asked["device"]) == (12, "cpu")
+
+
+def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path: Path) -> None:
+    done = asked(tmp_path, "--harness", "toy,hellaswag")
+    assert done.exit_code == 0, done.output
+    assert library.asked["tasks"] == ["toy", "hellaswag"]
+    assert "include_path" not in library.asked
+
+
+def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("base_model: base\nmodels: [{model: a}]\nschema: 1\n")
+    assert "--harness runs on folders" in asked(recipe, "--harness", "toy").stderr
+    assert "no task `none`" in asked(tmp_path, "--harness", "toy,none").stderr
+    library.error = ConnectionError("Couldn't reach\n'Rowan/hellaswag' on the Hub")
+    done = asked(tmp_path, "--harness", "hellaswag")
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert "Couldn't reach 'Rowan/hellaswag'" in line
+    assert "must be on this machine" in line
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    done = asked(tmp_path, "--harness", "toy")
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert 'pip install "ace-workbench[lm-eval]"' in line
