@@ -1,0 +1,74 @@
+"""The sample of texts: what is in it, how its data are made, and what its models reach."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import ace_gui
+from ace_gui.engine.contract.scores import EXPERTS, means
+from ace_gui.paths import Sample, resource_path
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.command import ace_gui as command
+
+FOLDER = Sample.TEXT.recipe.parent
+TASKS = ("mood", "topic", "rating", "order", "preference")
+SCRIPTS = Path(__file__).parents[2] / "packaging" / "sample"
+
+
+def test_it_is_a_recipe_with_tasks_and_small() -> None:
+    recipe = load_recipe(Sample.TEXT.recipe)
+    assert recipe.expert_names == TASKS
+    assert tuple(task.name for task in recipe.tasks) == TASKS
+    assert tuple(task.expert for task in recipe.tasks) == TASKS
+    assert sum(file.stat().st_size for file in FOLDER.rglob("*")) < 3_200_000
+
+
+def test_one_expert_differs_much_in_size() -> None:
+    base = load_file(FOLDER / "base" / "model.safetensors")
+    norms = []
+    for name in TASKS:
+        expert = load_file(FOLDER / "experts" / name / "model.safetensors")
+        shared = (expert[key].float() - base[key].float() for key in base if key in expert)
+        norms.append(float(torch.cat([delta.flatten() for delta in shared]).norm()))
+    assert max(norms) > 3 * min(norms) > 0
+
+
+def test_its_texts_are_those_that_the_script_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writers are seeded; those of training and of choosing have other seeds."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    import make_text_sample
+
+    for task in make_text_sample.TASKS:
+        with (FOLDER / "heldout" / f"{task.name}.csv").open(newline="") as file:
+            stored = [tuple(row.values()) for row in csv.DictReader(file)]
+        assert stored == make_text_sample.rows(task, "held-out")
+        assert not set(stored) & set(make_text_sample.rows(task, "development"))
+
+
+def test_every_model_reaches_what_the_help_says() -> None:
+    """And each expert is better on its task than the base, which has its head."""
+    found = ace_gui.evaluate(Sample.TEXT.recipe, device="cpu").scores
+    own = {each.task: each for each in found if each.own}
+    base = {each.task: each for each in found if each.model == "base"}
+    assert own.keys() == base.keys() == set(TASKS)
+    assert all(own[task].score > base[task].score for task in TASKS)
+    assert {each.n for each in found} == {400}
+    lines = resource_path("help/sample.md").read_text(encoding="utf-8").split("## Texts")[1]
+    for mean, scores in zip(means(found), (base, own), strict=True):
+        line = next(line for line in lines.splitlines() if line.startswith(mean.model))
+        written = [float(word) for word in line.split()[1:]]
+        figures = [*(scores[task].score for task in TASKS), mean.score, mean.normalised]
+        # Another processor rounds differently: an answer or two of 400 may change.
+        assert written == pytest.approx(figures, abs=0.008)
+    assert means(found)[1].model == EXPERTS
+
+
+def test_it_is_named_on_the_command_line() -> None:
+    done = command("evaluate", "text-sample", "--limit", "5", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "preference" in done.stdout
+    done = command("demo", "--sample", "sounds", "--headless")
+    assert done.returncode == 2
