@@ -20,12 +20,13 @@ from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.engine.sample import COMPARED
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 
 PICTURE = "window.png"
+COMPARED = ("linear", "task_arithmetic", "ace", "ace:automatic")
+"""The merges of the table, each with its method's defaults."""
 
 
 def run_headless(recipe_file: Path, out: Path | None) -> None:

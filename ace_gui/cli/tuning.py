@@ -15,7 +15,7 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, shown, wide_console
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint, how_chosen, values_of
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import models_of
@@ -79,17 +79,13 @@ def _driven(events: Iterator[TunePoint | Tuned | None]) -> Tuned:
         for event in events:
             match event:
                 case TunePoint():
-                    what = printable(_values(event))
+                    what = printable(values_of(event))
                     progress.update(
                         bar, total=event.of, completed=event.place + 1, description=what
                     )
                 case Tuned():
                     return event
     raise Cancelled
-
-
-def _values(point: TunePoint) -> str:
-    return ", ".join(f"{name} {value_text(value)}" for name, value in point.parameters.items())
 
 
 def _print(found: Tuned, console: Console) -> None:
@@ -124,9 +120,5 @@ def _record(found: Tuned) -> dict[str, object]:
 def _tuned_recipe(recipe: Recipe, found: Tuned, out: Path) -> str:
     """The recipe with the chosen values, and a note of how they were chosen."""
     chosen = replace(recipe, parameters={**recipe.parameters, **found.best.parameters})
-    tasks = ", ".join(each.task for each in found.scores)
-    note = (
-        f"{RECIPE_MARK.decode()}: {_values(found.best)}, the best of {len(found.points)} merges on "
-        f"half of the data of {tasks}; scores of these data are no longer of unseen ones."
-    )
+    note = f"{RECIPE_MARK.decode()}: {how_chosen(found)}."
     return f"{printable(note)}\n{dump_recipe(chosen, out.resolve().parent)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from choices import choice_pictures
 from PySide6.QtWidgets import QWidget
+from score_places import score_pictures
 from tabs import tab_pictures
 
 from ace_gui.errors import CheckpointError
@@ -48,6 +49,7 @@ def take_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
         studio.select_most_heterogeneous()
         studio.settle()
         take("merged")
+        score_pictures(studio, take)
         tab_pictures(studio, take)
         choice_pictures(studio, take)
         _export_picture(studio, take, folder)

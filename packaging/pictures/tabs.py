@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.paths import resource_path
 
 Take = Callable[[str, QWidget | None], None]
 OTHER_METHOD: Final = "task_arithmetic"
@@ -51,13 +50,10 @@ def turn_to(tabs: LazyTabs, kind: type[QWidget]) -> QWidget:
 
 
 def compare_merges(studio: Studio) -> None:
-    """Merge once more, by another method, and turn to both merges; with accuracies if known."""
+    """Merge once more, by another method, and turn to both merges."""
     window, session = studio.window, studio.window.session
     _choose_method(studio, OTHER_METHOD)
     studio.merge()
-    if session.draft.inputs.base == resource_path("sample/base"):
-        window.conductor.evaluate_sample()
-        studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
     window.workspace.show_comparison()
     name, comparison = session.selection, session.results.comparison
     studio.wait(lambda: name in comparison.spectra, comparison.changed)

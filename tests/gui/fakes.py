@@ -29,6 +29,7 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import ModelEntry, Recipe
@@ -225,3 +226,27 @@ def expert_spectra(name: str) -> ExpertSpectra:
 def load(worker: FakeWorker, *experts: Path) -> None:
     """Answer the newest planning job, whatever it was, with a plan over these experts."""
     worker.say(PlanReady(plan=plan(recipe(*experts))), JobDone())
+
+
+def task_score(
+    model: str,
+    task: str,
+    score: float,
+    *,
+    normalised: float | None = None,
+    own: bool = False,
+    metric: str = "accuracy",
+) -> TaskScore:
+    """A score of four examples, the first so many of which are right."""
+    each_N = (np.arange(4) < round(4 * score)).astype(float)
+    return TaskScore(
+        model=model,
+        task=task,
+        metric=metric,
+        score=score,
+        n=4,
+        standard_error=0.1,
+        normalised=1.0 if own else normalised,
+        own=own,
+        each_N=each_N,
+    )

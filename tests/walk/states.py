@@ -131,6 +131,7 @@ def _spaces(studio: Studio) -> Iterator[Step]:
     for place in range(1, len(WORKSPACES)):
         window.workspace.show_space(place)
         yield f"workspace {place}", window
+    yield from _tabs("scores", window.workspace.show_scores().tabs, window)
     window.workspace.show_space(0)
     window.conductor.choose_method(OTHER)
     ready = lambda: session.draft.inputs.method == OTHER and session.can_merge  # noqa: E731

@@ -19,7 +19,13 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.shown_examples import (
+    ExamplesCompared,
+    TaskDescribed,
+    Tried,
+    TriedBegun,
+    TriedText,
+)
 from ace_gui.engine.contract.tuned import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
@@ -239,19 +245,6 @@ class Exported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleAccuracy:
-    """Held-out accuracy of one model on the sample's tasks, each in [0, 1]."""
-
-    model: str
-    by_task: Mapping[str, float]
-
-    @property
-    def mean(self) -> float:
-        """Unweighted mean over the tasks."""
-        return sum(self.by_task.values()) / len(self.by_task)
-
-
-@dataclass(frozen=True, kw_only=True)
 class EvaluationProgress:
     """A model is tried on a task: ``done`` of ``total`` examples of all models and tasks."""
 
@@ -371,10 +364,12 @@ Event = (
     | ExportProgress
     | ConversionProgress
     | Exported
-    | SampleAccuracy
     | EvaluationProgress
     | TaskDescribed
     | ExamplesCompared
+    | TriedBegun
+    | TriedText
+    | Tried
     | TunePoint
     | Tuned
     | TaskScore

@@ -209,6 +209,29 @@ class CompareExamplesJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TryJob:
+    """Ask base, expert and merges about one text or picture. Yields, for each of them, TriedBegun,
+    TriedText while it writes, then Tried.
+
+    ``task``: with whose head, and what kind of answer; its data are read only where ``row`` names
+    one of its examples. Else ``text`` (``pair``: the second of two) or ``picture`` is given. Text
+    is written with the same ``seed`` by all; ``temperature`` 0: always the likeliest token.
+    """
+
+    recipe: Recipe
+    task: Task
+    stores: tuple[Path, ...] = ()
+    row: str = ""
+    text: str = ""
+    pair: str = ""
+    picture: Path | None = None
+    seed: int = 0
+    temperature: float = 0.0
+    most_tokens: int = 120
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TuneJob:
     """Try values of parameters of the recipe's method on its tasks, as ``tune`` says.
 
@@ -220,13 +243,6 @@ class TuneJob:
     merges: int | None = None
     limit: int | None = None
     device: str = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleAccuracyJob:
-    """Evaluate a sample's base, experts and merges. Yields SampleAccuracy a model."""
-
-    recipe: Recipe
 
 
 Job = (
@@ -246,7 +262,7 @@ Job = (
     | DescribeTasksJob
     | EvaluateJob
     | CompareExamplesJob
+    | TryJob
     | TuneJob
-    | SampleAccuracyJob
     | CompareJob
 )

@@ -1,4 +1,4 @@
-"""Tasks and their examples as people see them: plain values, nothing of torch."""
+"""Tasks, examples and answers as people see them: plain values, nothing of torch."""
 
 from __future__ import annotations
 
@@ -72,3 +72,29 @@ class ExamplesCompared:
     other: str
     counts: Mapping[Verdict, int]
     examples: Mapping[Verdict, tuple[ComparedExample, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedBegun:
+    """``model`` is being loaded: ``base``, an expert's name, or the path of a merge's store."""
+
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedText:
+    """More of what ``model`` writes."""
+
+    model: str
+    piece: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """``model`` has answered. ``shares``: by label, largest first; they add up to 1. ``words``: an
+    answer that is no label. ``error``: why it could not answer."""
+
+    model: str
+    shares: tuple[tuple[str, float], ...] = ()
+    words: str = ""
+    error: str = ""

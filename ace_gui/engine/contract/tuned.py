@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.formatting import value_text
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -45,3 +46,17 @@ class Tuned:
     scores: tuple[TaskScore, ...]
     before: tuple[TaskScore, ...]
     seconds: float
+
+
+def values_of(point: TunePoint) -> str:
+    """``scaling 0.8, tau 0.3``."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in point.parameters.items())
+
+
+def how_chosen(found: Tuned) -> str:
+    """A note for the recipe: how its values were chosen, and what that means for its scores."""
+    tasks = ", ".join(each.task for each in found.scores)
+    return (
+        f"{values_of(found.best)}, the best of {len(found.points)} merges on half of the data of "
+        f"{tasks}; scores of these data are no longer of unseen ones"
+    )

@@ -63,9 +63,39 @@ class Asker:
         """What the model says to each piece of a batch."""
         raise NotImplementedError
 
+    def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
+        """N × C, for the labels at ``places``; None where answers are no labels."""
+        return None
+
+    @property
+    def places(self) -> list[int]:
+        """The places in the head of the labels that can be answers."""
+        return []
+
     def answer(self, said: list[Any]) -> Any:
         """The answer to an example from what was said to its pieces."""
         return said[0]
+
+
+class _Labelled(Asker):
+    """The answer is the label of the highest logit, among those that can be answers."""
+
+    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
+        super().__init__(data, loading, model)
+        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
+
+    @property
+    def places(self) -> list[int]:
+        found: list[int] = self.own.tolist()
+        return found
+
+    def logits(self, batch: Batch) -> Tensor:
+        found: Tensor = self.model(**batch.inputs).logits[:, self.own]
+        return found
+
+    def ask(self, batch: Batch) -> list[Any]:
+        found: list[int] = self.own[self.logits(batch).argmax(dim=1)].tolist()
+        return found
 
 
 class _OfText(Asker):
@@ -73,6 +103,12 @@ class _OfText(Asker):
         super().__init__(data, loading, model)
         self.tokenizer = load_tokenizer(loading.preprocessing)
         self.longest = longest_input(self.tokenizer, model.config)
+
+    def most_new(self, given: int, wanted: int) -> int:
+        """How many tokens may be written after so many, at least one."""
+        if self.longest is None or self.model.config.is_encoder_decoder:
+            return wanted
+        return max(1, min(wanted, self.longest - given))
 
     def encoded(self, *texts: Any, **settings: Any) -> dict[str, Tensor]:
         """Tokens of a text, or of a pair, cut to what the model takes."""
@@ -85,19 +121,8 @@ class _OfText(Asker):
         return [Piece(inputs=self.encoded(*texts))]
 
 
-class _TextClassifier(_OfText):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    def ask(self, batch: Batch) -> list[Any]:
-        return _best(self.model(**batch.inputs).logits, self.own)
-
-
-def _best(logits_NC: Tensor, own: Tensor) -> list[int]:
-    """The place of the highest logit among the labels that can be answers."""
-    found: list[int] = own[logits_NC[:, own].argmax(dim=1)].tolist()
-    return found
+class _TextClassifier(_Labelled, _OfText):
+    """The label of a text, or of a pair."""
 
 
 class _Regressor(_OfText):
@@ -249,13 +274,8 @@ class _OfPictures(Asker):
         return picture if picture.mode == self.mode else picture.convert(self.mode)
 
 
-class _PictureClassifier(_OfPictures):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    def ask(self, batch: Batch) -> list[Any]:
-        return _best(self.model(**batch.inputs).logits, self.own)
+class _PictureClassifier(_Labelled, _OfPictures):
+    """The label of a picture."""
 
 
 class _ZeroShot(_OfPictures):
@@ -271,11 +291,20 @@ class _ZeroShot(_OfPictures):
             rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
 
-    def ask(self, batch: Batch) -> list[Any]:
+    @property
+    def places(self) -> list[int]:
+        return list(range(len(self.text_CD)))
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Cosines by the model's own temperature."""
         seen_ND = functional.normalize(
             _pooled(self.model.get_image_features(**batch.inputs)), dim=1
         )
-        found: list[int] = (seen_ND @ self.text_CD.T).argmax(dim=1).tolist()
+        found: Tensor = self.model.logit_scale.exp() * (seen_ND @ self.text_CD.T)
+        return found
+
+    def ask(self, batch: Batch) -> list[Any]:
+        found: list[int] = self.logits(batch).argmax(dim=1).tolist()
         return found
 
 

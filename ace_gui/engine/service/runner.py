@@ -38,19 +38,20 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     ReportJob,
-    SampleAccuracyJob,
     SampleMergesJob,
     SpectrumJob,
     SubspacesJob,
+    TryJob,
     TuneJob,
 )
 from ace_gui.engine.contract.messages import Cancel, Quit, Submit
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.compared_examples import compared_examples
-from ace_gui.engine.evaluating.describe import described
+from ace_gui.engine.evaluating.described_tasks import described
 from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.evaluating.trying import tried
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import distribution
@@ -65,7 +66,6 @@ from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.engine.report.gather import report, require_inputs
-from ace_gui.engine.sample import sample_accuracies
 from ace_gui.engine.service.scheduling import JobScheduler
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
 from ace_gui.paths import conversions_folder, inspections_folder
@@ -127,11 +127,11 @@ class Runner:
                 yield from compared_examples(
                     prepared, job.store / MODEL, with_base=job.with_base, device=job.device
                 )
+            case TryJob():
+                yield from self._try(job)
             case TuneJob():
                 settings = {"merges": job.merges, "limit": job.limit}
                 yield from tune(job.recipe, job.ranges, device=job.device, **settings)
-            case SampleAccuracyJob(recipe=recipe):
-                yield from sample_accuracies(recipe)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""
@@ -148,6 +148,11 @@ class Runner:
             resume=job.resume,
             memory_bytes=job.memory_bytes,
         )
+
+    def _try(self, job: TryJob) -> Iterator[Event | None]:
+        prepared = yield from self._prepared(job.recipe)
+        folders = [store / MODEL for store in job.stores]
+        yield from tried(models_of(prepared, folders, [str(path) for path in job.stores]), job)
 
     def _evaluate(self, job: EvaluateJob) -> Iterator[Event | None]:
         prepared = yield from self._prepared(job.recipe)

@@ -17,7 +17,6 @@ from ace_gui.engine.contract.events import (
     JobFailed,
     LayerAnalysed,
     PlanReady,
-    SampleAccuracy,
 )
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
@@ -29,12 +28,12 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     ReportJob,
-    SampleAccuracyJob,
 )
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost
 from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.control.scoring import SCORING
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.inputs import Expert, Inputs
 from ace_gui.gui.state.session import Session
@@ -136,8 +135,8 @@ class Conductor(QObject):
         self._plan()
 
     def cancel(self) -> None:
-        """Stop what is going on: opening, a merge, an export, a report, an analysis."""
-        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, SampleAccuracyJob)
+        """Stop what is going on: opening, a merge, an export, a report, an analysis, scoring."""
+        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, *SCORING)
         self.stop_opening()
 
     def stop_opening(self) -> None:
@@ -146,12 +145,6 @@ class Conductor(QObject):
         if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
             self.analyse()
-
-    def evaluate_sample(self) -> None:
-        """Held-out accuracies of the models of a sample, which is loaded."""
-        plan = self._session.draft.plan
-        if plan is not None:
-            self._engine.run(SampleAccuracyJob(recipe=plan.recipe), self._learn)
 
     def analyse(self) -> None:
         """Compare the experts, unless that is done, under way, or something is in the way."""
@@ -208,10 +201,12 @@ class Conductor(QObject):
             self.opened.emit(job.paths)
 
     def _planned(self, inputs: Inputs | None, plan: Plan) -> Inputs:
-        """The inputs that a plan is of; parameters may have been set since it was asked for."""
+        """The inputs that a plan is of; parameters and tasks may be others by now."""
         if inputs is None:
             return Inputs.from_recipe(plan.recipe)
-        return replace(inputs, parameters=self._session.draft.inputs.parameters)
+        now = self._session.draft.inputs
+        tasks = inputs.tasks if inputs.names != now.names else now.tasks
+        return replace(inputs, parameters=now.parameters, tasks=tasks)
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed | EngineLost):
@@ -238,8 +233,6 @@ class Conductor(QObject):
                 session.layers.record_statistics(statistics)
                 progress = Progress(state=State.ANALYSING, done=done, total=total)
                 session.activity.set_progress(progress)
-            case SampleAccuracy():
-                session.results.record_accuracy(event)
             case CachedModelsFound():
                 self.cached_models.emit(event)
 

@@ -11,14 +11,17 @@ from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
 from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
+    CompareExamplesJob,
     CompareJob,
     ConvertJob,
+    EvaluateJob,
     ExportJob,
     Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     ReportJob,
+    TuneJob,
 )
 from ace_gui.errors import EngineError
 from ace_gui.gui.state.activity import State
@@ -33,6 +36,9 @@ _STATES: Final[dict[type, State]] = {
     CompareJob: State.MERGING,
     ExportJob: State.EXPORTING,
     ReportJob: State.REPORTING,
+    EvaluateJob: State.SCORING,
+    CompareExamplesJob: State.SCORING,
+    TuneJob: State.TUNING,
 }
 
 

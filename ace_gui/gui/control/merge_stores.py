@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +82,8 @@ class MergeStores:
         QThreadPool.globalInstance().start(lambda: _sweep(self._root, own))
 
     def _folder(self, recipe: Recipe) -> Path:
-        return self._root / hashlib.sha256(repr(recipe).encode()).hexdigest()[:32]
+        merged = replace(recipe, tasks=())  # which are no part of what is merged
+        return self._root / hashlib.sha256(repr(merged).encode()).hexdigest()[:32]
 
     def _lock(self, store: Path) -> bool:
         lock = _lock_of(store)

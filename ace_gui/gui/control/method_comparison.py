@@ -145,6 +145,8 @@ class MethodComparison(QObject):
         finished = MergeFinished(
             store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes
         )
+        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
+            self._session.results.scores.record(row.scores, str(row.variant.store))
         run = MergeRun(
             recipe=row.variant.recipe,
             key=(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import fmean
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
@@ -36,7 +35,7 @@ class ComparePanel(LayerPanel):
         super().__init__(session, parent)
         self.first = _chooser("First merge", self._choose)
         self.second = _chooser("Second merge", self._choose)
-        self.accuracies = muted_label("", self)
+        self.scores = muted_label("", self)
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
         self.spectra.setAccessibleName("Spectra of both merges")
@@ -50,10 +49,11 @@ class ComparePanel(LayerPanel):
         results.comparison.changed.connect(self._hear)
         for changed in (results.runs.changed, results.changed, session.engine_changed):
             changed.connect(self._follow)
+        results.scores.changed.connect(self._show_scores)
 
     def refresh(self) -> None:
         self._offer_runs()
-        self._show_accuracies()
+        self._show_scores()
         self._show_differences()
         self._show_spectra()
 
@@ -130,26 +130,16 @@ class ComparePanel(LayerPanel):
         else:
             self.spectra.clear("Computing both spectra …")
 
-    def _show_accuracies(self) -> None:
-        """The sample's held-out accuracies, where there are any."""
+    def _show_scores(self) -> None:
+        """The mean scores on the tasks, where the merges were tried."""
         parts = []
         for box in (self.first, self.second):
             run = self._run(box)
-            mean = self._accuracy(run) if run is not None else None
+            mean = None if run is None else self.session.results.scores.mean(str(run.store)).score
             if mean is not None:
                 parts.append(f"{box.currentText()} {number_text(mean, 3)}")
-        self.accuracies.setVisible(bool(parts))
-        self.accuracies.setText(f"Held-out accuracy: {', '.join(parts)}")
-
-    def _accuracy(self, run: MergeRun) -> float | None:
-        """Mean over the tasks: as measured of this merge, else of its method's defaults."""
-        if run.accuracies:
-            return fmean(run.accuracies.values())
-        known_titles = {method.name: method.title for method in self.session.draft.methods}
-        title = known_titles.get(run.recipe.merge_method, "")
-        known = self.session.results.accuracies.get(title)
-        changed = run.recipe.parameters or run.recipe.overrides
-        return known.mean if known is not None and not changed else None
+        self.scores.setVisible(bool(parts))
+        self.scores.setText(f"Mean score: {', '.join(parts)}")
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -160,7 +150,7 @@ class ComparePanel(LayerPanel):
             label.setBuddy(box)
             head.addWidget(label)
             head.addWidget(box, 1)
-        head.addWidget(self.accuracies, 2)
+        head.addWidget(self.scores, 2)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setChildrenCollapsible(False)
         splitter.addWidget(self.view)

@@ -23,6 +23,8 @@ _WORDS: Final = {
     State.PLANNING: "Reading headers",
     State.ANALYSING: "Comparing the experts",
     State.REPORTING: "Writing the report",
+    State.SCORING: "Scoring",
+    State.TUNING: "Tuning",
 }
 
 

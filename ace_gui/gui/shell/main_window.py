@@ -21,6 +21,7 @@ from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.choose_base_panel import ChooseBasePanel
 from ace_gui.gui.panels.notice import Notice, Severity
@@ -53,7 +54,13 @@ if TYPE_CHECKING:  # the workspace brings the plots along, which the empty windo
 
 _SIZE: Final = (1440, 900)
 _BUSY: Final = (State.MERGING, State.EXPORTING)
-_CANCELLABLE: Final = (State.PLANNING, State.ANALYSING, State.REPORTING)
+_CANCELLABLE: Final = (
+    State.PLANNING,
+    State.ANALYSING,
+    State.REPORTING,
+    State.SCORING,
+    State.TUNING,
+)
 
 
 class MainWindow(QMainWindow):
@@ -77,6 +84,7 @@ class MainWindow(QMainWindow):
         self.compare_dialog: CompareMethodsDialog | None = None
         self.queries = LayerQueries(self.session, self.engine, self)
         self.what_if = WhatIf(self.session, self.engine, self)
+        self.scoring = Scoring(self.session, self.engine, self)
         self.forecasting = Forecasting(self.session, self.engine, self)
         self.opener = Opener(self.session, self.conductor, self.output, self)
         self.actions_ = Actions(self)
@@ -129,7 +137,7 @@ class MainWindow(QMainWindow):
         if self._making is None:
             change_base = self.opener.change_base
             self._making = workspace_in_steps(
-                self.session, self.what_if, change_base, self.actions_
+                self.session, self.what_if, self.scoring, change_base, self.actions_
             )
         try:
             next(self._making)
@@ -147,6 +155,7 @@ class MainWindow(QMainWindow):
         made.method.inputs_edited.connect(self.conductor.change)
         self.override_editor = OverrideEditor(self.session, self.conductor, made, self)
         made.inputs_edited.connect(self.conductor.change)
+        made.value_chosen.connect(self.conductor.set_parameter)
         made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
         made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
         made.method.seen.connect(self.forecasting.look)

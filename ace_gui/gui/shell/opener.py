@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import printable
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.saving import save
@@ -147,7 +148,9 @@ class Opener(QObject):
         recipe = self._session.draft.inputs.recipe()
         if mergekit:
             return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
-        return dump_recipe(recipe, folder)
+        note = self._session.results.note_on(self._session.draft.inputs)
+        tuned = f"# Tuned by ACE workbench: {printable(note)}.\n" if note else ""
+        return tuned + dump_recipe(recipe, folder)
 
     def _ask_folder(self, title: str, use: Callable[[Path], object]) -> None:
         dialog = QFileDialog(self._window, title)

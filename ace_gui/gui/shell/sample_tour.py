@@ -1,13 +1,19 @@
-"""The demo: opens a sample, merges it, selects its most heterogeneous layer, evaluates it."""
+"""The demo: opens a sample, merges it, merges it by simpler methods, shows the scores of all."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QObject
 
+from ace_gui.gui.panels.scores.scores_page import SCORES
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
+
+SIMPLER: Final = ("linear", "task_arithmetic")
+"""Merges that stand beside the recipe's own."""
 
 
 class Demo(QObject):
@@ -30,5 +36,18 @@ class Demo(QObject):
         elif session.state is State.MERGED and self._merging and not self._shown:
             self._shown = True
             session.select(session.layers.most_heterogeneous)
-            self._window.workspace.inspector.show_accuracies()
-            self._window.conductor.evaluate_sample()
+            self._window.workspace.show_scores().show_place(SCORES)
+            self._compare()
+
+    def _compare(self) -> None:
+        """Merge by simpler methods; then everything is tried on the tasks."""
+        recipe, window = self._window.session.draft.inputs.recipe(), self._window
+        simpler = [replace(recipe, merge_method=name, parameters={}) for name in SIMPLER]
+        window.comparison.changed.connect(self._evaluate)
+        window.comparison.start(simpler)
+        self._evaluate()  # at once, where nothing could be merged
+
+    def _evaluate(self) -> None:
+        if not self._window.comparison.is_running:
+            self._window.comparison.changed.disconnect(self._evaluate)
+            self._window.scoring.evaluate()

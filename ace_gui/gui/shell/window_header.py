@@ -16,6 +16,7 @@ from ace_gui.gui.widgets.segments import Segments
 HEIGHT: Final = 48
 WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace``
     ("Layers", "The model's tensors, and a close look at each"),
+    ("Scores", "How good the models are at tasks of your own"),
     ("Compare", "Finished merges side by side, and methods against each other"),
     ("Report", "What the merge did, as one HTML file"),
 )

@@ -10,6 +10,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
+from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare_page import ComparePage
@@ -21,7 +22,9 @@ from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.report_page import ReportPage
+from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
+from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.cards import INSPECTOR, Cards, splitter
 from ace_gui.gui.shell.left_column import WIDTH, LeftColumn
@@ -29,7 +32,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
 
-LAYERS, COMPARE, REPORT = range(3)
+LAYERS, SCORES, COMPARE, REPORT = range(4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,11 @@ class Panels:
 
 
 def workspace_in_steps(
-    session: Session, what_if: WhatIf, change_base: Callable[[], object], actions: Actions
+    session: Session,
+    what_if: WhatIf,
+    scoring: Scoring,
+    change_base: Callable[[], object],
+    actions: Actions,
 ) -> Generator[None, None, Workspace]:
     """Make a workspace panel by panel, for a window that goes on answering meanwhile."""
     experts = ExpertsPanel(session, change_base, actions.add_experts)
@@ -66,25 +73,34 @@ def workspace_in_steps(
         inspector=inspector,
         heterogeneity=heterogeneity,
     )
-    return Workspace(session, what_if, panels, actions)
+    return Workspace(session, what_if, scoring, panels, actions)
 
 
 class Workspace(QWidget):
     """The inputs on the left, and beside them one page of results at a time.
 
     The pages, in the order of the header's ``WORKSPACES``: the layers beside the inspector, over
-    the views of all layers; the merges compared; the report. ``space_shown`` carries the place of
-    the one that is shown. ``trial_accepted``: what is tried on a layer shall become the recipe;
-    ``inputs_edited`` carries Inputs that a panel of the model offers. ``finding_wanted`` says of a
-    kind of finding whether a panel in view shows it.
+    the views of all layers; the scores; the merges compared; the report. ``space_shown`` carries
+    the place of the one that is shown. ``trial_accepted``: what is tried on a layer shall become
+    the recipe; ``inputs_edited`` carries Inputs that a panel of the model offers,
+    ``value_chosen`` a parameter's name and value.
+    ``finding_wanted`` says of a kind of finding whether a panel in view shows it.
     """
 
     trial_accepted = Signal()
     inputs_edited = Signal(object)
+    value_chosen = Signal(str, object)
     finding_wanted = Signal(object, bool)
     space_shown = Signal(int)
 
-    def __init__(self, session: Session, what_if: WhatIf, panels: Panels, actions: Actions) -> None:
+    def __init__(
+        self,
+        session: Session,
+        what_if: WhatIf,
+        scoring: Scoring,
+        panels: Panels,
+        actions: Actions,
+    ) -> None:
         super().__init__()
         self.experts, self.method = panels.experts, panels.method
         self.healths, self.layers = panels.healths, panels.layers
@@ -94,6 +110,7 @@ class Workspace(QWidget):
         self.inspector.finding_wanted.connect(self.finding_wanted)
         self._add_lower_tabs(session, what_if)
         self._makers: dict[int, Callable[[], QWidget]] = {
+            SCORES: lambda: self._make_scores(session, scoring),
             COMPARE: lambda: self._make_comparison(session, actions),
             REPORT: lambda: ReportPage(actions.report),
         }
@@ -144,6 +161,11 @@ class Workspace(QWidget):
         self._spaces.setCurrentIndex(place)
         self.space_shown.emit(place)
 
+    def _make_scores(self, session: Session, scoring: Scoring) -> QWidget:
+        self.scores = ScoresPage(session, scoring)
+        self.scores.value_chosen.connect(self.value_chosen)
+        return self.scores
+
     def _make_comparison(self, session: Session, actions: Actions) -> QWidget:
         self.comparison = ComparePage(session, actions.compare)
         self.comparison.panel.looked_at.connect(self.finding_wanted)
@@ -176,6 +198,11 @@ class Workspace(QWidget):
 
         add("What if", "Try other values on the selected layer before you take them", make_what_if)
 
+    def show_scores(self) -> ScoresPage:
+        """Bring the scores to the front; their page."""
+        self.show_space(SCORES)
+        return self.scores
+
     def show_comparison(self) -> None:
         """Bring the two merges that are compared to the front."""
         self.show_space(COMPARE)
@@ -184,6 +211,9 @@ class Workspace(QWidget):
         """Restyle the plots, and whatever shows an expert's colour, in several turns."""
         yield from self.inspector.restyle(theme)
         yield from self.heterogeneity.restyle(theme)
+        space = self._spaces.currentWidget()
+        if space is not None and space is not self.cards:
+            yield from restyle_plots(space, theme)
 
     def set_awaited(self, kind: Kind, awaited: bool) -> None:
         """A finding of this kind is on its way, or no longer."""

@@ -27,6 +27,8 @@ class State(StrEnum):
     MERGED = "merged"
     EXPORTING = "exporting"
     REPORTING = "writing the report"
+    SCORING = "scoring"
+    TUNING = "tuning"
 
 
 RecipeKey = tuple[object, ...]
@@ -67,6 +69,8 @@ _BY_PRIORITY: Final = (
     State.EXPORTING,
     State.MERGING,
     State.REPORTING,
+    State.TUNING,
+    State.SCORING,
     State.PLANNING,
     State.ANALYSING,
 )

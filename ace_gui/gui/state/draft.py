@@ -14,6 +14,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.inputs import Inputs
+from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -58,6 +59,11 @@ class Draft(QObject):
         if self.planned.method == self.inputs.method:
             self.planned = self.planned.with_parameter(name, value)
         self._replace(self.inputs.with_parameter(name, value))
+
+    def set_tasks(self, tasks: tuple[Task, ...]) -> None:
+        """Try the models on other tasks; no plan depends on them, and ``reject`` keeps them."""
+        self.planned = replace(self.planned, tasks=tasks)
+        self._replace(replace(self.inputs, tasks=tasks))
 
     @contextmanager
     def adopting(self, inputs: Inputs, plan: Plan | None) -> Iterator[None]:

@@ -115,9 +115,13 @@ class Inputs(Choices):
         return replace(self, parameters={**self.parameters, self.method: touched})
 
     def _with(self, experts: tuple[Expert, ...]) -> Inputs:
-        """With other experts; overrides call those that stay by the names they have now."""
+        """With other experts; overrides and tasks call those that stay by their names of now."""
         changed = replace(self, experts=experts)
         now = dict(zip((e.colour for e in experts), changed.names, strict=False))
         before = zip(self.experts, self.names, strict=False)
         names = {name: now[expert.colour] for expert, name in before if expert.colour in now}
-        return replace(changed, overrides=with_names(self.overrides, names))
+        tasks = tuple(
+            replace(task, expert=names.get(task.expert, task.expert)) if task.expert else task
+            for task in self.tasks
+        )
+        return replace(changed, overrides=with_names(self.overrides, names), tasks=tasks)

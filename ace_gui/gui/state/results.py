@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import MergeFinished, SampleAccuracy
+from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.finished_runs import FinishedRuns
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.known_scores import KnownScores
 from ace_gui.gui.state.layer_results import Findings
 from ace_gui.gui.state.two_merges import Comparison
+from ace_gui.recipe.values import ParameterValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenByTrying:
+    """Parameters of a method that were tuned; ``note``: how, for the recipe."""
+
+    method: str
+    parameters: Mapping[str, ParameterValue]
+    note: str
 
 
 class Results(QObject):
-    """``changed`` follows when there is another merge, it is finished, or accuracies are known.
+    """``changed`` follows when there is another merge, it is finished, or was tried.
 
     ``merge``: the latest, finished, running or interrupted. ``runs``: the finished ones.
-    ``accuracies``: held out, by model, of the sample.
+    ``scores``: of the models on the tasks. ``chosen``: the parameters that were tuned last.
     """
 
     changed = Signal()
@@ -26,8 +41,18 @@ class Results(QObject):
         self.runs = FinishedRuns(self)
         self.findings = Findings(self)
         self.comparison = Comparison(self)
-        self.accuracies: dict[str, SampleAccuracy] = {}
+        self.scores = KnownScores(self)
+        self.chosen: ChosenByTrying | None = None
         self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
+
+    def note_on(self, inputs: Inputs) -> str:
+        """How parameters of these inputs were chosen; empty where they were not tuned."""
+        chosen = self.chosen
+        if chosen is None or chosen.method != inputs.method:
+            return ""
+        now = inputs.touched
+        same = all(now.get(name) == value for name, value in chosen.parameters.items())
+        return chosen.note if same else ""
 
     @property
     def is_merged(self) -> bool:
@@ -44,8 +69,3 @@ class Results(QObject):
         if self.merge is not None:
             self.merge.finished = finished
             self.changed.emit()
-
-    def record_accuracy(self, accuracy: SampleAccuracy) -> None:
-        """Held-out accuracy of one of the sample's models."""
-        self.accuracies[accuracy.model] = accuracy
-        self.changed.emit()

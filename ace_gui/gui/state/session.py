@@ -42,6 +42,7 @@ class Session(QObject):
         self.checks = Checks(self)
         self.activity = Activity(self)
         self.results = Results(self)
+        self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # What is so
 
@@ -102,7 +103,6 @@ class Session(QObject):
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
         """The inputs are good, and this is their plan; None: everything is unloaded."""
         if inputs.task_vectors != self.draft.planned.task_vectors:
-            self.results.accuracies = {}
             self.checks.ask_again()
         self.layers.take(inputs, plan)
         selected, row = self.selection, self.layers.row(self.selection)

@@ -11,13 +11,13 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
+    CachedModelsJob,
     CompareJob,
     ExportJob,
     Job,
     MergeJob,
     PlanJob,
     ReportJob,
-    SampleAccuracyJob,
 )
 from ace_gui.errors import EngineError, MismatchError
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
@@ -127,7 +127,7 @@ def test_a_job_may_be_asked_for_where_another_ends(
     heard: list[End] = []
     engine.run(
         MERGE,
-        on_end=lambda _: engine.run(SampleAccuracyJob(recipe=recipe(COLA)), on_end=heard.append),
+        on_end=lambda _: engine.run(CachedModelsJob(), on_end=heard.append),
     )
     with_idle: list[bool] = []
     engine.idle.connect(lambda: with_idle.append(True))

@@ -1,5 +1,6 @@
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QThreadPool
@@ -7,6 +8,7 @@ from PySide6.QtCore import QThreadPool
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.gui.control.merge_stores import KEPT_SECONDS, MergeStores
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import Task
 
 ONE = Recipe(base_model=Path("base"), models=())
 OTHER = Recipe(base_model=Path("other"), models=())
@@ -32,6 +34,15 @@ def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path)
     assert not gone.exists()  # at once, so that the same recipe can begin anew
     wait()
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [kept]
+
+
+def test_tasks_are_no_part_of_what_is_merged(qapp: object, tmp_path: Path) -> None:
+    stores = MergeStores(tmp_path)
+    recipe = Recipe(base_model=Path("/base"), models=())
+    store = stores.new(recipe)
+    store.mkdir()
+    assert stores.has(replace(recipe, tasks=(Task(data=Path("a.csv")),)))
+    stores.close()
 
 
 def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone, JobFailed, SampleAccuracy
+from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.engine.contract.findings import (
     LayerDifference,
     LayerDistribution,
@@ -27,6 +27,7 @@ from ace_gui.engine.contract.jobs import (
     SpectrumJob,
     SubspacesJob,
 )
+from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
@@ -37,6 +38,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.finished_runs import RUNS_KEPT, FinishedRuns, run_titles
 from ace_gui.gui.state.layer_results import FINDINGS_KEPT, Findings
 from ace_gui.gui.state.session import Session
+from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
     ACE,
     COLA,
@@ -391,15 +393,19 @@ def test_a_merge_that_is_gone_is_no_longer_compared(
     assert comparing.differences.message()
 
 
-def test_accuracies_of_merges_with_defaults_stand_beside(comparing: ComparePanel) -> None:
-    assert not comparing.accuracies.isVisible()
-    accuracy = SampleAccuracy(model="ACE-Merging", by_task={"a": 0.5, "b": 1.0})
-    comparing.session.results.record_accuracy(accuracy)
-    assert comparing.accuracies.text() == "Held-out accuracy: ACE-Merging 0.750"
-    second = comparing.session.results.runs.all[1]
-    second.accuracies = {"a": 0.25, "b": 0.5}
-    comparing.refresh()
-    assert comparing.accuracies.text().endswith(f"{comparing.second.currentText()} 0.375")
+def test_mean_scores_of_both_merges_stand_beside(comparing: ComparePanel) -> None:
+    assert not comparing.scores.isVisible()
+    results, draft = comparing.session.results, comparing.session.draft
+    draft.set_tasks((Task(data=Path("a.csv")), Task(data=Path("b.csv"))))
+    first, second = (str(run.store) for run in results.runs.all)
+    for task, score in (("a", 0.5), ("b", 1.0)):
+        of_first = TaskScore(
+            model=first, task=task, metric="accuracy", score=score, n=9, standard_error=0.1
+        )
+        results.scores.record([of_first, replace(of_first, model=second, score=score / 2)])
+    assert comparing.scores.text() == "Mean score: " + ", ".join(
+        (f"{comparing.first.currentText()} 0.750", f"{comparing.second.currentText()} 0.375")
+    )
 
 
 def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:

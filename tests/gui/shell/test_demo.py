@@ -1,11 +1,15 @@
+from dataclasses import replace
+from pathlib import Path
+
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone, SampleAccuracy
-from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, SampleAccuracyJob
-from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
+from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, PlanReady
+from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
+from ace_gui.gui.panels.scores.scores_place import ScoresPlace
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.sample_tour import Demo
+from ace_gui.gui.shell.sample_tour import SIMPLER, Demo
 from ace_gui.paths import Sample
+from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -15,8 +19,10 @@ from tests.gui.fakes import (
     analysed,
     finished_merge,
     finished_tensor,
-    load,
+    plan,
+    recipe,
     started,
+    task_score,
 )
 
 
@@ -26,21 +32,42 @@ def test_the_demo_does_what_a_person_would(
     Demo(window, Sample.IMAGES.recipe)
     worker.say(ENGINE, job=0)
     assert worker.jobs[1].paths[0].name == "sample.yaml"
-    load(worker, COLA, SST2)
+    tasks = (Task(data=Path("/data/cola.csv")), Task(data=Path("/data/sst2.csv")))
+    worker.say(PlanReady(plan=plan(replace(recipe(COLA, SST2), tasks=tasks))), JobDone())
     worker.say(*analysed(GAMMAS))
     merge = worker.newest(MergeJob)
-    worker.say(started(), finished_tensor("layer.0.q"), finished_merge(), JobDone())
+    store = worker.jobs[merge].store
+    worker.say(started(), finished_tensor("layer.0.q"), finished_merge(store), JobDone())
     assert window.session.selection == "layer.10.q"
-    accuracy = SampleAccuracy(model="ACE", by_task={"digits": 0.5, "signs": 0.75})
-    worker.say(accuracy, JobDone(), job=worker.newest(SampleAccuracyJob))
-    inspector = window.workspace.inspector
-    inspector.tabs.setCurrentIndex(inspector.tabs.count() - 1)
-    panel = inspector.panel
-    assert isinstance(panel, AccuraciesPanel)
-    table = panel.table
-    assert [table.item(0, column).text() for column in range(3)] == ["0.625", "0.500", "0.750"]
+    comparing = worker.newest(CompareJob)
+    variants = worker.jobs[comparing].variants
+    assert tuple(each.recipe.merge_method for each in variants) == SIMPLER
+    for place, variant in enumerate(variants):
+        row = MethodCompared(title=SIMPLER[place], variant=variant, place=place)
+        worker.say(row, job=comparing)
+    worker.say(JobDone(), job=comparing)
+
+    evaluating = worker.newest(EvaluateJob)
+    asked = worker.jobs[evaluating]
+    assert asked.stores == (*(each.store for each in variants), store) or set(asked.stores) == {
+        store,
+        *(each.store for each in variants),
+    }
+    scores = [
+        task_score("base", "cola", 0.25),
+        task_score("base", "sst2", 0.25),
+        task_score("cola", "cola", 1.0, own=True),
+        task_score("sst2", "sst2", 1.0, own=True),
+        task_score(str(store), "cola", 0.5, normalised=0.5),
+        task_score(str(store), "sst2", 1.0, normalised=1.0),
+    ]
+    worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=evaluating)
+    place = window.workspace.scores.tabs.current
+    assert isinstance(place, ScoresPlace)
+    place.refresh()
+    assert place.title.text() == "ACE-Merging keeps 75 % of what the experts reach"
     kinds = [type(job) for job in worker.jobs.values()]
-    assert kinds.count(LoadRecipeJob) == kinds.count(SampleAccuracyJob) == 1
+    assert kinds.count(LoadRecipeJob) == kinds.count(EvaluateJob) == 1
     assert worker.newest(MergeJob) == merge  # once is enough
     qtbot.waitUntil(lambda: not any(timer.isActive() for timer in window.engine._timers))
     worker.say(JobDone())

@@ -308,8 +308,8 @@ def spoken(widget: QWidget) -> str:
 def test_every_control_has_a_name_that_can_be_read_aloud(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    loaded.workspace.inspector.show_accuracies()
-    for tabs in (loaded.workspace.inspector.tabs, loaded.workspace.heterogeneity.tabs):
+    scores = loaded.workspace.show_scores()
+    for tabs in (loaded.workspace.inspector.tabs, loaded.workspace.heterogeneity.tabs, scores.tabs):
         for index in range(tabs.count()):
             tabs.content(index)
     loaded.actions_.merge.trigger()

@@ -10,7 +10,6 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.panels.checks_panel import PreflightPanel
-from ace_gui.gui.panels.layer.accuracies_panel import AccuraciesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
 from ace_gui.gui.panels.layer.layer_head import LayerHead
@@ -71,7 +70,6 @@ class InspectorPanel(QWidget):
         self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
         self.tabs.content(self._checks)  # there from the start: it is turned to by itself
         self._worries: frozenset[object] = frozenset()
-        self._has_accuracies = False
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
         layout.addWidget(self.head)
@@ -88,13 +86,6 @@ class InspectorPanel(QWidget):
         """Restyle what is seen, in several turns."""
         for panel in self._panels():
             yield from panel.restyle(theme)
-
-    def show_accuracies(self) -> None:
-        """One more tab, with the sample's held-out accuracies."""
-        if not self._has_accuracies:
-            self._has_accuracies = True
-            tip = "Held-out accuracy of the sample's models"
-            self.tabs.add("Sample", tip, partial(AccuraciesPanel, self._session))
 
     def show_checks(self) -> None:
         """Turn to the checks."""

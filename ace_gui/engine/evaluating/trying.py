@@ -1,0 +1,215 @@
+"""One text or picture, tried on several models: shares of labels, or text as it is written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.contract.events import Event
+from ace_gui.engine.contract.jobs import TryJob
+from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.askers import Asker, Batch, asker
+from ace_gui.engine.evaluating.data.images import picture_of
+from ace_gui.engine.evaluating.data.table import Table
+from ace_gui.engine.evaluating.evaluate import SEED
+from ace_gui.engine.evaluating.examples import Example, TaskData, read_task
+from ace_gui.engine.evaluating.kinds import (
+    IMAGE,
+    KINDS,
+    PAIR,
+    TEXT,
+    TOKENS,
+    kind_of,
+    metric_of,
+)
+from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.said import answer_names, answer_text
+from ace_gui.engine.evaluating.subjects import Loading, Models, require_kind
+from ace_gui.errors import TaskError, WorkbenchError
+from ace_gui.recipe.tasks import Task, TaskKind
+
+PATIENCE: Final = 0.02
+"""Seconds to wait for a word before other jobs have their turn."""
+
+WRITING: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
+
+
+def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
+    """Each model after the other, one in memory: TriedBegun, TriedText while it writes, Tried.
+
+    The base, the expert whose task it is, and the folders. Raises TaskError for what is given;
+    what is wrong with one model is said in its Tried.
+    """
+    device = resolve_device(job.device)
+    task, name = job.task, job.task.title
+    owner = models.owner(task, name)
+    data = _data(models, task, job)
+    for subject in models.subjects():
+        if subject.expert is not None and subject.expert != owner:
+            continue
+        yield TriedBegun(model=subject.name)
+        yield None
+        try:
+            loading = models.loading(subject, task, name)
+            require_kind(loading, data, subject)
+            yield from _asked(data, loading, subject.name, job, device)
+        except WorkbenchError as error:
+            yield Tried(model=subject.name, error=error.sentence)
+
+
+def _asked(
+    data: TaskData, loading: Loading, model: str, job: TryJob, device: torch.device
+) -> Iterator[Event | None]:
+    """Load one model, hear what it says, and let go of it."""
+    one = asker(data, loading, load(loading, device))
+    if data.kind in WRITING:
+        yield from _writing(one, model, job)
+    else:
+        yield _answered(one, model, loading)
+
+
+def _data(models: Models, task: Task, job: TryJob) -> TaskData:
+    """The one example: of the task's data, or what the person gives."""
+    reference = models.reference(task, task.title)
+    if job.row:
+        data = read_task(task, task.title, reference, limit=None, seed=SEED)
+        found = tuple(example for example in data.examples if example.row == job.row)
+        if not found:
+            raise TaskError(f"{task.title} has no example {job.row!r} any more.")
+        return replace(data, examples=found[:1])
+    table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
+    kind = kind_of(task, reference, table)
+    given: dict[str, Any] = {}
+    if IMAGE in KINDS[kind].roles:
+        if job.picture is None:
+            raise TaskError(f"{task.title} needs a picture.")
+        given[IMAGE] = picture_of(job.picture.parent, job.picture.name, job.picture.name)
+    elif TOKENS in KINDS[kind].roles:
+        given[TOKENS] = tuple(job.text.split())
+    else:
+        given[TEXT] = job.text
+    if job.pair:
+        given[PAIR] = job.pair
+    example = Example(row="", given=given, label="")
+    return TaskData(
+        task=task,
+        name=task.title,
+        kind=kind,
+        metric=metric_of(task, kind),
+        columns={},
+        table=table,
+        examples=(example,),
+    )
+
+
+def _answered(one: Asker, model: str, loading: Loading) -> Tried:
+    """Shares of the labels, largest first; or the answer in words."""
+    (example,) = one.data.examples
+    names = answer_names(one.data, loading.config)
+    with torch.inference_mode():
+        (pieces,) = one.pieces_of([example])
+        inputs = {n: t[None].to(one.model.device) for n, t in pieces[0].inputs.items()}
+        batch = Batch(inputs=inputs, notes=[pieces[0].note])
+        logits_1C = one.logits(batch)
+        if logits_1C is None:
+            said = one.answer(one.ask(batch))
+            return Tried(model=model, words=answer_text(one.data, example, said, names))
+        share_C = logits_1C[0].double().softmax(dim=0).tolist()
+    places = one.places
+    pairs = ((names[place], share) for place, share in zip(places, share_C, strict=True))
+    return Tried(model=model, shares=tuple(sorted(pairs, key=lambda pair: -pair[1])))
+
+
+# Writing
+
+
+class _Stopped(Exception):  # noqa: N818  (no error)
+    """The person does not want to read on."""
+
+
+class _Words:
+    """What ``generate`` gives tokens to as it finds them; a thread puts, another reads."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._tokens: list[int] = []
+        self._shown = ""
+        self._begun = False
+        self.found: SimpleQueue[str | None] = SimpleQueue()
+        self.stop = threading.Event()
+
+    def put(self, tokens: Tensor) -> None:
+        """The first call carries what was given."""
+        if self.stop.is_set():
+            raise _Stopped
+        if not self._begun:
+            self._begun = True
+            return
+        self._tokens += tokens.flatten().tolist()
+        text = self._tokenizer.decode(self._tokens, skip_special_tokens=True)
+        if not text.endswith("\ufffd"):  # half of a letter
+            self.found.put(text[len(self._shown) :])
+            self._shown = text
+
+    def end(self) -> None:
+        """Nothing more comes."""
+
+
+def _writing(one: Any, model: str, job: TryJob) -> Iterator[Event | None]:
+    """Written in a thread, so that the engine goes on hearing that it shall stop."""
+    (example,) = one.data.examples
+    inputs = one.encoded(example.given[TEXT])
+    given = {n: t[None].to(one.model.device) for n, t in inputs.items() if n != "token_type_ids"}
+    words, failed = _Words(one.tokenizer), list[BaseException]()
+    thread = threading.Thread(target=_write, args=(one, given, words, job, failed), name="writing")
+    thread.start()
+    try:
+        while True:
+            try:
+                piece = words.found.get(timeout=PATIENCE)
+            except Empty:
+                yield None
+                continue
+            if piece is None:
+                break
+            yield TriedText(model=model, piece=piece)
+    finally:
+        words.stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+    yield Tried(model=model)
+
+
+def _write(
+    one: Any, given: dict[str, Tensor], words: _Words, job: TryJob, failed: list[BaseException]
+) -> None:
+    fill = one.tokenizer.pad_token_id
+    room = one.most_new(given["input_ids"].shape[1], job.most_tokens)
+    try:
+        torch.manual_seed(job.seed)
+        with torch.inference_mode():
+            one.model.generate(
+                **given,
+                max_new_tokens=room,
+                do_sample=job.temperature > 0,
+                temperature=job.temperature or None,
+                top_k=None,
+                top_p=None,
+                num_beams=1,
+                pad_token_id=one.tokenizer.eos_token_id if fill is None else fill,
+                streamer=words,
+            )
+    except _Stopped:
+        pass
+    except Exception as error:
+        failed.append(error)
+    finally:
+        words.found.put(None)

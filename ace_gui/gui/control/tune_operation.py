@@ -1,0 +1,90 @@
+"""Parameters that are looked for by trying them, and what came of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import Event, JobFailed
+from ace_gui.engine.contract.jobs import TuneJob
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.values import Recipe
+
+REPORTED = 2
+"""Merges besides those that are tried: the best and the recipe as it was, on the other half."""
+
+
+class TuneOperation(QObject):
+    """``points``: merges that were tried; ``tuned``: the end of it. ``changed`` follows more."""
+
+    changed = Signal()
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._engine = session, engine
+        self._operation: Operation | None = None
+        self.recipe: Recipe | None = None
+        self.ranges: tuple[ParameterRange, ...] = ()
+        self.points: tuple[TunePoint, ...] = ()
+        self.tuned: Tuned | None = None
+        self.error = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether merges are being tried."""
+        return self._operation is not None
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be tried; empty if nothing is in the way."""
+        session = self._session
+        if not session.draft.inputs.tasks:
+            return "Add a task first."
+        return "" if session.can_merge else "Open a base model and its experts first."
+
+    def start(
+        self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
+    ) -> None:
+        """Try values of these parameters; what was tried before is forgotten."""
+        if self.obstacle or self.is_running or not ranges:
+            return
+        self.recipe = self._session.draft.inputs.recipe()
+        self.ranges, self.points, self.tuned, self.error = tuple(ranges), (), None, ""
+        job = TuneJob(
+            recipe=self.recipe,
+            ranges=self.ranges,
+            merges=merges,
+            limit=limit,
+            device=self._session.device,
+        )
+        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
+        self.changed.emit()
+
+    def stop(self) -> None:
+        """Try no more; what is known stays to be looked at."""
+        if self._operation is not None:
+            self._operation.cancel()
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case TunePoint(place=place, of=of):
+                self.points = (*self.points, event)
+                progress = Progress(
+                    state=State.TUNING, done=place + 1, total=of + REPORTED, title="tuning"
+                )
+                self._session.activity.set_progress(progress)
+            case Tuned():
+                self.tuned = event
+        self.changed.emit()
+
+    def _end(self, end: End) -> None:
+        self._operation = None
+        if isinstance(end, JobFailed | EngineLost):
+            self.error = end.error.sentence
+        self.changed.emit()

@@ -1,0 +1,139 @@
+"""The figures of one merge as a table: a row a task, the mean on top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from ace_gui.formatting import number_text
+from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.state.score_figures import Figure, TaskFigures
+from ace_gui.gui.text import plain, tooltip
+
+_Index = QModelIndex | QPersistentModelIndex
+FIGURES: Final = Qt.ItemDataRole.UserRole
+TASK, BASE, MERGE, EXPERT, KEPT, LOST, GAINED, COUNT = range(8)
+HEADERS: Final = ("Task", "Base", "Merged", "Expert", "Kept", "Lost", "Gained", "n")
+_TIPS: Final = (
+    "The task, and how it is measured.",
+    "The base model's score.",
+    "The merged model's score.",
+    "The score of the task's own expert.",
+    "Merged by expert (of perplexity, expert by merged): what the merge keeps of the expert.",
+    "Examples that the expert has right and the merge wrong; of a loss, those where it grew.",
+    "Examples that the merge has right and the expert wrong; of a loss, those where it fell.",
+    "Examples that the scores are of.",
+)
+_NONE: Final = "–"
+
+
+class TaskFiguresModel(QAbstractTableModel):
+    """``FIGURES`` has a row's TaskFigures."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.rows: tuple[TaskFigures, ...] = ()
+
+    def show_figures(self, rows: Sequence[TaskFigures]) -> None:
+        """Show these."""
+        self.beginResetModel()
+        self.rows = tuple(rows)
+        self.endResetModel()
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(HEADERS)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return HEADERS[section]
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return tooltip(_TIPS[section])
+        return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.rows):
+            return None
+        row, column = self.rows[index.row()], index.column()
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return _text(row, column)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return tooltip(_tip(row, column))
+        if role == FIGURES:
+            return row
+        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """With every digit and all standard errors, to be copied and saved."""
+        rows = self.rows
+        found = [FigureColumn(title="task", values=[plain(row.title) for row in rows])]
+        found.append(FigureColumn(title="metric", values=[row.metric for row in rows]))
+        for name in ("base", "merge", "expert"):
+            figures = [getattr(row, name) for row in rows]
+            values = np.array([each.value for each in figures])
+            errors = np.array([each.error for each in figures])
+            found.append(FigureColumn(title=name, values=values))
+            found.append(FigureColumn(title=f"{name}, standard error", values=errors))
+        found.append(FigureColumn(title="kept", values=np.array([row.kept for row in rows])))
+        for name in ("lost", "gained"):
+            counts = [getattr(row, name) for row in rows]
+            numbers = np.array([math.nan if each is None else each for each in counts])
+            found.append(FigureColumn(title=name, values=numbers))
+        found.append(FigureColumn(title="n", values=np.array([row.n for row in rows])))
+        return tuple(found)
+
+
+def score_text(value: float) -> str:
+    """``0.807``, ``12.4``; a dash where there is none."""
+    if not math.isfinite(value):
+        return _NONE
+    return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
+
+
+def share_text(value: float) -> str:
+    """``87 %``; a dash where there is none."""
+    return f"{100 * value:.0f} %" if math.isfinite(value) else _NONE
+
+
+def figure_words(figure: Figure) -> str:
+    """``0.807 ± 0.020``."""
+    known = math.isfinite(figure.value) and math.isfinite(figure.error)
+    return score_text(figure.value) + (f" ± {score_text(figure.error)}" if known else "")
+
+
+def _text(row: TaskFigures, column: int) -> str:
+    texts = {
+        TASK: plain(row.title),
+        BASE: score_text(row.base.value),
+        MERGE: figure_words(row.merge),
+        EXPERT: score_text(row.expert.value),
+        KEPT: share_text(row.kept),
+        LOST: _NONE if row.lost is None else str(row.lost),
+        GAINED: _NONE if row.gained is None else str(row.gained),
+        COUNT: str(row.n),
+    }
+    return texts[column]
+
+
+def _tip(row: TaskFigures, column: int) -> str:
+    whose = f"the task of {row.owner}" if row.owner else "the task of no expert"
+    if column == TASK:
+        return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
+    figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
+    told = _text(row, column) if figure is None else figure_words(figure)
+    return f"{row.title}: {told}\n{_TIPS[column]}"
+
+
+def _alignment(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignLeft if column == TASK else Qt.AlignmentFlag.AlignRight
+    return side | Qt.AlignmentFlag.AlignVCenter

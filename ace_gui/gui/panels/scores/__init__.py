@@ -1,0 +1,1 @@
+"""The places of the Scores workspace: tasks, scores, examples, trying out, tuning."""

@@ -1,0 +1,88 @@
+"""What one model says: shares of labels, or a text as it is written."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from ace_gui.gui.control.try_operation import Said
+from ace_gui.gui.panels.scores.share_bars import ShareBars
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+
+
+class AnswerCard(QWidget):
+    """``role``: base, expert or merge."""
+
+    def __init__(self, role: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._role = role
+        self.swatch = _Swatch(self)
+        self.title = ElidedLabel(self)
+        self.bars = ShareBars(self)
+        self.text = QPlainTextEdit(self)
+        self.text.setReadOnly(True)
+        self.text.setAccessibleName(f"What the {role} writes")
+        self.state = muted_label("", self)
+        self.error = plain_label("", self)
+        self.error.setProperty("kind", "bad")
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.swatch)
+        head.addWidget(heading(role[:1].upper() + role[1:], self))
+        head.addWidget(self.title, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self.state)
+        column.addWidget(self.error)
+        column.addWidget(self.bars)
+        column.addWidget(self.text, 1)
+        column.addStretch()
+        self.show_said(None, "", "")
+
+    def show_said(self, said: Said | None, name: str, colour: str) -> None:
+        """Show what the model called ``name`` has said; None: it is not asked, or not yet."""
+        self.title.set_full_text(name)
+        self.swatch.show_colour(colour)
+        shares = () if said is None else said.shares
+        text = "" if said is None else said.text
+        self.bars.setVisible(bool(shares))
+        self.bars.show_shares(shares, colour)
+        self.text.setVisible(bool(text))
+        self._write(plain(text))
+        self.error.setText("" if said is None else plain(said.error))
+        self.error.setVisible(bool(said is not None and said.error))
+        waits = said is not None and not said.is_done
+        self.state.setText("writing …" if text else "loading the model …")
+        self.state.setVisible(waits)
+
+    def _write(self, text: str) -> None:
+        """Only what is new, so that a selection and the place in view stay."""
+        before = self.text.toPlainText()
+        if text == before:
+            return
+        if before and text.startswith(before):
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+            self.text.insertPlainText(text[len(before) :])
+        else:
+            self.text.setPlainText(text)
+
+
+class _Swatch(QWidget):
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._colour = ""
+        self.setFixedSize(SWATCH, SWATCH)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def show_colour(self, colour: str) -> None:
+        self._colour = colour
+        self.setVisible(bool(colour))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        paint_swatch(QPainter(self), QRectF(self.rect()), self._colour)

@@ -1,0 +1,92 @@
+"""How an example is drawn in the list: a picture with two lines, or a text with two lines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter
+from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
+from ace_gui.gui.panels.scores.example_picture import image_of, paint_picture
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.written import write
+
+_Index = QModelIndex | QPersistentModelIndex
+_PICTURE: Final = 64.0  # px
+_PADDING: Final = 8.0
+_TILE: Final = 96.0  # px wide
+_MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
+
+
+class ExampleCell(QStyledItemDelegate):
+    """Pictures in tiles, texts in rows; the truth in strong, and the wrong answer below it.
+
+    ``merge_is_wrong``: whether that is the merge's, else it is the other model's.
+    """
+
+    merge_is_wrong = True
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+        listed: ListedExample = index.data(EXAMPLE)
+        line = _height(Face.CAPTION_STRONG)
+        if listed.found.example.picture is not None:
+            width = max(_TILE, 7 * _height(Face.CAPTION))
+            return QSize(round(width), round(_PICTURE + 2 * line + 2 * _PADDING + 8))
+        return QSize(200, round(_height(Face.BODY) + line + 2 * _PADDING + 4))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        self.initStyleOption(option, index)
+        style = option.widget.style() if option.widget is not None else QApplication.style()
+        element = QStyle.PrimitiveElement.PE_PanelItemViewItem
+        style.drawPrimitive(element, option, painter, option.widget)
+        listed: ListedExample = index.data(EXAMPLE)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        place = QRectF(option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
+        if listed.found.example.picture is not None:
+            self._draw_tile(painter, place, listed, image_of(listed.found.example.picture))
+        else:
+            self._draw_row(painter, place, listed)
+        painter.restore()
+
+    def _draw_tile(
+        self, painter: QPainter, place: QRectF, listed: ListedExample, image: QImage
+    ) -> None:
+        theme = current_theme()
+        paint_picture(painter, QRectF(place.left(), place.top(), place.width(), _PICTURE), image)
+        first = QRectF(
+            place.left(), place.top() + _PICTURE + 4, place.width(), _height(Face.CAPTION_STRONG)
+        )
+        second = QRectF(place.left(), first.bottom(), place.width(), _height(Face.CAPTION))
+        font, label = face(Face.CAPTION_STRONG), listed.found.example.label
+        write(painter, first, label, font, theme.text, align=_MIDDLE)
+        ink = theme.bad if self.merge_is_wrong else theme.text2
+        write(painter, second, self._answer(listed), face(Face.CAPTION), ink, align=_MIDDLE)
+
+    def _draw_row(self, painter: QPainter, place: QRectF, listed: ListedExample) -> None:
+        theme, example = current_theme(), listed.found.example
+        if listed.colour:
+            square = QRectF(place.left(), place.top(), SWATCH, _height(Face.BODY))
+            paint_swatch(painter, square, listed.colour)
+        place = place.adjusted(SWATCH + 8, 0, 0, 0)
+        top = QRectF(place.left(), place.top(), place.width(), _height(Face.BODY))
+        text = " · ".join(text.replace("\n", " ") for _, text in example.texts)
+        write(painter, top, text, face(Face.BODY), theme.text)
+        low = QRectF(place.left(), top.bottom() + 3, place.width(), _height(Face.CAPTION_STRONG))
+        used = 0.0
+        if example.label:
+            used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text) + 12
+        rest = low.adjusted(used, 0, 0, 0)
+        whose = "merge" if self.merge_is_wrong else listed.other_model
+        ink = theme.bad if self.merge_is_wrong else theme.text2
+        write(painter, rest, f"{whose}: {self._answer(listed)}", face(Face.CAPTION), ink)
+
+    def _answer(self, listed: ListedExample) -> str:
+        return listed.found.answer if self.merge_is_wrong else listed.found.other
+
+
+def _height(role: Face) -> float:
+    return QFontMetricsF(face(role)).height()

@@ -1,0 +1,292 @@
+"""The place of the examples: which ones the merge lost and gained, and what was said to each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QListView,
+    QPushButton,
+    QSplitter,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.verdicts import LOSSES, Verdict
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
+from ace_gui.gui.panels.scores.example_cells import ExampleCell
+from ace_gui.gui.panels.scores.example_picture import ExamplePicture
+from ace_gui.gui.panels.scores.merges import merges_of
+from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.widgets.segments import Segments
+
+VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
+TITLES: Final = ("Lost", "Gained", "Both wrong")
+_TIPS: Final = (
+    "The other model is right, and the merge is wrong",
+    "The merge is right, and the other model is wrong",
+    "Neither is right",
+)
+NOTHING: Final = (
+    "Which examples the merge gets wrong that the expert had right, and the other way round."
+)
+_ALL: Final = ""
+_LARGE: Final = 160  # px
+
+
+class ExamplesPlace(QWidget):
+    """``try_wanted`` carries the ShownExample that a person wants to try other models on."""
+
+    try_wanted = Signal(object, str)
+
+    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._scoring = session, scoring
+        self._asked: tuple[object, ...] | None = None
+        self.against = Segments("What the merge is compared with", self)
+        self.against.add("Against the experts", "Each task's own expert")
+        self.against.add("Against the base", "The base model")
+        self.verdict = Segments("What became of the examples", self)
+        for title, tip in zip(TITLES, _TIPS, strict=True):
+            self.verdict.add(title, tip)
+        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
+        self.task = Choice("Task", {_ALL: ("All tasks", "")})
+        self.model = ExamplesModel(self)
+        self.cell = ExampleCell(self)
+        self.list = self._make_list()
+        self.detail = ExampleDetail()
+        self.detail.try_button.clicked.connect(lambda _=False: self._try())
+        self.note = muted_label("", self)
+        self.empty = EmptyState(NOTHING, self._make_button())
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(card(self.empty))
+        self._stack.addWidget(self._make_page())
+        for segments in (self.against, self.verdict):
+            segments.chosen.connect(lambda _: self.refresh())
+        for box in (self.merge, self.task):
+            box.chosen.connect(self.refresh)
+        results = session.results
+        for changed in (results.scores.changed, results.runs.changed, session.draft.changed):
+            changed.connect(self.refresh)
+        for changed in (session.engine_changed, scoring.changed):
+            changed.connect(self.refresh)
+        self.refresh()
+
+    def _make_button(self) -> QPushButton:
+        self.compare_button = QPushButton("Compare the answers", self)
+        self.compare_button.setProperty("kind", "primary")
+        self.compare_button.setFont(face(Face.STRONG))
+        self.compare_button.setAccessibleName("Compare the answers of the merge and the experts")
+        self.compare_button.clicked.connect(lambda _=False: self._ask())
+        return self.compare_button
+
+    def _make_list(self) -> QListView:
+        view = QListView(self)
+        view.setAccessibleName("Examples")
+        view.setModel(self.model)
+        view.setItemDelegate(self.cell)
+        view.setResizeMode(QListView.ResizeMode.Adjust)
+        view.setMovement(QListView.Movement.Static)
+        view.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        view.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
+        return view
+
+    def _make_page(self) -> QWidget:
+        left = QWidget()
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.verdict)
+        head.addWidget(self.against)
+        head.addStretch(1)
+        below = QHBoxLayout()
+        below.setSpacing(8)
+        below.addWidget(self.note, 1)
+        below.addWidget(self.task)
+        below.addWidget(self.merge)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(8, 6, 8, 6)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addLayout(below)
+        column.addWidget(self.list, 1)
+        page = QSplitter(Qt.Orientation.Horizontal)
+        page.setChildrenCollapsible(False)
+        page.setHandleWidth(GAP)
+        page.addWidget(card(left))
+        page.addWidget(card(self.detail))
+        page.setSizes([760, 300])
+        page.setStretchFactor(0, 1)
+        return page
+
+    # Asking
+
+    @property
+    def with_base(self) -> bool:
+        """Whether the merge is compared with the base, not with the experts."""
+        return self.against.current == 1
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._asked = None
+
+    def _ask(self) -> None:
+        """Once for what is chosen; answers that are remembered come at once."""
+        wanted = (self.merge.current, self.with_base, self._session.draft.inputs.tasks)
+        if self.merge.current and wanted != self._asked:
+            self._asked = wanted
+            self._scoring.compare_examples(Path(self.merge.current), with_base=self.with_base)
+
+    # Showing
+
+    def recolour(self) -> None:
+        """Another scheme: the experts' colours are others."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what is known; ask for what is not, where the models were tried already."""
+        self._offer()
+        known, merge = self._session.results.scores, str(self.merge.current)
+        found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
+        if not found:
+            self._stack.setCurrentIndex(0)
+            self._say_why_empty()
+            if self.isVisible() and merge and known.is_complete(merge):
+                self._ask()
+            return
+        self._stack.setCurrentIndex(1)
+        chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
+        for place, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
+            count = sum(each.counts[verdict] for each in chosen)
+            self.verdict.set_title(place, f"{title} {count}")
+        verdict = VERDICTS[self.verdict.current]
+        self.cell.merge_is_wrong = verdict is not Verdict.GAINED
+        inputs = self._session.draft.inputs
+        listed = [
+            ListedExample(
+                task=each.task,
+                colour=expert_colour(inputs, known.owner_of(each.task))[0],
+                other_model="base" if self.with_base else each.other,
+                found=example,
+            )
+            for each in chosen
+            for example in each.examples[verdict]
+        ]
+        self._show_listed(listed)
+        count = sum(each.counts[verdict] for each in chosen)
+        some = f"The first {len(listed)} of {count} are shown. " if len(listed) < count else ""
+        losses = all(each.metric.value in LOSSES for each in chosen)
+        rule = "Lost is where the loss grew most." if losses else _rule(verdict, self.with_base)
+        self.note.setText(some + rule)
+
+    def _show_listed(self, listed: list[ListedExample]) -> None:
+        if tuple(listed) == self.model.examples:
+            return
+        pictures = bool(listed) and all(e.found.example.picture is not None for e in listed)
+        mode = QListView.ViewMode.IconMode if pictures else QListView.ViewMode.ListMode
+        if self.list.viewMode() is not mode:
+            self.list.setViewMode(mode)
+            self.list.setResizeMode(QListView.ResizeMode.Adjust)
+            self.list.setMovement(QListView.Movement.Static)
+        self.model.show_examples(listed)
+        if listed:
+            self.list.setCurrentIndex(self.model.index(0))
+        self._show_detail()
+
+    def _offer(self) -> None:
+        merges: dict[Hashable, tuple[str, str]]
+        merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
+        self.merge.offer(merges or {"": ("no merge yet", "Merge first")})
+        tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "Examples of every task")}
+        tasks |= {t.title: (plain(t.title), "") for t in self._session.draft.inputs.tasks}
+        self.task.offer(tasks)
+
+    def _say_why_empty(self) -> None:
+        scoring, merge = self._scoring, self.merge.current
+        why = scoring.obstacle or ("" if merge else "Merge first.")
+        running = scoring.is_running
+        self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
+        self.compare_button.setEnabled(not why)
+        self.compare_button.setToolTip(
+            why or "Ask both models where their answers are not known yet"
+        )
+
+    def _show_detail(self) -> None:
+        index = self.list.currentIndex()
+        place = index.row() if index.isValid() else -1
+        chosen = self.model.examples[place] if 0 <= place < len(self.model.examples) else None
+        self.detail.show_example(chosen)
+
+    def _try(self) -> None:
+        index = self.list.currentIndex()
+        if index.isValid():
+            listed = self.model.examples[index.row()]
+            self.try_wanted.emit(listed.found.example, listed.task)
+
+
+class ExampleDetail(QWidget):
+    """All of one example."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.title = heading("Example", self)
+        self.picture = ExamplePicture(_LARGE, self)
+        self.text = plain_label("", self)
+        self.answers = secondary_label("", self)
+        self.place = muted_label("", self)
+        self.try_button = QPushButton("Try it", self)
+        self.try_button.setAccessibleName("Try the models on this example")
+        self.try_button.setToolTip("See what base, expert and merge say to it, with probabilities")
+        for label in (self.text, self.answers):
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(10)
+        for widget in (self.title, self.picture, self.text, self.answers, self.place):
+            column.addWidget(widget)
+        column.addWidget(self.try_button, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addStretch(1)
+        self.show_example(None)
+
+    def show_example(self, listed: ListedExample | None) -> None:
+        """Show one, or nothing."""
+        for widget in (self.picture, self.text, self.answers, self.place, self.try_button):
+            widget.setVisible(listed is not None)
+        if listed is None:
+            self.title.setText("Choose an example")
+            return
+        example, found = listed.found.example, listed.found
+        self.title.setText(plain(listed.task))
+        self.picture.show_picture(example.picture, listed.words)
+        self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
+        self.text.setVisible(bool(example.texts))
+        lines = [f"should be: {example.label}"] if example.label else []
+        lines += [f"merge: {found.answer}", f"{listed.other_model}: {found.other}"]
+        self.answers.setText(plain("\n".join(lines)))
+        self.place.setText(plain(example.row))
+
+
+def _rule(verdict: Verdict, with_base: bool) -> str:
+    other = "the base" if with_base else "the expert"
+    return {
+        Verdict.LOST: "The truth, and below it what the merge says.",
+        Verdict.GAINED: f"The truth, and below it what {other} says.",
+        Verdict.BOTH_WRONG: "The truth, and below it what the merge says.",
+    }[verdict]

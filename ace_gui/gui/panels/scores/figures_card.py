@@ -1,0 +1,127 @@
+"""The figures of one merge as a table, and a test of two models against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTableView, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.scores import EXPERTS
+from ace_gui.engine.contract.verdicts import in_words, paired
+from ace_gui.gui.models.task_figures_model import KEPT, TaskFiguresModel
+from ace_gui.gui.panels.scores.merges import Model
+from ace_gui.gui.panels.scores.score_cells import FigureCell
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.known_scores import BASE
+from ace_gui.gui.state.score_figures import TaskFigures
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
+
+NOTE: Final = (
+    "Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; "
+    "gained: the other way round."
+)
+
+
+class FiguresCard(QWidget):
+    """Copied and saved by the table's menu, with every digit and standard error."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._by_hand = False
+        self.model = TaskFiguresModel(self)
+        self.table = self._make_table()
+        self.first = Choice("First model of the test", {"": ("–", "")})
+        self.second = Choice("Second model of the test", {"": ("–", "")})
+        self.test = secondary_label("", self)
+        for box in (self.first, self.second):
+            box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(8)
+            box.chosen.connect(self._choose)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        pair = QHBoxLayout()
+        pair.setSpacing(8)
+        pair.addWidget(self.first, 1)
+        pair.addWidget(muted_label("against", self))
+        pair.addWidget(self.second, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(8)
+        column.addWidget(heading("Figures", self))
+        column.addWidget(self.table)
+        column.addWidget(muted_label(NOTE, self))
+        column.addWidget(heading("Is the difference chance?", self))
+        column.addLayout(pair)
+        column.addWidget(self.test)
+        column.addStretch(1)
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setAccessibleName("Figures of the merge, task by task")
+        table.setModel(self.model)
+        plain_rows(table, padding=12)
+        table.setWordWrap(False)
+        table.setItemDelegate(FigureCell(self._session, table))
+        header = table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
+        header.setMinimumSectionSize(self.fontMetrics().horizontalAdvance("100 %") + 16)
+        header.setSectionsMovable(False)
+        copy = QAction("Copy table", table)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        copy.triggered.connect(lambda: copy_table(self.model.columns()))
+        save = QAction("Save table…", table)
+        save.triggered.connect(lambda: save_table(self, "Scores", self.model.columns()))
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        table.addActions([copy, save])
+        return table
+
+    def show_figures(self, rows: Sequence[TaskFigures], models: Sequence[Model]) -> None:
+        """Show these, and test the last two merges unless others are chosen."""
+        if tuple(rows) != self.model.rows:
+            self.model.show_figures(rows)
+            self._fit()
+        options: dict[Hashable, tuple[str, str]]
+        options = {each.key: (each.title, each.title) for each in models} or {"": ("–", "")}
+        self.first.offer(options)
+        self.second.offer(options)
+        if not self._by_hand:
+            merges = [each.key for each in models if each.key not in (BASE, EXPERTS)]
+            pair = merges[-1:] + merges[-2:-1] + [EXPERTS, BASE]
+            pair = [key for key in pair if key in options][:2]
+            for box, key in zip((self.first, self.second), pair, strict=False):
+                box.blockSignals(True)
+                box.choose(key)
+                box.blockSignals(False)
+        self._show_test()
+
+    def _fit(self) -> None:
+        """As high as the rows need; what stands below follows at once."""
+        rows = sum(self.table.rowHeight(row) for row in range(self.model.rowCount()))
+        bar = self.table.horizontalScrollBar().sizeHint().height()
+        self.table.setFixedHeight(self.table.horizontalHeader().sizeHint().height() + rows + bar)
+
+    def _choose(self) -> None:
+        """What a person chose stays, whatever else is scored."""
+        self._by_hand = True
+        self._show_test()
+
+    def _show_test(self) -> None:
+        known = self._session.results.scores
+        a, b = self.first.current, self.second.current
+        if a == b:
+            self.test.setText("Choose two different models.")
+            return
+        one, two = known.line(a), known.line(b)
+        pairs = [(one[task], two[task]) for task in one if task in two]
+        metrics = [score.metric for score, _ in pairs]
+        titles = self.first.currentText(), self.second.currentText()
+        self.test.setText(in_words(paired(pairs), *titles, metrics))

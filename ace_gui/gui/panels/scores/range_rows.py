@@ -1,0 +1,104 @@
+"""The parameters of a method, each with a range that can be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QCheckBox, QGridLayout, QWidget
+
+from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.engine.contract.tuned import ParameterRange
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.arrangement import clear_layout
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.recipe.values import ParameterValue
+
+
+class RangeRows(QWidget):
+    """A row a number; those that are ticked are searched. ``changed`` follows a tick or an edit."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fields: tuple[FieldInfo, ...] = ()
+        self.rows: dict[str, tuple[QCheckBox, ScientificSpinBox, ScientificSpinBox]] = {}
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(8)
+        self._grid.setColumnStretch(0, 2)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.setColumnStretch(3, 1)
+
+    def offer(
+        self,
+        fields: Sequence[FieldInfo],
+        value_of: Callable[[str], ParameterValue | None],
+    ) -> None:
+        """Offer the numbers among these; those that are offered already stay as they are."""
+        numbers = tuple(field for field in fields if field.kind in ("float", "int"))
+        if numbers == self._fields:
+            return
+        self._fields = numbers
+        clear_layout(self._grid)
+        self.rows = {}
+        for place, field in enumerate(numbers):
+            self._add(place, field, value_of(field.name))
+        if numbers:
+            preferred = next((f.name for f in numbers if f.name == "scaling"), numbers[0].name)
+            self.rows[preferred][0].setChecked(True)
+
+    def _add(self, place: int, field: FieldInfo, value: ParameterValue | None) -> None:
+        tick = QCheckBox(field.label, self)
+        tick.setAccessibleName(f"Search {field.label}")
+        tick.setToolTip(tooltip(field.help))
+        low, high = _usual_range(field, field.default if value is None else value)
+        boxes = []
+        for end, number in (("from", low), ("to", high)):
+            box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
+            box.setAccessibleName(f"{field.label}, {end}")
+            box.set_value(number)
+            box.setMinimumWidth(self.fontMetrics().horizontalAdvance("0.00000") + 24)
+            box.setEnabled(False)
+            box.value_changed.connect(lambda _: self.changed.emit())
+            tick.toggled.connect(box.setEnabled)
+            boxes.append(box)
+        tick.toggled.connect(lambda _: self.changed.emit())
+        self._grid.addWidget(tick, place, 0)
+        self._grid.addWidget(boxes[0], place, 1)
+        self._grid.addWidget(muted_label("to", self), place, 2)
+        self._grid.addWidget(boxes[1], place, 3)
+        self.rows[field.name] = tick, boxes[0], boxes[1]
+
+    @property
+    def ranges(self) -> tuple[ParameterRange, ...]:
+        """What is ticked."""
+        return tuple(
+            ParameterRange(name=name, low=low.value, high=high.value)
+            for name, (tick, low, high) in self.rows.items()
+            if tick.isChecked()
+        )
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the ranges; empty where they can be searched."""
+        if not self.ranges:
+            return "Tick a parameter."
+        wrong = [each.name for each in self.ranges if not each.low < each.high]
+        return f"The range of {wrong[0]} is empty." if wrong else ""
+
+
+def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]:
+    """A range round the value in force, within what the method allows."""
+    now = float(value)
+    if field.logarithmic and now > 0:
+        low, high = now / 100, now * 100
+    else:
+        low, high = min(0.0, 2 * now), max(2 * now, 1.0)
+    low = low if field.low is None else max(low, field.low)
+    high = high if field.high is None else min(high, field.high)
+    if field.low_open and field.low is not None and low <= field.low:
+        low = field.low + (high - field.low) / 20
+    return (float(round(low)), float(round(high))) if field.kind == "int" else (low, high)

@@ -1,0 +1,82 @@
+"""How the figures of a merge are drawn: the expert's swatch, and what is kept as a bar."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
+
+from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK
+from ace_gui.gui.panels.layer_cells import Cell
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.score_figures import TaskFigures
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.written import write
+
+_Index = QModelIndex | QPersistentModelIndex
+_BAR: Final = (40.0, 5.0)  # px
+
+
+def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
+    """The colour of an expert by its name, "" where there is none; whether it is a repeated one."""
+    if owner is None or owner not in inputs.names:
+        return "", False
+    place, theme = inputs.experts[inputs.names.index(owner)].colour, current_theme()
+    return theme.expert_colour(place), place >= len(theme.expert_colours)
+
+
+class FigureCell(Cell):
+    """One cell of the table of figures."""
+
+    padding = 12
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
+        return QSize(hint.width() + more, hint.height())
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        row: TaskFigures = index.data(FIGURES)
+        theme, column = current_theme(), index.column()
+        colour, hollow = expert_colour(self._session.draft.inputs, row.owner)
+        if column == TASK:
+            if colour:
+                square = QRectF(place.left(), place.top(), SWATCH, place.height())
+                paint_swatch(painter, square, colour, hollow=hollow)
+                place = place.adjusted(SWATCH + 8, 0, 0, 0)
+            font = face(Face.STRONG if row.is_mean else Face.BODY)
+            write(painter, place, option.text, font, theme.text)
+            return
+        words = option.fontMetrics.horizontalAdvance(option.text)
+        if column == KEPT and isfinite(row.kept) and place.width() > words + _BAR[0] + 4:
+            bar = QRectF(0, 0, *_BAR)
+            bar.moveLeft(place.left())
+            bar.moveTop(place.center().y() - _BAR[1] / 2)
+            self._draw_bar(painter, bar, row.kept, colour or theme.merged)
+        super().draw(painter, place, option, index, chosen=chosen)
+
+    def _draw_bar(self, painter: QPainter, place: QRectF, share: float, colour: str) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(current_theme().sunk))
+        painter.drawRoundedRect(place, 2.5, 2.5)
+        done = QRectF(place)
+        done.setWidth(place.width() * min(max(share, 0.0), 1.0))
+        painter.setBrush(QColor(colour))
+        painter.drawRoundedRect(done, 2.5, 2.5)

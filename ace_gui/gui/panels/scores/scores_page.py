@@ -1,0 +1,104 @@
+"""The Scores workspace: the data, the scores, the examples, trying out, tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.shown_examples import ShownExample
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.scores_place import ScoresPlace
+from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.panels.scores.try_place import TryPlace
+from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+
+TASKS, SCORES, EXAMPLES, TRY, TUNE = range(5)
+
+
+class ScoresPage(QWidget):
+    """A tab for each place; where there are tasks already, the scores come first.
+
+    ``value_chosen`` carries the name and the value of a parameter that was tuned.
+    """
+
+    value_chosen = Signal(str, object)
+
+    def __init__(
+        self,
+        session: Session,
+        scoring: Scoring,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._scoring = scoring
+        self.tabs = LazyTabs("Places of the scores", self)
+        places: tuple[tuple[str, str, Callable[[], QWidget]], ...] = (
+            (
+                "Tasks",
+                "Data that the models are tried on, and how they are read",
+                lambda: TasksPlace(session, scoring),
+            ),
+            (
+                "Scores",
+                "How good base, experts and merges are at the tasks",
+                lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),
+            ),
+            (
+                "Examples",
+                "Which examples a merge lost and gained",
+                lambda: self._make_examples(session, scoring),
+            ),
+            (
+                "Try it",
+                "Type a text or drop a picture, and see what base, expert and merge say to it",
+                lambda: TryPlace(session, scoring.trying),
+            ),
+            (
+                "Tune",
+                "Look for values of parameters by trying them on half of the data",
+                lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
+            ),
+        )
+        for title, tip, make in places:
+            self.tabs.add(title, tip, make)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.tabs)
+        if session.draft.inputs.tasks:
+            self.show_place(SCORES)
+
+    def _make_examples(self, session: Session, scoring: Scoring) -> ExamplesPlace:
+        place = ExamplesPlace(session, scoring)
+        place.try_wanted.connect(self._try)
+        return place
+
+    def _try(self, example: ShownExample, task: str) -> None:
+        place = self.show_place(TRY)
+        assert isinstance(place, TryPlace)
+        place.try_example(example, task)
+
+    def show_place(self, place: int) -> QWidget:
+        """Turn to a place; it."""
+        self.tabs.setCurrentIndex(place)
+        return self.tabs.current
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Colours of experts stand in icons and bars."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            for place in self.tabs.contents():
+                place.recolour()  # type: ignore[attr-defined]
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._scoring.look(True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._scoring.look(False)

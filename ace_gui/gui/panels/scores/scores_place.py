@@ -1,0 +1,269 @@
+"""The place of the scores: one sentence, a line of all models, bars by task, figures, a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from math import isfinite
+from typing import Final
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QPushButton,
+    QSplitter,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.scores import EXPERTS
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.panels.scores.figures_card import FiguresCard
+from ace_gui.gui.panels.scores.merges import Model, merges_of
+from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.panels.scores.score_line import Mark, ScoreLine
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.known_scores import BASE
+from ace_gui.gui.state.score_figures import Figure, TaskFigures, figures_of
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.arrangement import scroll_area
+from ace_gui.gui.widgets.buttons import ProgressButton
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
+
+REFRESH: Final = 100  # ms between two repaints while scores come in
+NO_TASKS: Final = "There are no tasks yet: add data that the models can be tried on."
+NO_SCORES: Final = (
+    "The models have not been tried on the tasks yet. Base, experts and every finished merge are "
+    "tried one after another, in the background."
+)
+_UNBOUNDED: Final = frozenset({"perplexity", "score"})
+"""Metrics whose values do not stand beside each other's on one axis."""
+
+
+class ScoresPlace(QWidget):
+    """``add_data``: where a person is led who has no tasks yet."""
+
+    def __init__(
+        self,
+        session: Session,
+        scoring: Scoring,
+        add_data: Callable[[], object],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._scoring = session, scoring
+        self.title = plain_label("", self)
+        self.title.setFont(face(Face.TITLE))
+        self.note = secondary_label("", self)
+        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
+        self.merge.chosen.connect(self.refresh)
+        self.evaluate = EvaluateButton(session, scoring)
+        self.line = ScoreLine(self)
+        self.bars = ScoreBarsPlot()
+        self.figures = FiguresCard(session)
+        self.no_tasks = EmptyState(NO_TASKS, _button("Add data…", add_data))
+        self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
+        self._stack = QStackedLayout(self)
+        for page in (card(self.no_tasks), card(self.no_scores), self._make_page()):
+            self._stack.addWidget(page)
+        self._latest = ""
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self.refresh)
+        results = session.results
+        for changed in (results.scores.changed, results.runs.changed, session.engine_changed):
+            changed.connect(self._plan_refresh)
+        session.draft.changed.connect(self._plan_refresh)
+        results.changed.connect(self._plan_refresh)
+        self.refresh()
+
+    def _make_page(self) -> QWidget:
+        head = QWidget()
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(self.title, 1)
+        row.addWidget(self.merge)
+        row.addWidget(self.evaluate)
+        column = QVBoxLayout(head)
+        column.setContentsMargins(8, 6, 8, 6)
+        column.setSpacing(6)
+        column.addLayout(row)
+        column.addWidget(self.note)
+        column.addWidget(self.line)
+        below = QSplitter(Qt.Orientation.Horizontal)
+        below.setChildrenCollapsible(False)
+        below.setHandleWidth(GAP)
+        below.addWidget(card(PlotWithTable(self.bars, self.bars.columns)))
+        scroll = scroll_area("Figures of the merge")
+        scroll.setWidget(self.figures)
+        below.addWidget(card(scroll))
+        below.setSizes([540, 480])
+        below.setStretchFactor(0, 3)
+        below.setStretchFactor(1, 2)
+        page = QWidget()
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(GAP)
+        layout.addWidget(card(head))
+        layout.addWidget(below, 1)
+        return page
+
+    def _plan_refresh(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    # Showing
+
+    def recolour(self) -> None:
+        """Another scheme: the experts' colours are others."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what is known."""
+        self._timer.stop()
+        known = self._session.results.scores
+        if not known.tasks:
+            self._stack.setCurrentIndex(0)
+            return
+        if not known.models:
+            self._stack.setCurrentIndex(1)
+            return
+        self._stack.setCurrentIndex(2)
+        self._offer_merges()
+        rows = figures_of(known, self.merge.current)
+        self._show_head(rows)
+        self._show_bars(rows)
+        self.figures.show_figures(rows, self._others)
+
+    @property
+    def _others(self) -> list[Model]:
+        """Every model that has scores, the experts as one."""
+        known = self._session.results.scores.models
+        all_of = [Model(key=BASE, title="base"), *merges_of(self._session)]
+        return [m for m in (*all_of, Model(key=EXPERTS, title="experts")) if m.key in known]
+
+    def _offer_merges(self) -> None:
+        """A merge that is new is looked at; before there is one, base and experts are."""
+        merges = merges_of(self._session)
+        options: dict[Hashable, tuple[str, str]]
+        options = {each.key: (each.title, each.title) for each in reversed(merges)}
+        self.merge.offer(options or {"": ("no merge yet", "Merge, and evaluate again")})
+        self.merge.setEnabled(len(merges) > 1)
+        run = self._session.results.merge
+        current = str(run.store) if run is not None and run.finished is not None else ""
+        if current != self._latest:
+            self._latest = current
+            if current in options:
+                self.merge.blockSignals(True)
+                self.merge.choose(current)
+                self.merge.blockSignals(False)
+
+    @property
+    def merge_title(self) -> str:
+        """What the merge that is looked at is called."""
+        return self.merge.currentText()
+
+    def _show_head(self, rows: list[TaskFigures]) -> None:
+        known, model = self._session.results.scores, self.merge.current
+        share = known.mean(model).normalised
+        if model not in known.models:
+            text = "This merge has not been tried yet" if model else "No merge has been tried yet"
+            self.title.setText(text)
+        elif share is not None and known.is_complete(model):
+            self.title.setText(
+                f"{self.merge_title} keeps {100 * share:.0f} % of what the experts reach"
+            )
+        else:
+            self.title.setText(self.merge_title)
+        self.note.setText(_note(rows))
+        marks = [
+            Mark(title=each.title, value=mean, is_chosen=each.key == model)
+            for each in self._others
+            if (mean := known.mean(each.key).score) is not None
+        ]
+        self.line.show_marks(marks)
+        self.line.setVisible(len(marks) > 1)
+
+    def _show_bars(self, rows: list[TaskFigures]) -> None:
+        if not rows:
+            self.bars.clear()
+            return
+        shares = any(row.metric in _UNBOUNDED for row in rows) and len(rows) > 1
+        metrics = {row.metric for row in rows}
+        quantity = "share of the expert's score" if shares else _one_of(metrics)
+        groups = [self._group(row, shares=shares) for row in rows]
+        self.bars.show_scores(groups, self.merge_title or "merged", quantity)
+
+    def _group(self, row: TaskFigures, *, shares: bool) -> ScoreGroup:
+        bars = (row.base, row.merge, row.expert)
+        if shares:
+            bars = (Figure(), Figure(value=row.kept), Figure(value=1.0))
+        return ScoreGroup(
+            title=row.title,
+            bars=bars,
+            colour=expert_colour(self._session.draft.inputs, row.owner)[0],
+            is_mean=row.is_mean,
+        )
+
+
+class EvaluateButton(ProgressButton):
+    """Tries the models; while they are tried it shows how far, and stops it when pressed."""
+
+    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._scoring = session, scoring
+        self.setProperty("kind", "tinted")
+        self.clicked.connect(lambda _=False: self._press())
+        for changed in (
+            session.activity.changed,
+            session.activity.progressed,
+            session.draft.changed,
+            scoring.changed,
+        ):
+            changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow the session."""
+        progress = self._session.activity.progress
+        if self._scoring.is_running:
+            known = progress is not None and progress.state is State.SCORING and progress.total
+            share = progress.done / progress.total if progress is not None and known else 0.0
+            self.show_progress(share, f"{100 * share:.0f} % · press to stop")
+            self.setEnabled(True)
+            self.setToolTip(progress.title if progress is not None and known else "")
+            return
+        why = self._scoring.obstacle
+        self.show_action("Evaluate", why or "Try base, experts and every finished merge")
+        self.setEnabled(not why)
+
+    def _press(self) -> None:
+        (self._scoring.cancel if self._scoring.is_running else self._scoring.evaluate)()
+
+
+def _button(text: str, slot: Callable[[], object]) -> QPushButton:
+    button = QPushButton(text)
+    button.setFont(face(Face.STRONG))
+    button.setProperty("kind", "primary")
+    button.setAccessibleName(text.removesuffix("…"))
+    button.clicked.connect(lambda _=False: slot())
+    return button
+
+
+def _note(rows: list[TaskFigures]) -> str:
+    """How much data, and how well a mean is known."""
+    tasks = [row for row in rows if not row.is_mean]
+    counts = {row.n for row in tasks}
+    each = f"{counts.pop()} examples" if len(counts) == 1 else f"{sum(counts)} examples in all"
+    note = f"{len(tasks)} tasks × {each}" if len(tasks) > 1 else each
+    mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
+    return f"{note}; a mean is good to ± {mean:.2g}" if isfinite(mean) else note
+
+
+def _one_of(metrics: set[str]) -> str:
+    return metrics.pop() if len(metrics) == 1 else "score"

@@ -1,0 +1,260 @@
+"""One task as a form: what is guessed is shown, and can be said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.shown_examples import ShownExample, TaskDescribed
+from ace_gui.gui.panels.scores.example_picture import ExamplePicture
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.arrangement import clear_layout
+from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
+
+_NOTHING: Final = "none"
+_MOST: Final = 10_000_000
+_PICTURE: Final = 64  # px
+_LETTERS: Final = 280  # of a text that is shown
+_LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
+
+
+class TaskEditor(QWidget):
+    """``edited`` carries the Task as the person wants it; ``remove_wanted``: not at all."""
+
+    edited = Signal(object)
+    remove_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._task: Task | None = None
+        self._found: TaskDescribed | None = None
+        self.name = _line("Name of the task")
+        self.path = ElidedLabel(self)
+        self.expert = _box("Whose task it is")
+        self.kind = _box("Kind of task")
+        self.measure = _box("How answers are scored")
+        self.limit = QSpinBox()
+        self.limit.setRange(0, _MOST)
+        self.limit.setSpecialValueText("all")
+        self.limit.setAccessibleName("Examples at most, drawn by chance")
+        self.limit.setKeyboardTracking(False)
+        self.labels = _line("Labels, in the order of the head")
+        self.labels.setPlaceholderText("as the head's config says")
+        self.fault = plain_label("", self)
+        self.fault.setProperty("kind", "bad")
+        self.remove = QPushButton("Remove task", self)
+        self.remove.setProperty("kind", "ghost")
+        self.remove.setAccessibleName("Remove this task")
+        self.remove.clicked.connect(lambda _=False: self.remove_wanted.emit())
+        self.columns: dict[str, QComboBox] = {}
+        self._form = QFormLayout()
+        self._shown = QVBoxLayout()
+        self._count = muted_label("", self)
+        self._lay_out()
+        self._connect()
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(heading("Task", self), 1)
+        head.addWidget(self.remove)
+        self._form.setHorizontalSpacing(16)
+        policy = QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow
+        self._form.setFieldGrowthPolicy(policy)
+        for title, field in (
+            ("&Name", self.name),
+            ("Data", self.path),
+            ("&Expert", self.expert),
+            ("&Kind", self.kind),
+            ("&Metric", self.measure),
+            ("Exam&ples", self.limit),
+            ("&Labels", self.labels),
+        ):
+            self._form.addRow(title, field)
+        self._shown.setSpacing(10)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addWidget(self.fault)
+        column.addLayout(self._form)
+        column.addWidget(heading("First examples", self))
+        column.addWidget(self._count)
+        column.addLayout(self._shown)
+        column.addStretch(1)
+
+    def _connect(self) -> None:
+        self.name.editingFinished.connect(self._rename)
+        self.labels.editingFinished.connect(self._relabel)
+        self.expert.activated.connect(lambda _: self._say("expert", self.expert.currentData()))
+        # Qt keeps the values of such enumerations as plain text.
+        self.kind.activated.connect(lambda _: self._say("kind", TaskKind(self.kind.currentData())))
+        self.measure.activated.connect(
+            lambda _: self._say("metric", Metric(self.measure.currentData()))
+        )
+        self.limit.valueChanged.connect(lambda value: self._say("limit", value or None))
+
+    # Showing
+
+    def show_task(
+        self, task: Task, found: TaskDescribed | None, owner: str | None, experts: Sequence[str]
+    ) -> None:
+        """Show a task, and what is known of it by now."""
+        same = task == self._task and found == self._found
+        waits = found is None and self._task is not None and task.data == self._task.data
+        found = self._found if waits else found  # nothing jumps while data are read again
+        self._task, self._found = task, found
+        if not self.name.hasFocus() or not same:
+            self.name.setText(plain(task.title))
+        self.path.set_full_text(str(task.data))
+        names = {name: name for name in experts}
+        _offer(self.expert, {"of no expert": None, **names}, owner)
+        told = "guessed" if task.kind is None else "as said"
+        kinds = found.kinds if found is not None else ()
+        chosen = found.kind if found is not None else task.kind
+        _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
+        self.kind.setToolTip(tooltip(f"What the model does with the data; {told}."))
+        metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
+        measured = found.metric if found is not None else task.metric
+        _offer(self.measure, {each.value: each for each in _with(metrics, task.metric)}, measured)
+        self.limit.blockSignals(True)
+        self.limit.setValue(task.limit or 0)
+        self.limit.blockSignals(False)
+        self.labels.setText(", ".join(task.labels))
+        self._form.setRowVisible(self.labels, chosen in _LABELLED)
+        self.fault.setText(plain(found.fault) if found is not None else "")
+        self.fault.setVisible(bool(found is not None and found.fault))
+        self._show_columns()
+        self._show_examples()
+
+    def _show_columns(self) -> None:
+        """A field for each role; fields that are there already stay, and their focus with them."""
+        found = self._found
+        roles = (*found.roles, *found.optional) if found is not None else ()
+        if tuple(self.columns) != roles:
+            for box in self.columns.values():
+                self._form.removeRow(box)
+            self.columns = {}
+            for place, role in enumerate(roles):
+                box = self.columns[role] = _box(f"Column of the {role}")
+                box.activated.connect(lambda _, r=role: self._say_column(r))
+                self._form.insertRow(5 + place, role[:1].upper() + role[1:], box)
+        if found is None:
+            return
+        for role, box in self.columns.items():
+            own = found.columns.get(role) or _columns_of(self._task, role)
+            options: dict[str, Any] = {plain(name): name for name in found.table_columns}
+            if len(own) > 1:
+                options[", ".join(own)] = tuple(own)
+            if role in found.optional or not own:
+                options = {_NOTHING: None, **options}
+            _offer(box, options, tuple(own) if len(own) > 1 else own[0] if own else None)
+
+    def _show_examples(self) -> None:
+        clear_layout(self._shown)
+        found = self._found
+        if found is None:
+            self._count.setText("Reading the data …")
+            return
+        self._count.setText(f"{found.count} examples" if found.count else "None could be read.")
+        for example in found.examples:
+            self._shown.addWidget(_example_row(example))
+
+    # Saying otherwise
+
+    def _say(self, field: str, value: Any) -> None:
+        if self._task is not None and getattr(self._task, field) != value:
+            self.edited.emit(replace(self._task, **{field: value}))
+
+    def _rename(self) -> None:
+        text = self.name.text().strip()
+        if self._task is not None and text != plain(self._task.title):
+            self._say("name", text or None)
+
+    def _relabel(self) -> None:
+        parts = (part.strip() for part in self.labels.text().split(","))
+        self._say("labels", tuple(part for part in parts if part))
+
+    def _say_column(self, role: str) -> None:
+        """Without a second text, the first is named: else the second would be guessed again."""
+        if self._task is None or self._found is None:
+            return
+        chosen = self.columns[role].currentData()
+        columns = {**self._task.columns, role: chosen}
+        if chosen is None:
+            known = {name: given[0] for name, given in self._found.columns.items()}
+            columns = {**known, **self._task.columns}
+            columns.pop(role, None)
+        self._say("columns", columns)
+
+
+def _columns_of(task: Task | None, role: str) -> tuple[str, ...]:
+    given = () if task is None else task.columns.get(role, ())
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _with(known: Sequence[Any], own: Any) -> Sequence[Any]:
+    return known if own is None or own in known else (*known, own)
+
+
+def _line(name: str) -> QLineEdit:
+    line = QLineEdit()
+    line.setAccessibleName(name)
+    return line
+
+
+def _box(name: str) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(10)
+    return box
+
+
+def _offer(box: QComboBox, options: Mapping[str, Any], chosen: Any) -> None:
+    """Fill a box, unless it shows just that; no signal."""
+    now = {box.itemText(n): box.itemData(n) for n in range(box.count())}
+    if now != options:
+        box.clear()
+        for text, value in options.items():
+            box.addItem(text, value)
+    values = list(options.values())
+    box.setCurrentIndex(values.index(chosen) if chosen in values else -1)
+    box.setEnabled(bool(options))
+
+
+def _example_row(example: ShownExample) -> QWidget:
+    made = QWidget()
+    row = QHBoxLayout(made)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(12)
+    if example.picture is not None:
+        picture = ExamplePicture(_PICTURE)
+        picture.show_picture(example.picture, f"{example.row}: {example.label}")
+        row.addWidget(picture)
+    words = QVBoxLayout()
+    words.setSpacing(2)
+    for role, text in example.texts:
+        said = f"{role}: {text}" if len(example.texts) > 1 else text
+        words.addWidget(plain_label(said if len(said) < _LETTERS else f"{said[:_LETTERS]}…"))
+    label = QLabel(plain(example.label))
+    label.setFont(face(Face.STRONG))
+    words.addWidget(label)
+    words.addWidget(muted_label(example.row))
+    row.addLayout(words, 1)
+    return made

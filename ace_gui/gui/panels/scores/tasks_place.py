@@ -1,0 +1,218 @@
+"""The place of the tasks: data dropped or added, how they are read, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QMenu,
+    QPushButton,
+    QSplitter,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.shown_examples import TaskDescribed
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.experts_model import swatch
+from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.panels.scores.task_editor import TaskEditor
+from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import counted, plain, tooltip
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.arrangement import scroll_area
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.recipe.tasks import Task
+
+DATA: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
+NO_DATA: Final = (
+    "A task is data of your own that the models are tried on: a table, a text, or a folder of "
+    "pictures by class. Drop it here, or add it."
+)
+_NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))
+
+
+class TasksPlace(QWidget):
+    """The list of tasks, and beside it the one that is chosen, as a form."""
+
+    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._scoring = session, scoring
+        self.setAcceptDrops(True)
+        self.list = QListWidget()
+        self.list.setAccessibleName("Tasks")
+        self.list.setIconSize(QSize(10, 10))
+        self.list.setSpacing(1)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.setItemDelegate(TwoLineCell(self.list))
+        self.list.currentRowChanged.connect(lambda _: self._show_task())
+        remove = QAction("Remove task", self.list)
+        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
+        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        remove.triggered.connect(self._remove)
+        self.list.addAction(remove)
+        self.editor = TaskEditor()
+        self.editor.edited.connect(self._edit)
+        self.editor.remove_wanted.connect(self._remove)
+        self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
+        self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "primary"))
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(card(self.empty))
+        self._stack.addWidget(self._make_columns())
+        for changed in (session.draft.changed, session.results.scores.changed):
+            changed.connect(self.refresh)
+        self.refresh()
+
+    def _make_columns(self) -> QWidget:
+        left = QWidget()
+        head = QHBoxLayout()
+        head.addWidget(heading("Tasks", left), 1)
+        add = self._add_button("Add data…", "link")
+        add.setIcon(icon("add", "accent"))
+        head.addWidget(add)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.addLayout(head)
+        column.addWidget(self.list, 1)
+        column.addWidget(muted_label("Tasks are saved with the recipe. Drop data here.", left))
+        scroll = scroll_area("The chosen task")
+        scroll.setWidget(self.editor)
+        columns = QSplitter(Qt.Orientation.Horizontal)
+        columns.setChildrenCollapsible(False)
+        columns.setHandleWidth(GAP)
+        columns.addWidget(card(left))
+        columns.addWidget(card(scroll))
+        columns.setSizes([360, 640])
+        columns.setStretchFactor(1, 1)
+        return columns
+
+    def _add_button(self, text: str, kind: str) -> QPushButton:
+        button = QPushButton(text, self)
+        button.setProperty("kind", kind)
+        button.setFont(face(Face.BUTTON))
+        button.setAccessibleName("Add data")
+        button.setToolTip("Add a task: a file of data, or a folder")
+        menu = QMenu(button)
+        menu.addAction("&Files…", self._ask_files)
+        menu.addAction("F&older…", self._ask_folder)
+        button.setMenu(menu)
+        return button
+
+    # Showing
+
+    def recolour(self) -> None:
+        """Another scheme: the experts' colours are others."""
+        self._rows = ()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's tasks; what is chosen stays chosen."""
+        scores, tasks = self._session.results.scores, self._session.draft.inputs.tasks
+        self._stack.setCurrentIndex(1 if tasks else 0)
+        rows = tuple((task, scores.described(task)) for task in tasks)
+        if rows == self._rows and self.list.count() == len(rows):
+            return
+        added = 0 < len(self._rows) < len(rows)
+        chosen = len(rows) - 1 if added else self.list.currentRow()
+        self._rows = rows
+        self.list.blockSignals(True)
+        while self.list.count() > len(rows):
+            self.list.takeItem(self.list.count() - 1)
+        while self.list.count() < len(rows):
+            self.list.addItem(QListWidgetItem())
+        for place, (task, found) in enumerate(rows):
+            self._dress(self.list.item(place), task, found)
+        self.list.setCurrentRow(min(max(chosen, 0), len(rows) - 1))
+        self.list.blockSignals(False)
+        self._show_task()
+
+    def _dress(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
+        """Two lines: what it is called, and what it is or what is wrong."""
+        line = _said(found)
+        item.setText(f"{plain(task.title)}\n{line}")
+        item.setToolTip(tooltip(found.fault if found is not None and found.fault else line))
+        item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
+        wrong = found is not None and bool(found.fault)
+        item.setData(BAD, wrong)
+        item.setIcon(icon("error") if wrong else self._swatch(task))
+
+    def _swatch(self, task: Task) -> QIcon:
+        owner = self._session.results.scores.owner(task)
+        colour, hollow = expert_colour(self._session.draft.inputs, owner)
+        return QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
+
+    def _show_task(self) -> None:
+        place = self.list.currentRow()
+        if 0 <= place < len(self._rows):
+            task, found = self._rows[place]
+            owner = self._session.results.scores.owner(task)
+            names = self._session.draft.inputs.names
+            self.editor.show_task(task, found, owner, names)
+
+    # Changing
+
+    def _edit(self, task: Task) -> None:
+        self._scoring.change(self.list.currentRow(), task)
+
+    def _remove(self) -> None:
+        if 0 <= self.list.currentRow() < len(self._rows):
+            self._scoring.remove(self.list.currentRow())
+
+    def _ask_files(self) -> None:
+        dialog = QFileDialog(self, "Data", "", DATA)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        self._show(dialog)
+
+    def _ask_folder(self) -> None:
+        dialog = QFileDialog(self, "Data: a folder of pictures by class, or a saved dataset")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        self._show(dialog)
+
+    def _show(self, dialog: QFileDialog) -> None:
+        dialog.filesSelected.connect(lambda chosen: self._scoring.add(map(Path, chosen)))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    # Dropping
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if _data_of(event):
+            event.acceptProposedAction()
+        else:
+            event.ignore()  # a recipe or a model: the window's
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        paths = _data_of(event)
+        if paths:
+            event.acceptProposedAction()
+            self._scoring.add(paths)
+        else:
+            event.ignore()
+
+
+def _data_of(event: QDropEvent) -> list[Path]:
+    urls = event.mimeData().urls()
+    paths = [Path(url.toLocalFile()) for url in urls if url.isLocalFile()]
+    models = [path for path in paths if (path / "config.json").exists()]
+    return [p for p in paths if p.suffix.lower() not in _NOT_DATA and p not in models]
+
+
+def _said(found: TaskDescribed | None) -> str:
+    if found is None:
+        return "reading the data …"
+    if found.fault:
+        return found.fault
+    kind = found.kind.value if found.kind is not None else ""
+    return f"{kind} · {counted(found.count, 'example', 'examples')}"

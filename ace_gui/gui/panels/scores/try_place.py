@@ -1,0 +1,331 @@
+"""The place where one tries: a text or a picture, and what base, expert and merge say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader
+from PySide6.QtWidgets import (
+    QDoubleSpinBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.shown_examples import ShownExample
+from ace_gui.gui.control.try_operation import Said, TryOperation
+from ace_gui.gui.panels.scores.answer_card import AnswerCard
+from ace_gui.gui.panels.scores.example_picture import ExamplePicture
+from ace_gui.gui.panels.scores.merges import merges_of
+from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.known_scores import BASE
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.recipe.tasks import Task, TaskKind
+
+REFRESH: Final = 40  # ms between two looks at what is being written
+PICTURES: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"
+_OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
+_WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
+_SIDE: Final = 128  # px
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """What is tried, besides a text that is typed: an example of a task, or a picture's file."""
+
+    row: str = ""
+    picture: Path | None = None
+
+
+class TryPlace(QWidget):
+    """With the head of one task, or of an expert, at a time."""
+
+    def __init__(
+        self, session: Session, trying: TryOperation, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._trying = session, trying
+        self._given = _Given()
+        self.setAcceptDrops(True)
+        self.task = Choice("Task whose answers are wanted", {"": ("–", "")})
+        self.merge = Choice("Merge that is tried", {"": ("no merge yet", "")})
+        self.text = QPlainTextEdit()
+        self.text.setAccessibleName("Text to try")
+        self.text.setPlaceholderText("Type a text")
+        self.text.setTabChangesFocus(True)
+        self.pair = QLineEdit()
+        self.pair.setAccessibleName("Second text, where the task has two")
+        self.pair.setPlaceholderText("Second text")
+        self.picture = ExamplePicture(_SIDE)
+        self.hint = muted_label("Drop a picture here.", self)
+        self.choose = QPushButton("Choose picture…")
+        self.choose.setAccessibleName("Choose a picture")
+        self.seed, self.temperature = QSpinBox(), QDoubleSpinBox()
+        self.button = QPushButton("Try")
+        self.button.setProperty("kind", "primary")
+        self.button.setFont(face(Face.STRONG))
+        self.problem = QLabel()
+        self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
+        self._lay_out()
+        self._connect()
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        self.seed.setRange(0, 2**31 - 1)
+        self.seed.setAccessibleName("Seed of what is written, the same for every model")
+        self.temperature.setRange(0.0, 2.0)
+        self.temperature.setSingleStep(0.1)
+        self.temperature.setAccessibleName("Temperature; 0: always the likeliest word")
+        self.problem.setProperty("kind", "bad")
+        self.problem.setWordWrap(True)
+        self.problem.setTextFormat(Qt.TextFormat.PlainText)
+        top = QWidget()
+        column = QVBoxLayout(top)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(8)
+        column.addLayout(self._make_head())
+        column.addLayout(self._make_given())
+        column.addWidget(self.problem)
+        top.setMaximumHeight(round(15 * self.fontMetrics().height()))
+        row = QHBoxLayout()
+        row.setSpacing(GAP)
+        for each in self.cards:
+            row.addWidget(card(each), 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(GAP)
+        layout.addWidget(card(top))
+        layout.addLayout(row, 1)
+
+    def _make_head(self) -> QHBoxLayout:
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(muted_label("As", self))
+        head.addWidget(self.task)
+        head.addWidget(self.merge)
+        head.addStretch(1)
+        self._settings = [QLabel("&Temperature"), self.temperature, QLabel("&Seed"), self.seed]
+        for label, box in (self._settings[:2], self._settings[2:]):
+            assert isinstance(label, QLabel)
+            label.setBuddy(box)
+            head.addWidget(label)
+            head.addWidget(box)
+        head.addWidget(self.button)
+        return head
+
+    def _make_given(self) -> QHBoxLayout:
+        given = QHBoxLayout()
+        given.setSpacing(12)
+        texts = QVBoxLayout()
+        texts.addWidget(self.text, 1)
+        texts.addWidget(self.pair)
+        given.addWidget(self.picture)
+        pictures = QVBoxLayout()
+        pictures.addWidget(self.hint)
+        pictures.addWidget(self.choose, 0, Qt.AlignmentFlag.AlignLeft)
+        pictures.addStretch(1)
+        given.addLayout(pictures)
+        given.addLayout(texts, 1)
+        return given
+
+    def _connect(self) -> None:
+        session = self._session
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._show_answers)
+        self._trying.changed.connect(self._plan_answers)
+        for changed in (
+            session.draft.changed,
+            session.results.runs.changed,
+            session.results.scores.changed,
+        ):
+            changed.connect(self.refresh)
+        self.task.chosen.connect(self._forget_given)
+        self.merge.chosen.connect(self._show_answers)
+        self.text.textChanged.connect(self._forget_given)
+        self.choose.clicked.connect(lambda _=False: self._ask_picture())
+        self.button.clicked.connect(lambda _=False: self._press())
+
+    # What is tried
+
+    @property
+    def _tasks(self) -> dict[str, Task]:
+        """The recipe's tasks; experts that have none are tried as they are."""
+        inputs, known = self._session.draft.inputs, self._session.results.scores
+        tasks = {task.title: task for task in inputs.tasks}
+        owned = {known.owner(task) for task in inputs.tasks}
+        for name in inputs.names:
+            if name not in owned and name not in tasks:
+                tasks[name] = Task(data=Path(name), name=name, expert=name)
+        return tasks
+
+    @property
+    def chosen(self) -> Task | None:
+        """The task whose answers are wanted."""
+        return self._tasks.get(self.task.current)
+
+    @property
+    def kind(self) -> TaskKind | None:
+        """The kind of that task; None: not known yet."""
+        if self.chosen is None:
+            return None
+        found = self._session.results.scores.described(self.chosen)
+        return found.kind if found is not None else self.chosen.kind
+
+    def try_example(self, example: ShownExample, task: str) -> None:
+        """Try an example of a task's data."""
+        self.refresh()
+        self.task.blockSignals(True)
+        self.task.choose(task)
+        self.task.blockSignals(False)
+        self.refresh()
+        texts = dict(example.texts)
+        self.text.blockSignals(True)
+        self.text.setPlainText(plain(next(iter(texts.values()), "")))
+        self.text.blockSignals(False)
+        self.pair.setText(plain(texts.get("pair", "")))
+        self.picture.show_picture(example.picture, f"{task}, {example.row}")
+        self._given = _Given(row=example.row)
+        self.refresh()
+        self._start()
+
+    def _forget_given(self) -> None:
+        """What is typed, or asked of another task, is no example any more."""
+        self._given = _Given()
+        self.picture.show_picture(None, "")
+        self.refresh()
+
+    def _take_picture(self, path: Path) -> None:
+        reader = QImageReader(str(path))
+        reader.setAutoTransform(True)
+        size = reader.size()
+        if size.isValid():
+            reader.setScaledSize(size.scaled(_SIDE, _SIDE, Qt.AspectRatioMode.KeepAspectRatio))
+        image = reader.read()
+        self._given = _Given(picture=path)
+        self.picture.show_image(image, path.name)
+        self.refresh()
+        self._start()
+
+    def _ask_picture(self) -> None:
+        dialog = QFileDialog(self, "Picture", "", PICTURES)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.filesSelected.connect(lambda chosen: self._take_picture(Path(chosen[0])))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    @property
+    def _obstacle(self) -> str:
+        if self.chosen is None:
+            return "Add an expert first."
+        needs_text = self.kind not in _OF_PICTURES
+        if self._given != _Given() or (needs_text and self.text.toPlainText().strip()):
+            return ""
+        return "Type a text first." if needs_text else "Drop or choose a picture first."
+
+    def _press(self) -> None:
+        (self._trying.stop if self._trying.is_running else self._start)()
+
+    def _start(self) -> None:
+        task = self.chosen
+        if task is None or self._obstacle:
+            return
+        self._trying.start(
+            task,
+            [Path(self.merge.current)] if self.merge.current else [],
+            row=self._given.row,
+            picture=self._given.picture,
+            text=self.text.toPlainText(),
+            pair=self.pair.text() if self.pair.isVisibleTo(self) else "",
+            seed=self.seed.value(),
+            temperature=self.temperature.value(),
+        )
+
+    # Showing
+
+    def recolour(self) -> None:
+        """Another scheme: the experts' colours are others."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what can be tried."""
+        tasks: dict[Hashable, tuple[str, str]]
+        tasks = {title: (plain(title), "") for title in self._tasks}
+        self.task.offer(tasks or {"": ("–", "")})
+        merges: dict[Hashable, tuple[str, str]]
+        merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
+        self.merge.offer(merges or {"": ("no merge yet", "Merge first to try the merge, too")})
+        kind = self.kind
+        pictures = kind in _OF_PICTURES
+        self.text.setVisible(not pictures)
+        self.hint.setVisible(kind is None or pictures)
+        self.choose.setVisible(kind is None or pictures)
+        found = None if self.chosen is None else self._session.results.scores.described(self.chosen)
+        self.pair.setVisible(found is not None and "pair" in found.columns)
+        for widget in self._settings:
+            widget.setVisible(kind is None or kind in _WRITES)
+        self._show_answers()
+
+    def _plan_answers(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _show_answers(self) -> None:
+        """Base, expert, merge: what each has said."""
+        self._timer.stop()
+        trying, theme = self._trying, current_theme()
+        owner = None
+        if self.chosen is not None:
+            owner = self._session.results.scores.owner(self.chosen)
+        colour = expert_colour(self._session.draft.inputs, owner)[0]
+        models = (
+            (BASE, "", theme.base),
+            (owner or "", owner or "", colour),
+            (self.merge.current, self.merge.currentText(), theme.merged),
+        )
+        for each, (key, name, hue) in zip(self.cards, models, strict=True):
+            said: Said | None = trying.said.get(key) if key else None
+            each.show_said(said, name, hue)
+        self.problem.setText(plain(trying.error))
+        self.problem.setVisible(bool(trying.error))
+        running, why = trying.is_running, self._obstacle
+        self.button.setText("Stop" if running else "Try")
+        self.button.setAccessibleName("Stop" if running else "Try it on the models")
+        self.button.setEnabled(running or not why)
+        self.button.setToolTip("What is written stays" if running else why)
+
+    # Dropping
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if _picture_of(event) is not None:
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        path = _picture_of(event)
+        if path is None:
+            event.ignore()
+            return
+        event.acceptProposedAction()
+        self._take_picture(path)
+
+
+def _picture_of(event: QDropEvent) -> Path | None:
+    paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+    known = [path for path in paths if f"*{path.suffix.lower()}" in PICTURES and path.suffix]
+    return known[0] if known else None

@@ -1,0 +1,53 @@
+"""An item of a list with two lines: a name, and below it what is to be said of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QIcon, QPainter
+from PySide6.QtWidgets import QStyleOptionViewItem
+
+from ace_gui.gui.panels.layer_cells import Cell
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.written import write
+
+_Index = QModelIndex | QPersistentModelIndex
+_PADDING: Final = 7.0  # px above and below
+_ICON: Final = 14  # px
+_LEAST: Final = 120  # px wide; longer lines give up their middle
+BAD: Final = Qt.ItemDataRole.UserRole + 1
+"""Whether the second line says what is wrong."""
+
+
+class TwoLineCell(Cell):
+    """The text's first line, and the second in caption; the item's icon before them."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+        height = self._height(Face.BUTTON) + self._height(Face.CAPTION) + 2 * _PADDING + 2
+        return QSize(_LEAST, round(height))
+
+    def draw(
+        self,
+        painter: QPainter,
+        place: QRectF,
+        option: QStyleOptionViewItem,  # noqa: ARG002  (as every cell)
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme = current_theme()
+        first, _, second = str(index.data()).partition("\n")
+        icon = index.data(Qt.ItemDataRole.DecorationRole)
+        if isinstance(icon, QIcon) and not icon.isNull():
+            square = QRectF(place.left(), place.top() + _PADDING, _ICON, self._height(Face.BUTTON))
+            icon.paint(painter, square.toRect())
+        place = place.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
+        upper = QRectF(place.left(), place.top(), place.width(), self._height(Face.BUTTON))
+        lower = QRectF(place.left(), upper.bottom() + 2, place.width(), self._height(Face.CAPTION))
+        write(painter, upper, first, face(Face.BUTTON), theme.text)
+        quiet = theme.bad if index.data(BAD) else theme.text2 if chosen else theme.text3
+        write(painter, lower, second, face(Face.CAPTION), quiet)
+
+    def _height(self, role: Face) -> float:
+        return QFontMetricsF(face(role)).height()

@@ -1,0 +1,107 @@
+"""The Scores workspace over the real engine, on the sample of images: from data to a value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+import ace_gui
+from ace_gui.engine.contract.scores import EXPERTS
+from ace_gui.engine.contract.verdicts import Verdict
+from ace_gui.gui.app import Workbench
+from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, TRY, TUNE
+from ace_gui.gui.panels.scores.scores_place import ScoresPlace
+from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.panels.scores.try_place import TryPlace
+from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.state.activity import State
+from ace_gui.paths import Sample
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+from tests.helpers.windows import PATIENCE
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The sample with two of its tasks, and few examples."""
+    sample = load_recipe(Sample.IMAGES.recipe)
+    tasks = tuple(replace(task, limit=30) for task in sample.tasks[:2])
+    file = tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(replace(sample, tasks=tasks), tmp_path), encoding="utf-8")
+    return file
+
+
+def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
+    bench: Workbench, recipe: Path, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, session = bench.window, bench.window.session
+    window.opener.open_paths([recipe])
+    qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
+    page, known = window.workspace.show_scores(), session.results.scores
+    tasks = page.show_place(TASKS)
+    assert isinstance(tasks, TasksPlace)
+    qtbot.waitUntil(lambda: all(map(known.described, known.tasks)), timeout=PATIENCE)
+    assert [tasks.list.item(row).text() for row in (0, 1)] == [
+        "digits\nimage-classification · 30 examples",
+        "shapes\nimage-classification · 30 examples",
+    ]
+
+    window.actions_.merge.trigger()
+    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
+    scores = page.show_place(SCORES)
+    assert isinstance(scores, ScoresPlace)
+    scores.evaluate.click()
+    qtbot.waitUntil(lambda: known.is_complete(EXPERTS), timeout=PATIENCE)
+    store = str(session.results.merge.store)
+    qtbot.waitUntil(lambda: known.is_complete(store), timeout=PATIENCE)
+    scores.refresh()
+    assert scores.title.text().startswith("ACE-Merging keeps ")
+    by_library = ace_gui.evaluate(recipe, device="cpu")
+    for score in by_library.scores:
+        model = EXPERTS if score.own else score.model
+        assert known.line(model)[score.task].score == score.score
+    qtbot.waitUntil(lambda: not window.scoring.is_running, timeout=PATIENCE)
+
+    examples = page.show_place(EXAMPLES)
+    assert isinstance(examples, ExamplesPlace)
+    found = lambda: known.examples(Path(store), with_base=False)  # noqa: E731
+    qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
+    lost = sum(each.counts[Verdict.LOST] for each in found().values())
+    gained = sum(each.counts[Verdict.GAINED] for each in found().values())
+    drop = sum(known.line(EXPERTS)[t].score - known.line(store)[t].score for t in known.line(store))
+    assert lost - gained == pytest.approx(30 * drop)
+    assert examples.model.rowCount() == lost > 0
+
+    listed = examples.model.examples[0].found
+    examples.detail.try_button.click()
+    trying = page.show_place(TRY)
+    assert isinstance(trying, TryPlace)
+    operation = window.scoring.trying
+    qtbot.waitUntil(lambda: len(operation.said) == 3 and not operation.is_running, timeout=PATIENCE)
+    best = {model: said.shares[0][0] for model, said in operation.said.items()}
+    assert best[store] == listed.answer  # what the list says is what the model says
+    assert best["digits"] == listed.other == listed.example.label
+
+    tune = page.show_place(TUNE)
+    assert isinstance(tune, TunePlace)
+    for name, (tick, low, high) in tune.ranges.rows.items():
+        tick.setChecked(name == "scaling")
+        if name == "scaling":
+            low.set_value(0.01)
+            high.set_value(1.0)
+    tune.merges.setValue(2)
+    tune.button.click()
+    qtbot.waitUntil(lambda: not window.scoring.tuning.is_running, timeout=PATIENCE)
+    assert window.scoring.tuning.error == ""
+    assert len(window.scoring.tuning.points) == 2
+    tune.take.click()
+    qtbot.waitUntil(lambda: not window.engine.is_busy, timeout=PATIENCE)
+    window.opener._write_recipe(tmp_path / "tuned.yaml")
+    text = (tmp_path / "tuned.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# Tuned by ACE workbench: scaling ")
+    tuned = load_recipe(tmp_path / "tuned.yaml")
+    assert tuned.parameters["scaling"] == window.scoring.tuning.tuned.best.parameters["scaling"]
+    assert [task.title for task in tuned.tasks] == ["digits", "shapes"]

@@ -1,0 +1,153 @@
+"""One text or picture tried on base, expert and merge, against the models asked directly."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from ace_gui.engine.contract.jobs import MergeJob, TryJob
+from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.service.runner import Runner
+from ace_gui.errors import TaskError
+from ace_gui.paths import Sample
+from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import Task, TaskKind
+from tests.helpers.scored_models import save_bert, save_gpt2
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    """Two small language models, base and expert, of one family."""
+    folder = tmp_path_factory.mktemp("writers")
+    save_gpt2(folder / "base", seed=0)
+    save_gpt2(folder / "expert", seed=1)
+    return Recipe(
+        base_model=folder / "base",
+        models=(ModelEntry(model=folder / "expert"),),
+        merge_method="linear",
+    )
+
+
+WRITING = Task(data=Path("expert"), name="expert", expert="expert")
+
+
+def said(job: TryJob) -> dict[str, str]:
+    """What each model wrote."""
+    found: dict[str, str] = {}
+    for event in Runner().run(job):
+        if isinstance(event, TriedText):
+            found[event.model] = found.get(event.model, "") + event.piece
+    return found
+
+
+def test_text_is_written_as_generate_writes_it(writers: Recipe) -> None:
+    job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=8, device="cpu")
+    found = said(job)
+    assert set(found) == {"base", "expert"}
+    for name, folder in (("base", writers.base_model), ("expert", writers.models[0].model)):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+        given = tokenizer("the cat", return_tensors="pt")
+        written = model.generate(**given, max_new_tokens=8, do_sample=False, pad_token_id=3)
+        expected = tokenizer.decode(written[0, 2:], skip_special_tokens=True)
+        assert found[name] == expected
+
+
+def test_the_same_seed_draws_the_same_words(writers: Recipe) -> None:
+    job = TryJob(
+        recipe=writers, task=WRITING, text="the cat", temperature=1.5, seed=3, device="cpu"
+    )
+    first = said(job)
+    assert said(job) == first
+    assert any(said(replace(job, seed=seed)) != first for seed in (4, 5, 6))
+
+
+def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe) -> None:
+    job = TryJob(recipe=writers, task=WRITING, text="the", most_tokens=5000, device="cpu")
+    events = Runner().run(job)
+    first = next(event for event in events if isinstance(event, TriedText))
+    assert first.model == "base"
+    started = time.monotonic()
+    events.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - started < 30
+    import threading
+
+    assert not [thread for thread in threading.enumerate() if thread.name == "writing"]
+
+
+def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
+    recipe = load_recipe(Sample.IMAGES.recipe)
+    task = recipe.tasks[0]
+    store = tmp_path / "store"
+    runner = Runner()
+    for _ in runner.run(MergeJob(recipe=replace(recipe, merge_method="linear"), store=store)):
+        pass
+    row = "row 1"
+    events = list(runner.run(TryJob(recipe=recipe, task=task, row=row, stores=(store,))))
+    names = ["base", "digits", str(store)]
+    assert [event.model for event in events if isinstance(event, TriedBegun)] == names
+    found = {event.model: event for event in events if isinstance(event, Tried)}
+    assert [each.error for each in found.values()] == ["", "", ""]
+    with np.load(task.data) as data:
+        pixels = data["digits_images"][0]
+    folder = recipe.models[0].model
+    model = transformers.ViTForImageClassification.from_pretrained(folder).float().eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    with torch.no_grad():
+        inputs = processor(images=[Image.fromarray(pixels)], return_tensors="pt")
+        logits = model(**inputs).logits[0].double()
+    places = [model.config.label2id[label] for label in task.labels]
+    shares = logits[places].softmax(dim=0)
+    best = int(shares.argmax())
+    label, share = found["digits"].shares[0]
+    assert label == task.labels[best].removeprefix("digits/")
+    assert share == pytest.approx(float(shares[best]), abs=1e-5)
+    assert sum(share for _, share in found["base"].shares) == pytest.approx(1)
+
+
+def test_a_text_and_a_picture_can_be_given(tmp_path: Path) -> None:
+    recipe = load_recipe(Sample.IMAGES.recipe)
+    picture = tmp_path / "a.png"
+    Image.fromarray(np.full((40, 30, 3), 200, np.uint8)).save(picture)
+    task = recipe.tasks[1]
+    events = Runner().run(TryJob(recipe=recipe, task=task, picture=picture))
+    found = [event for event in events if isinstance(event, Tried)]
+    assert [each.model for each in found] == ["base", "shapes"]
+    assert len(found[0].shares) == 6
+    with pytest.raises(TaskError, match="needs a picture"):
+        list(Runner().run(TryJob(recipe=recipe, task=task, text="a disc")))
+
+    for name, labels in (("base", ("no", "yes")), ("mood", ("no", "yes"))):
+        save_bert(
+            tmp_path / name,
+            "SequenceClassification",
+            seed=len(name),
+            id2label=dict(enumerate(labels)),
+        )
+    models = (ModelEntry(model=tmp_path / "mood"),)
+    texts = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
+    task = Task(data=Path("mood"), name="mood")
+    events = Runner().run(TryJob(recipe=texts, task=task, text="the cat sat"))
+    found = [event for event in events if isinstance(event, Tried)]
+    assert [sorted(label for label, _ in each.shares) for each in found] == [["no", "yes"]] * 2
+
+
+def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path: Path) -> None:
+    save_bert(tmp_path / "base", "MaskedLM")
+    save_bert(tmp_path / "mood", "SequenceClassification", id2label={0: "no", 1: "yes"})
+    models = (ModelEntry(model=tmp_path / "mood"),)
+    recipe = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
+    task = Task(data=Path("mood"), name="mood", kind=TaskKind.TEXT_CLASSIFICATION)
+    job = TryJob(recipe=recipe, task=task, text="a dog", stores=(tmp_path / "gone",))
+    found = {event.model: event for event in Runner().run(job) if isinstance(event, Tried)}
+    assert found["base"].shares  # with the expert's head
+    assert found["mood"].shares
+    assert found[str(tmp_path / "gone")].error

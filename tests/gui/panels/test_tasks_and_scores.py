@@ -1,0 +1,381 @@
+"""The Scores workspace: tasks that are added and edited, and what their scores come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, JobCancelled, JobDone
+from ace_gui.engine.contract.jobs import CompareExamplesJob, DescribeTasksJob, EvaluateJob, MergeJob
+from ace_gui.engine.contract.scores import EXPERTS
+from ace_gui.engine.contract.shown_examples import (
+    ComparedExample,
+    ExamplesCompared,
+    ShownExample,
+    TaskDescribed,
+)
+from ace_gui.engine.contract.verdicts import Verdict
+from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
+from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, ScoresPage
+from ace_gui.gui.panels.scores.scores_place import ScoresPlace
+from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.score_figures import figures_of
+from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, started, task_score
+
+DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
+TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
+
+
+@pytest.fixture
+def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
+    yield loaded.workspace.show_scores()
+    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    for number, job in worker.jobs.items():
+        if isinstance(job, DescribeTasksJob):
+            worker.say(JobDone(), job=number)
+
+
+def tasks_place(page: ScoresPage) -> TasksPlace:
+    place = page.show_place(TASKS)
+    assert isinstance(place, TasksPlace)
+    return place
+
+
+def scores_place(page: ScoresPage) -> ScoresPlace:
+    place = page.show_place(SCORES)
+    assert isinstance(place, ScoresPlace)
+    place.refresh()
+    return place
+
+
+def described(task: Task, **changes: object) -> TaskDescribed:
+    known = TaskDescribed(
+        task=task,
+        expert=task.title,
+        kinds=(TaskKind.TEXT_CLASSIFICATION, TaskKind.REGRESSION),
+        kind=TaskKind.TEXT_CLASSIFICATION,
+        metrics=(Metric.ACCURACY, Metric.F1),
+        metric=Metric.ACCURACY,
+        table_columns=("sentence", "label", "source"),
+        roles=("text", "label"),
+        optional=("pair",),
+        columns={"text": ("sentence",), "label": ("label",)},
+        count=40,
+        examples=(ShownExample(row="row 2", texts=(("text", "a good film"),), label="yes"),),
+    )
+    return replace(known, **changes)
+
+
+def drop(place: TasksPlace, *paths: Path) -> QDropEvent:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    event = QDropEvent(
+        QPointF(5, 5),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    place.dropEvent(event)
+    return event
+
+
+def test_data_that_are_dropped_are_tasks_of_the_recipe(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    place, draft = tasks_place(page), loaded.session.draft
+    assert not place.list.isVisible()  # one sentence and an action stand there
+    plan = draft.plan
+    assert drop(place, *DATA, DATA[0]).isAccepted()
+    assert [task.title for task in draft.inputs.tasks] == ["cola", "sst2", "cola-2"]
+    assert [task.expert for task in draft.inputs.tasks] == ["cola", "sst2", "cola"]
+    assert draft.plan is plan  # nothing of the merge is another
+    assert "tasks:" in dump_recipe(draft.inputs.recipe(), Path("/data"))
+    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
+    asked = worker.newest(DescribeTasksJob)
+    assert worker.jobs[asked].tasks == draft.inputs.tasks
+    found = [described(task) for task in draft.inputs.tasks]
+    worker.say(found[0], replace(found[1], fault="data/sst2.csv, row 3: It is empty."), job=asked)
+    texts = [place.list.item(row).text() for row in range(3)]
+    assert texts[0] == "cola\ntext-classification · 40 examples"
+    assert texts[1] == "sst2\ndata/sst2.csv, row 3: It is empty."
+    assert texts[2] == "cola-2\nreading the data …"
+
+
+def test_models_and_recipes_are_no_data(page: ScoresPage, tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+    event = drop(tasks_place(page), Path("/x/recipe.yaml"), Path("/x/a.safetensors"), tmp_path)
+    assert not event.isAccepted()  # the window takes them
+
+
+def test_what_is_guessed_of_a_task_can_be_said_otherwise(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    place, draft = tasks_place(page), loaded.session.draft
+    loaded.scoring.add(DATA[:1])
+    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
+    worker.say(described(draft.inputs.tasks[0]), job=worker.newest(DescribeTasksJob))
+    editor = place.editor
+    assert editor.kind.currentText() == "text-classification"
+    assert {role: box.currentText() for role, box in editor.columns.items()} == {
+        "text": "sentence",
+        "label": "label",
+        "pair": "none",
+    }
+    shown = [label.text() for label in editor.findChildren(type(editor.fault))]
+    assert "a good film" in shown
+    assert "yes" in shown
+
+    def choose(box: object, text: str) -> Task:
+        box.setCurrentText(text)  # type: ignore[attr-defined]
+        box.activated.emit(box.currentIndex())  # type: ignore[attr-defined]
+        return draft.inputs.tasks[0]
+
+    assert choose(editor.measure, "f1").metric is Metric.F1
+    assert choose(editor.columns["pair"], "source").columns == {"pair": "source"}
+    assert choose(editor.columns["pair"], "none").columns == {"text": "sentence", "label": "label"}
+    assert choose(editor.expert, "sst2").expert == "sst2"
+    editor.limit.setValue(20)
+    editor.name.setText("mood")
+    editor.name.editingFinished.emit()
+    assert (draft.inputs.tasks[0].name, draft.inputs.tasks[0].limit) == ("mood", 20)
+    editor.remove.click()
+    assert draft.inputs.tasks == ()
+
+
+def test_tasks_outlive_a_plan_that_was_asked_for_before_them(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.conductor.choose_method("linear")
+    loaded.scoring.add(DATA)
+    load(worker, COLA, SST2)
+    assert [task.title for task in loaded.session.draft.inputs.tasks] == ["cola", "sst2"]
+
+
+def test_tasks_follow_the_name_of_their_expert(loaded: MainWindow) -> None:
+    inputs = replace(loaded.session.draft.inputs, tasks=TASK_DATA)
+    renamed = inputs.with_expert(1, replace(inputs.experts[1], name="mood"))
+    assert [task.expert for task in renamed.tasks] == ["cola", "mood"]
+
+
+def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    place = scores_place(page)
+    assert not place.no_scores.isVisible()
+    place.no_tasks.button.click()
+    assert page.tabs.currentIndex() == TASKS
+    loaded.session.draft.set_tasks(TASK_DATA)
+    place = scores_place(page)
+    loaded.actions_.merge.trigger()
+    store = worker.jobs[worker.newest(MergeJob)].store
+    worker.say(started(), finished_merge(store), JobDone(), job=worker.newest(MergeJob))
+    place.no_scores.button.click()
+    number = worker.newest(EvaluateJob)
+    assert worker.jobs[number].stores == (store,)
+    assert worker.jobs[number].recipe.tasks == TASK_DATA
+    worker.say(EvaluationProgress(model=str(store), task="cola", done=3, total=4), job=number)
+    assert place.evaluate.text() == "75 % · press to stop"
+    place.evaluate.click()
+    assert number in worker.cancelled
+    worker.say(JobCancelled(), job=number)
+    assert place.evaluate.text() == "Evaluate"
+
+
+def record_scores(window: MainWindow, worker: FakeWorker) -> str:
+    """Base, experts and one merge on two tasks; the merge loses one of four examples of cola."""
+    window.session.draft.set_tasks(TASK_DATA)
+    window.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store = worker.jobs[number].store
+    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    window.scoring.evaluate()
+    scores = [
+        *(task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")),
+        *(task_score(task, task, 1.0, own=True) for task in ("cola", "sst2")),
+        task_score(str(store), "cola", 0.75, normalised=0.75),
+        task_score(str(store), "sst2", 1.0, normalised=1.0),
+    ]
+    job = worker.newest(EvaluateJob)
+    worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=job)
+    return str(store)
+
+
+def test_the_scores_of_a_merge_are_said_drawn_and_listed(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    record_scores(loaded, worker)
+    place = scores_place(page)
+    assert place.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
+    assert place.note.text() == "2 tasks × 4 examples; a mean is good to ± 0.071"
+    assert place.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
+    model = place.figures.model
+    titles = [row.title for row in model.rows]
+    assert titles == ["mean", "cola", "sst2"]
+    texts = [[model.index(row, c).data() for c in (MERGE, KEPT, LOST, GAINED)] for row in (0, 1)]
+    assert texts == [["0.875 ± 0.071", "88 %", "1", "0"], ["0.750 ± 0.100", "75 %", "1", "0"]]
+    columns = {column.title: column.values for column in place.bars.columns()}
+    assert np.asarray(columns["ACE-Merging"]).tolist() == [0.875, 0.75, 1.0]
+    assert "cola: base 0.250 ± 0.100" in place.bars.accessibleDescription()
+    run = loaded.session.results.runs.all[0]
+    assert run.accuracies == {"cola": 0.75, "sst2": 1.0}
+
+
+def test_two_models_are_tested_against_each_other_in_words(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    record_scores(loaded, worker)
+    card = scores_place(page).figures
+    assert [card.first.itemText(n) for n in range(card.first.count())] == [
+        "base",
+        "ACE-Merging",
+        "experts",
+    ]
+    assert card.test.text().startswith(
+        "Of 8 examples, ACE-Merging alone is right on 0 and experts on 1."
+    )
+    card.first.choose("base")
+    assert card.test.text().startswith("Of 8 examples, base alone is right on 0 and experts on 6.")
+    card.second.choose("base")
+    assert card.test.text() == "Choose two different models."
+
+
+def test_scores_of_other_models_and_tasks_are_forgotten(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    store = record_scores(loaded, worker)
+    known = loaded.session.results.scores
+    assert known.is_complete(store)
+    loaded.scoring.change(0, replace(TASK_DATA[0], limit=10))
+    assert list(known.line(store)) == ["sst2"]
+    assert not known.is_complete(EXPERTS)
+    loaded.conductor.remove_experts([0])
+    load(worker, SST2)
+    assert known.models == frozenset()
+
+
+def test_perplexities_are_drawn_as_shares_of_the_experts(
+    page: ScoresPage, loaded: MainWindow
+) -> None:
+    loaded.session.draft.set_tasks(TASK_DATA)
+    known = loaded.session.results.scores
+    known.record(
+        [
+            task_score("base", "cola", 0.5, normalised=0.5),
+            task_score("cola", "cola", 1.0, own=True),
+            task_score("base", "sst2", 30.0, normalised=0.5, metric="perplexity"),
+            task_score("sst2", "sst2", 15.0, own=True, metric="perplexity"),
+        ]
+    )
+    place = scores_place(page)
+    assert place.bars.title.whole == "Share of the expert's score by task"
+    rows = figures_of(known, "base")
+    assert rows[0].kept == 0.5
+    assert math.isnan(rows[0].base.value)  # no mean of more and of less is better
+
+
+# Examples
+
+
+def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
+    found = {each: counts.get(each.name.lower(), 0) for each in Verdict}
+    listed = {
+        each: tuple(
+            ComparedExample(
+                example=ShownExample(
+                    row=f"row {n}", texts=(("text", f"{each.name} {n} of {task}"),), label="yes"
+                ),
+                answer="no" if each is not Verdict.GAINED else "yes",
+                other="yes" if each is Verdict.LOST else "no",
+            )
+            for n in range(min(count, 3))
+        )
+        for each, count in found.items()
+        if each is not Verdict.BOTH_RIGHT
+    }
+    return ExamplesCompared(
+        task=task,
+        kind=TaskKind.TEXT_CLASSIFICATION,
+        metric=Metric.ACCURACY,
+        model="merged",
+        other=other,
+        counts=found,
+        examples=listed,
+    )
+
+
+def examples_place(page: ScoresPage, qtbot: QtBot) -> ExamplesPlace:
+    place = page.show_place(EXAMPLES)
+    assert isinstance(place, ExamplesPlace)
+    qtbot.waitUntil(place.isVisible)
+    return place
+
+
+def test_examples_lost_and_gained_are_listed_and_filtered(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    store = record_scores(loaded, worker)
+    place = examples_place(page, qtbot)
+    place.refresh()
+    number = worker.newest(CompareExamplesJob)  # answers are remembered: asked for at once
+    assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
+    worker.say(
+        compared("cola", other="cola", lost=5, gained=1),
+        compared("sst2", other="sst2", lost=1, both_wrong=2),
+        JobDone(),
+        job=number,
+    )
+    titles = [button.text() for button in place.verdict.findChildren(QPushButton)]
+    assert titles == ["Lost 6", "Gained 1", "Both wrong 2"]
+    assert place.note.text().startswith("The first 4 of 6 are shown.")
+    first = place.model.index(0)
+    assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
+        "cola, row 0: LOST 0 of cola. should be yes; the merge says no, cola yes"
+    )
+    assert place.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
+    place.task.choose("sst2")
+    assert [each.task for each in place.model.examples] == ["sst2"]
+    place.verdict.findChildren(QPushButton)[1].click()
+    assert place.model.rowCount() == 0
+    place.task.choose("")
+    assert [each.found.answer for each in place.model.examples] == ["yes"]
+    place.against.findChildren(QPushButton)[1].click()
+    against_base = worker.newest(CompareExamplesJob)
+    assert worker.jobs[against_base].with_base
+    worker.say(compared("cola", other="base", gained=2), JobDone(), job=against_base)
+    assert "base no" in place.model.index(0).data()
+    assert number != against_base
+
+
+def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    place = examples_place(page, qtbot)
+    assert not place.compare_button.isEnabled()
+    assert "Add a task first." in place.compare_button.toolTip()
+    loaded.session.draft.set_tasks(TASK_DATA)
+    loaded.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store = worker.jobs[number].store
+    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    assert not any(isinstance(job, CompareExamplesJob) for job in worker.jobs.values())
+    place.compare_button.click()
+    asked = worker.newest(CompareExamplesJob)
+    assert worker.jobs[asked].store == store
+    worker.say(compared("cola", other="cola", lost=1), JobDone(), job=asked)
+    assert place.model.rowCount() == 1
+    loaded.scoring.remove(0)  # answers to other tasks are no longer these
+    assert not loaded.session.results.scores.examples(store, with_base=False)

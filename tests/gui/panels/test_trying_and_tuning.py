@@ -1,0 +1,229 @@
+"""The places where one tries a text or a picture, and looks for values of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QImage
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, TryJob, TuneJob
+from ace_gui.engine.contract.shown_examples import (
+    ShownExample,
+    TaskDescribed,
+    Tried,
+    TriedBegun,
+    TriedText,
+)
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.errors import TaskError
+from ace_gui.gui.panels.scores.scores_page import TRY, TUNE, ScoresPage
+from ace_gui.gui.panels.scores.try_place import TryPlace
+from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.recipe.tasks import Task, TaskKind
+from tests.gui.fakes import FakeWorker, finished_merge, started, task_score
+
+TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
+
+
+@pytest.fixture
+def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
+    yield loaded.workspace.show_scores()
+    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    for number, job in worker.jobs.items():
+        if isinstance(job, DescribeTasksJob):
+            worker.say(JobDone(), job=number)
+
+
+def merged(window: MainWindow, worker: FakeWorker) -> Path:
+    window.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store: Path = worker.jobs[number].store
+    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    return store
+
+
+def try_place(page: ScoresPage) -> TryPlace:
+    place = page.show_place(TRY)
+    assert isinstance(place, TryPlace)
+    return place
+
+
+def tune_place(page: ScoresPage) -> TunePlace:
+    place = page.show_place(TUNE)
+    assert isinstance(place, TunePlace)
+    return place
+
+
+def texts(place: TryPlace) -> list[str]:
+    place._show_answers()
+    return [card.text.toPlainText() for card in place.cards]
+
+
+# Trying
+
+
+def test_what_models_write_streams_side_by_side_and_can_be_stopped(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    store, place = merged(loaded, worker), try_place(page)
+    assert not place.button.isEnabled()
+    assert place.button.toolTip() == "Type a text first."
+    place.text.setPlainText("the cat")
+    place.button.click()
+    number = worker.newest(TryJob)
+    asked = worker.jobs[number]
+    assert (asked.task.expert, asked.text, asked.stores) == ("cola", "the cat", (store,))
+    worker.say(TriedBegun(model="base"), TriedText(model="base", piece="sat "), job=number)
+    worker.say(TriedText(model="base", piece="down"), Tried(model="base"), job=number)
+    worker.say(TriedBegun(model="cola"), TriedText(model="cola", piece="ran"), job=number)
+    assert texts(place) == ["sat down", "ran", ""]
+    assert [card.state.isVisibleTo(card) for card in place.cards] == [False, True, False]
+    assert place.button.text() == "Stop"
+    place.button.click()
+    assert number in worker.cancelled
+    worker.say(JobCancelled(), job=number)
+    assert texts(place) == ["sat down", "ran", ""]
+    assert place.button.text() == "Try"
+    assert not any(card.state.isVisibleTo(card) for card in place.cards)
+
+
+def test_a_picture_is_tried_at_once_and_shares_are_shown(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    loaded.session.draft.set_tasks(TASKS)
+    place = try_place(page)
+    found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
+    loaded.session.results.scores.describe(found)
+    assert place.choose.isVisibleTo(place)
+    assert not place.text.isVisibleTo(place)
+    assert place.button.toolTip() == "Drop or choose a picture first."
+    file = tmp_path / "a.png"
+    QImage(20, 10, QImage.Format.Format_RGB888).save(str(file))
+    place._take_picture(file)
+    number = worker.newest(TryJob)
+    assert worker.jobs[number].picture == file
+    shares = (("seven", 0.75), ("one", 0.25))
+    worker.say(TriedBegun(model="cola"), Tried(model="cola", shares=shares), job=number)
+    worker.say(JobDone(), job=number)
+    place._show_answers()
+    assert place.cards[1].bars.shares == shares
+    assert place.cards[1].bars.accessibleName() == "seven 75.0 %, one 25.0 %"
+
+
+def test_an_example_is_tried_as_it_is_in_the_data(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.session.draft.set_tasks(TASKS)
+    example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
+    page._try(example, "sst2")
+    number = worker.newest(TryJob)
+    asked = worker.jobs[number]
+    assert (asked.task, asked.row) == (TASKS[1], "row 7")
+    place = try_place(page)
+    assert place.task.current == "sst2"
+    worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
+    place._show_answers()
+    assert place.problem.text() == "There is no such row."
+    place.text.setPlainText("something else")
+    place.button.click()
+    assert worker.jobs[worker.newest(TryJob)].row == ""
+    worker.say(JobDone())
+
+
+# Tuning
+
+
+def point(value: float, score: float | None, place: int) -> TunePoint:
+    return TunePoint(parameters={"tau": value}, place=place, of=2, score=score, seconds=2.0)
+
+
+def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    place = tune_place(page)
+    assert not place.button.isEnabled()
+    assert place.button.toolTip() == "Add a task first."
+    loaded.session.draft.set_tasks(TASKS)
+    for name, (tick, low, high) in place.ranges.rows.items():
+        tick.setChecked(name == "tau")
+        if name == "tau":
+            low.set_value(0.1)
+            high.set_value(0.9)
+    place.merges.setValue(2)
+    place.button.click()
+    number = worker.newest(TuneJob)
+    asked = worker.jobs[number]
+    assert asked.ranges == (ParameterRange(name="tau", low=0.1, high=0.9),)
+    assert (asked.merges, asked.limit) == (2, None)
+    points = point(0.1, 0.5, 0), point(0.9, 0.75, 1)
+    worker.say(points[0], job=number)
+    assert place.cost.text() == "1 of 2 merges are tried, about 0:06 left."
+    before = tuple(task_score("merged", t, 0.5, normalised=0.5) for t in ("cola", "sst2"))
+    after = tuple(task_score("merged", t, 0.75, normalised=0.75) for t in ("cola", "sst2"))
+    tuned = Tuned(points=points, best=points[1], scores=after, before=before, seconds=8.0)
+    worker.say(points[1], tuned, JobDone(), job=number)
+    assert place.said.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
+    assert place.curve.message() is None
+    assert "tau 0.9: 0.7500, chosen" in place.curve.accessibleDescription()
+    assert [column.values[1].item() for column in place.curve.columns()] == [0.9, 0.75, 2.0]
+    sheet = place.figures
+    assert [sheet.item(row, 0).text() for row in (0, 1)] == ["0.500", "0.750"]
+    place.take.click()
+    draft = loaded.session.draft
+    assert draft.inputs.touched == {"tau": 0.9}
+    assert not place.take.isEnabled()
+    text = loaded.opener._recipe_text(Path("/x"), mergekit=False)
+    assert text.startswith("# Tuned by ACE workbench: tau 0.9, the best of 2 merges on half of")
+    loaded.conductor.set_parameter("tau", 0.4)
+    assert not loaded.opener._recipe_text(Path("/x"), mergekit=False).startswith("#")
+    assert place.take.isEnabled()
+
+
+def test_tuning_can_be_stopped_and_says_why_it_failed(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.session.draft.set_tasks(TASKS)
+    place = tune_place(page)
+    place.button.click()
+    number = worker.newest(TuneJob)
+    place.button.click()
+    assert number in worker.cancelled
+    worker.say(JobCancelled(), job=number)
+    place.button.click()
+    error = JobFailed(error=TaskError("There are too few examples."))
+    worker.say(error, job=worker.newest(TuneJob))
+    assert place.problem.text() == "There are too few examples."
+    empty = next(iter(place.ranges.rows.values()))
+    empty[1].set_value(5.0)
+    empty[2].set_value(1.0)
+    place.refresh()
+    assert "is empty" in place.button.toolTip()
+
+
+def test_points_of_several_parameters_stand_along_one_of_them(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.session.draft.set_tasks(TASKS)
+    place = tune_place(page)
+    for tick, _low, _high in place.ranges.rows.values():
+        tick.setChecked(True)
+    place.button.click()
+    number = worker.newest(TuneJob)
+    both = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
+    worker.say(both, replace(both, place=1, score=None, error="no"), job=number)
+    assert [place.axis.itemText(n) for n in range(place.axis.count())] == [
+        "epsilon",
+        "tau",
+        "k_frac",
+    ]
+    assert place.curve.title.whole == "Score by epsilon"
+    place.axis.choose("tau")
+    assert place.curve.title.whole == "Score by tau"
+    worker.say(JobDone(), job=number)
