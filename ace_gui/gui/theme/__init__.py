@@ -1,16 +1,16 @@
 """How the window looks: one table of tokens, and what paints by it.
 
 ``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``style``: draws every
-control, with ``marks``, ``controls`` and ``bars``; ``kinds``: what a widget says of its looks;
-``icons``; ``watcher``: applies them.
+control, with ``drawn_marks``, ``drawn_controls`` and ``bars``; ``widget_kinds``: what a widget says
+of its looks; ``icons``; ``watcher``: applies them.
 """
 
 from ace_gui.gui.theme.icons import icon
-from ace_gui.gui.theme.kinds import change_kind
 from ace_gui.gui.theme.scheme import Scheme, current_theme
 from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
 from ace_gui.gui.theme.type_scale import Face, face
 from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
+from ace_gui.gui.theme.widget_kinds import change_kind
 
 __all__ = [
     "DARK",

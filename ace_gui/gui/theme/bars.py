@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.theme.kinds import state_is
-from ace_gui.gui.theme.marks import RADIUS, chevron, focus_ring, tick
+from ace_gui.gui.theme.drawn_marks import RADIUS, chevron, focus_ring, tick
 from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.widget_kinds import state_is
 
 _Item, _PE = QStyleOptionMenuItem.MenuItemType, QStyle.PrimitiveElement
 _SC = QStyle.SubControl

@@ -25,8 +25,8 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.theme import bars, controls, marks
-from ace_gui.gui.theme.kinds import dress, kind_of, paint_ground, state_is
 from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.widget_kinds import dress, kind_of, paint_ground, state_is
 
 _PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
 _SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint

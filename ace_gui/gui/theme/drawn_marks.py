@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QPushButton, QStyle, QStyleOption, QWidget
 
-from ace_gui.gui.theme.kinds import kind_of, state_is
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.type_scale import Face, face
+from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
 RADIUS: Final = 6.0  # px, of fields and buttons
 _PE = QStyle.PrimitiveElement

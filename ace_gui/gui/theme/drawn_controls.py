@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 from PySide6.QtWidgets import QPushButton, QStyleOption, QStyleOptionButton, QWidget
 
-from ace_gui.gui.theme.kinds import kind_of, state_is
-from ace_gui.gui.theme.marks import RADIUS
+from ace_gui.gui.theme.drawn_marks import RADIUS
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
+from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
 _CLEAR: Final = ""  # what lies below is seen
 _PADDING: Final = {"link": (8, 4), "segment": (22, 8), "on-toast": (8, 4)}  # px, both sides
