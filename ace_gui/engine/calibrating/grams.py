@@ -30,11 +30,11 @@ from ace_gui.recipe.tasks import TaskKind
 CENTRE: Final = ".centre"
 """Added to a name: the mean input."""
 
-_LEAST_BYTES: Final = 128_000_000
+_LEAST_BYTES: Final = 96_000_000
 _SHARE: Final = 0.2
 """Of the model's own bytes, that Gram matrices may take at a time, if that is more."""
 
-_ROWS: Final = 2048
+_ROWS: Final = 512
 """Inputs that are multiplied at a time, so that no copy of all of them is made."""
 
 
