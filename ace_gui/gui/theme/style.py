@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.theme import bars, controls, marks
+from ace_gui.gui.theme import bars, drawn_controls, drawn_marks
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.widget_kinds import dress, kind_of, paint_ground, state_is
 
@@ -73,7 +73,7 @@ def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> 
 
 def _focus(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     if state_is(option, "KeyboardFocusChange"):  # as Fusion: not after a click
-        marks.focus_ring(painter, QRectF(option.rect), widget)
+        drawn_marks.focus_ring(painter, QRectF(option.rect), widget)
 
 
 def _tip(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
@@ -81,7 +81,7 @@ def _tip(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> No
 
 
 def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
-    return lambda painter, option, _widget: marks.chevron(
+    return lambda painter, option, _widget: drawn_marks.chevron(
         painter, QRectF(option.rect), element, enabled=state_is(option, "Enabled")
     )
 
@@ -89,11 +89,11 @@ def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
 _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_Widget: _ground,
     _PE.PE_FrameFocusRect: _focus,
-    _PE.PE_PanelLineEdit: marks.line_edit,
-    _PE.PE_IndicatorCheckBox: lambda p, o, _w: marks.check_box(p, o),
-    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: marks.check_box(p, o),
-    _PE.PE_IndicatorRadioButton: lambda p, o, _w: marks.radio_button(p, o),
-    _PE.PE_IndicatorBranch: lambda p, o, _w: marks.branch(p, o),
+    _PE.PE_PanelLineEdit: drawn_marks.line_edit,
+    _PE.PE_IndicatorCheckBox: lambda p, o, _w: drawn_marks.check_box(p, o),
+    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: drawn_marks.check_box(p, o),
+    _PE.PE_IndicatorRadioButton: lambda p, o, _w: drawn_marks.radio_button(p, o),
+    _PE.PE_IndicatorBranch: lambda p, o, _w: drawn_marks.branch(p, o),
     _PE.PE_IndicatorHeaderArrow: bars.header_arrow,
     _PE.PE_PanelMenu: bars.menu_panel,
     _PE.PE_FrameMenu: _nothing,
@@ -104,10 +104,10 @@ _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_FrameTabWidget: _nothing,
     _PE.PE_FrameGroupBox: _nothing,
     _PE.PE_PanelTipLabel: _tip,
-    **{element: _arrow(element) for element in marks.CHEVRONS},
+    **{element: _arrow(element) for element in drawn_marks.CHEVRONS},
 }
 _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
-    _CE.CE_PushButtonBevel: controls.paint_button,
+    _CE.CE_PushButtonBevel: drawn_controls.paint_button,
     _CE.CE_TabBarTabShape: bars.tab_shape,
     _CE.CE_TabBarTabLabel: bars.tab_label,
     _CE.CE_MenuItem: bars.menu_item,
@@ -180,8 +180,8 @@ class WorkbenchStyle(QProxyStyle):
         if element == _CE.CE_ShapedFrame and bars.shaped_frame(painter, option, widget):
             return
         if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
-            controls.ink_button(option, widget)  # type: ignore[arg-type]
-            if controls.is_left_aligned(widget):
+            drawn_controls.ink_button(option, widget)  # type: ignore[arg-type]
+            if drawn_controls.is_left_aligned(widget):
                 option.rect = _as_wide_as(widget.sizeHint().width(), option.rect)
         elif element == _CE.CE_HeaderLabel:
             bars.ink_header(option)  # type: ignore[arg-type]
@@ -199,30 +199,30 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ScrollBar:
             bars.scroll_bar(painter, option, widget)  # type: ignore[arg-type]
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
-            controls.paint_tool_button(painter, option, widget)
+            drawn_controls.paint_tool_button(painter, option, widget)
             inner = type(option)(option)
             inner.rect = option.rect.adjusted(5, 2, -5, -2)
             self.drawControl(_CE.CE_ToolButtonLabel, inner, painter, widget)
             if state_is(option, "HasFocus"):
                 _focus(painter, option, widget)
         elif control == _CC.CC_ComboBox and _has_frame(option):
-            marks.field(painter, option, widget)
+            drawn_marks.field(painter, option, widget)
             arrow, element = _SC.SC_ComboBoxArrow, _PE.PE_IndicatorArrowDown
             place = self.subControlRect(control, option, arrow, widget)
             enabled = state_is(option, "Enabled")
-            marks.chevron(painter, QRectF(place), element, enabled=enabled)
+            drawn_marks.chevron(painter, QRectF(place), element, enabled=enabled)
         else:
             super().drawComplexControl(control, option, painter, widget)
 
     def _draw_spin_box(
         self, option: QStyleOptionComplex, painter: QPainter, widget: QWidget | None
     ) -> None:
-        marks.field(painter, option, widget)
+        drawn_marks.field(painter, option, widget)
         if state_is(option, "MouseOver") or state_is(option, "HasFocus"):
             for sub, element in _SPIN_ARROWS:
                 place = self.subControlRect(_CC.CC_SpinBox, option, sub, widget)
                 enabled = state_is(option, "Enabled")
-                marks.chevron(painter, QRectF(place), element, enabled=enabled, size=0.8)
+                drawn_marks.chevron(painter, QRectF(place), element, enabled=enabled, size=0.8)
 
     def subControlRect(
         self,
@@ -245,9 +245,9 @@ class WorkbenchStyle(QProxyStyle):
         widget: QWidget | None = None,
     ) -> QSize:
         if kind == _CT.CT_PushButton:
-            return controls.push_button_size(size, widget)
+            return drawn_controls.push_button_size(size, widget)
         if kind == _CT.CT_ToolButton:
-            return size + QSize(*controls.TOOL_PADDING)
+            return size + QSize(*drawn_controls.TOOL_PADDING)
         if kind == _CT.CT_MenuBarItem:
             return size + QSize(18, 12)
         found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
