@@ -29,6 +29,9 @@ FAINT: Final = 1e-7
 INVISIBLE: Final = 1e-13
 """Squared singular values that a Gram matrix shows below this are surely below ``NOTHING``²."""
 
+BLURRED: Final = 1e-6
+"""Share of a nuclear norm that may be uncertain."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Triplets:
@@ -74,6 +77,38 @@ def _by_svd(wide_RC: Tensor, k: int, scale: float) -> Triplets:
     u_RR, s_R, vh_RC = torch.linalg.svd(wide_RC, full_matrices=False)
     kept = int((s_R[:k] > NOTHING * max(float(s_R[0]), scale)).sum())
     return Triplets(u_OK=u_RR[:, :kept], s_K=s_R[:kept], vh_KI=vh_RC[:kept])
+
+
+def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
+    """The fewest leading triplets that make up ``share`` of the nuclear norm, and all of that norm.
+
+    Of a float64 matrix that is not empty. The Gram matrix blurs small singular values: where those
+    could move the norm by ``BLURRED`` of it, as with low-rank matrices, the matrix is decomposed.
+    """
+    if matrix_OI.shape[0] > matrix_OI.shape[1]:
+        turned, nuclear = leading_share(matrix_OI.T, share)
+        return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T), nuclear
+    squares_R, vectors_RR = torch.linalg.eigh(gram(matrix_OI.T))
+    squares_R, u_OR = squares_R.flip(0).clamp_(min=0), vectors_RR.flip(1)
+    s_R, noise = squares_R.sqrt(), 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
+    blur = (noise / s_R.clamp(min=noise.sqrt())).sum()
+    k = _fewest(s_R, share)
+    gap = squares_R[k - 1] - squares_R[k] if k < len(s_R) else squares_R[k - 1]
+    if bool((blur <= BLURRED * s_R.sum()) & (gap > CLEAR * squares_R[0])):
+        vh_KI = (u_OR[:, :k] / s_R[:k]).T @ matrix_OI
+    else:
+        u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
+        k = _fewest(s_R, share)
+        vh_KI = vh_RI[:k]
+    return Triplets(u_OK=u_OR[:, :k], s_K=s_R[:k], vh_KI=vh_KI), s_R.sum()
+
+
+def _fewest(s_R: Tensor, share: float) -> int:
+    """How many of them make up ``share`` of their sum."""
+    reached = s_R.cumsum(0)
+    # Rounding of the sum must not ask for one more than all.
+    missing = reached < share * reached[-1] * (1 - 1e-12)
+    return int(missing.sum()) + 1
 
 
 def orthogonalised(columns_NK: Tensor) -> Tensor:

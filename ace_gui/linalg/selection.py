@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,24 +24,27 @@ _MAGNITUDE: Final = 0x7FFFFFFF
 
 def upper_counts(values: Tensor) -> Tensor:
     """How many of the values fall into each of the ``BINS`` upper bins, int64."""
-    return torch.bincount(
-        (_ordered_bits(values).bitwise_right_shift_(16)).add_(ZERO_BIN), minlength=BINS
-    )
+    return torch.bincount((_ordered_bits(values) >> 16).add_(ZERO_BIN), minlength=BINS)
 
 
 def lower_counts(values: Tensor, upper: int) -> Tensor:
     """How many of the values in the upper bin ``upper`` fall into each lower one, int64."""
     below = ((upper - ZERO_BIN) << 16) - 1
     # Those outside get a bin on either side: to count them is faster than to take them out.
-    places = _ordered_bits(values).clamp_(below, below + BINS + 1).sub_(below)
+    places = _ordered_bits(values).clamp(below, below + BINS + 1).sub_(below)
     return torch.bincount(places, minlength=BINS + 2)[1:-1]
 
 
 def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
-    """The bin that holds the ``rank``-th smallest, from 1, and its rank within the bin."""
-    reached = counts.cumsum(0)
-    place = int(torch.searchsorted(reached, rank))
-    return place, rank - int(reached[place] - counts[place])
+    """The bin that holds the ``rank``-th smallest, from 1, and its rank within the bin.
+
+    By numpy, as is what else is done with counts: torch would call for all threads, and wait long
+    for those that are busy with the next part.
+    """
+    numbers = counts.numpy()
+    reached = numbers.cumsum()
+    place = int(np.searchsorted(reached, rank))
+    return place, rank - int(reached[place] - numbers[place])
 
 
 def number_of(upper: int, lower: int) -> float:
@@ -51,6 +55,11 @@ def number_of(upper: int, lower: int) -> float:
 
 
 def _ordered_bits(values: Tensor) -> Tensor:
-    """Integers in the order of the values, int32, flat; wider values are rounded to float32."""
+    """Integers in the order of the values, int32, flat, only to be read.
+
+    Wider values are rounded to float32.
+    """
     bits = values.to(torch.float32).contiguous().reshape(-1).view(torch.int32)
+    if not bits.numel() or int(bits.min()) >= 0:
+        return bits  # nothing to turn round, as of magnitudes
     return (bits >> 31).bitwise_and_(_MAGNITUDE).bitwise_xor_(bits)

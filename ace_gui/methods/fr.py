@@ -18,6 +18,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -76,7 +77,7 @@ def fr_merging(
         total_OI.add_(filtered_OI, alpha=magnitude)
     if magnitudes:
         total_OI.div_(magnitudes)
-    return finished(total_OI, parameters.scaling, found.diagnostics())
+    return finished(total_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:

@@ -25,6 +25,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import Census, finished, summed
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
 CITATION = (
@@ -80,7 +81,7 @@ def iso_c(
     """
     experts = WeightedExperts(deltas, weights)
     found, sum_OI = _sum(experts, weights)
-    return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
+    return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 def iso_cts(
@@ -97,9 +98,10 @@ def iso_cts(
     """
     experts = WeightedExperts(deltas, weights)
     found, sum_OI = _sum(experts, weights)
+    told = found.diagnostics(precision=IN_FLOAT64)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
-        return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics())
+        return finished(isotropic(sum_OI), parameters.scaling, told)
     common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
 
     def own(t: int) -> Triplets:
@@ -117,7 +119,7 @@ def iso_cts(
     merged_OI = joined.u_OK @ joined.vh_KI
     if len(joined.s_K):
         merged_OI.mul_(joined.s_K.mean())
-    return finished(merged_OI, parameters.scaling, found.diagnostics())
+    return finished(merged_OI, parameters.scaling, told)
 
 
 def specific_size(rank: int, experts: int, common: float) -> int:

@@ -28,6 +28,7 @@ from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import Election, combine_parameter
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import (
     THRESHOLD,
     above,
@@ -191,7 +192,7 @@ def _elected(
             election.add(sparse(basis_OK.T @ plain.matrix(t), t), weights[t])
         positive_wins = election.surplus() >= 0
         merged_OI = basis_OK @ election.result(combine, positive_wins=positive_wins)
-    return finished(merged_OI, scaling, found.diagnostics())
+    return finished(merged_OI, scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 KNOTS_TIES = MergeMethod(

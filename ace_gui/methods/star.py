@@ -12,6 +12,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.leading import leading_share
 from ace_gui.methods.method import (
     Context,
     Merged,
@@ -21,6 +22,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import census, finished, require_mean
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -60,19 +62,15 @@ def star(
     merged_OI = torch.zeros_like(experts.matrix(0))
     for t in found.kept:
         merged_OI.add_(truncated(experts.matrix(t), parameters.eta))
-    return finished(merged_OI, parameters.scaling / total, found.diagnostics())
+    return finished(merged_OI, parameters.scaling / total, found.diagnostics(precision=IN_FLOAT64))
 
 
 def truncated(matrix_OI: Tensor, eta: float) -> Tensor:
     """The fewest leading singular values that make up η % of the nuclear norm, scaled up to it."""
-    u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
-    reached = s_R.cumsum(0)
-    # Rounding of the sum must not ask for one more than all.
-    missing = reached < eta / 100 * reached[-1] * (1 - 1e-12)
-    k = int(missing.sum()) + 1
-    factor = reached[-1] / reached[k - 1]
-    kept_OI: Tensor = (u_OR[:, :k] * (s_R[:k] * factor)) @ vh_RI[:k]
-    return kept_OI
+    if eta == 100:
+        return matrix_OI
+    kept, nuclear = leading_share(matrix_OI, eta / 100)
+    return kept.product.mul_(nuclear / kept.s_K.sum())
 
 
 STAR = MergeMethod(

@@ -20,6 +20,7 @@ from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.method import Context, Merged, MergeMethod, per_matrix, scaling_parameter
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.expert_modules import Factors
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
@@ -73,7 +74,7 @@ def tsv_m(
     middle_KK = (left_KK * s_K) @ right_KK
     merged_OI = torch.linalg.multi_dot((u_OK, middle_KK, v_IK.T))
     notes = _surplus(len(found.kept), rank)
-    return finished(merged_OI, parameters.scaling, found.diagnostics(notes))
+    return finished(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
 
 
 def _surplus(experts: int, rank: int) -> list[str]:

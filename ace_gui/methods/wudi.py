@@ -14,6 +14,8 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.precision import full_float32
 from ace_gui.methods.method import (
     Context,
     Merged,
@@ -23,6 +25,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import Census, census, combination, finished
+from ace_gui.methods.shared.tolerance import IN_FLOAT64, STRICT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 BETAS: Final = (0.9, 0.999)
@@ -31,6 +34,9 @@ DIVISION_GUARD: Final = 1e-8
 
 SINGULAR: Final = 1e-10
 """Eigenvalues of S up to this share of the largest count as zero: no expert has that input."""
+
+ROWS: Final = 16
+"""Outputs of M by which float32 is checked; none depends on another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +83,14 @@ def wudi(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: WudiParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
-    """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t; float64 within.
+    """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t.
 
-    Experts that do not change the matrix are left out; a single one is returned as it is. Reads
-    every expert three times for Adam, twice for the closed form; holds one, S and B.
-    Raises MethodError for tensors that are no matrices or not finite.
+    In float64 within; Adam in float32 where that is exact enough for the ``tolerance`` of the
+    context (``descended``). Experts that do not change the matrix are left out; a single one is
+    returned as it is. Reads every expert three times for Adam, twice for the closed form; holds
+    one, S and B. Raises MethodError for tensors that are no matrices or not finite.
     """
     experts = WeightedExperts(deltas, weights)
     found = census(experts, weights)
@@ -91,12 +98,14 @@ def wudi(
         alone = experts.matrix(found.kept[0] if found.kept else 0)
         return finished(alone, parameters.scaling, found.diagnostics())
     gram_II, target_OI = _sums(experts, found)
+    precision = IN_FLOAT64
     if parameters.solution == "closed":
         merged_OI = closed(gram_II, target_OI)
     else:
         start_OI = combination(experts, [weights[t] for t in found.kept], found.kept)
-        merged_OI = adam(start_OI, gram_II, target_OI, parameters)
-    return finished(merged_OI, parameters.scaling, found.diagnostics())
+        tolerance = context.get("tolerance", STRICT).scaled(parameters.scaling)
+        merged_OI, precision = descended(start_OI, gram_II, target_OI, parameters, tolerance)
+    return finished(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
 
 
 def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
@@ -111,6 +120,33 @@ def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
         target_OI.addmm_(delta_OI, own_II)
         gram_II.add_(own_II)
     return gram_II, target_OI
+
+
+def descended(
+    start_OI: Tensor,
+    gram_II: Tensor,
+    target_OI: Tensor,
+    parameters: WudiParameters,
+    tolerance: Tolerance,
+) -> tuple[Tensor, str]:
+    """The end of Adam's steps from ``start_OI``, and in which numbers it was found.
+
+    Where 16 bits allow float32, it is held by rows that are followed in float64 as well, as if all
+    were as far off as the worst of them; where that is too far, float64 it is.
+    """
+    if tolerance.rounding and parameters.steps:
+        outputs = len(start_OI)
+        rows = torch.linspace(0, outputs - 1, min(ROWS, outputs), device=start_OI.device).long()
+        exact_PI = adam(start_OI[rows], gram_II, target_OI[rows], parameters)
+        with full_float32():
+            single = (each.to(torch.float32) for each in (start_OI, gram_II, target_OI))
+            found_OI = adam(*single, parameters)
+        worst = (found_OI[rows] - exact_PI).norm(dim=1).max()
+        size = energy(found_OI) ** 0.5
+        error = float(worst) * outputs**0.5 / (size or 1.0)
+        if error <= tolerance.relative(size):
+            return found_OI, tolerance.told(error)
+    return adam(start_OI, gram_II, target_OI, parameters), IN_FLOAT64
 
 
 def adam(

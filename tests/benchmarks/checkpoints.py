@@ -11,7 +11,14 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import CLIPVisionConfig, CLIPVisionModel, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 from transformers.modeling_utils import PreTrainedModel
 
 from tests.benchmarks.experts import norms, task_vector
@@ -37,14 +44,30 @@ def vit_b32_set(folder: Path, experts: int, *, layers: int = 12) -> tuple[Path, 
         return _write(folder, CLIPVisionModel(config), experts)
 
 
-def _write(folder: Path, model: PreTrainedModel, experts: int) -> tuple[Path, list[Path]]:
+def llama_set(folder: Path, experts: int, *, layers: int = 14) -> tuple[Path, list[Path]]:
+    """A Llama (245 million parameters with 14 layers) in bfloat16, 0.5 GB a model."""
+    config = LlamaConfig(
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        num_hidden_layers=layers,
+        dtype=torch.bfloat16,
+    )
+    with torch.device("meta"):
+        return _write(folder, LlamaForCausalLM(config), experts, torch.bfloat16)
+
+
+def _write(
+    folder: Path, model: PreTrainedModel, experts: int, dtype: torch.dtype = torch.float32
+) -> tuple[Path, list[Path]]:
     """``model`` is on the meta device. Returns the base's folder and the experts'."""
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     with torch.device("cpu"):
         base = _base(shapes)
-        base_folder = _save(folder / "base", model, base)
+        base_folder = _save(folder / "base", model, base, dtype)
         expert_folders = [
-            _save(folder / f"expert-{t}", model, _expert(base, seed=t, size=size))
+            _save(folder / f"expert-{t}", model, _expert(base, seed=t, size=size), dtype)
             for t, size in enumerate(norms(experts, CHANGE, RATIO), start=1)
         ]
     return base_folder, expert_folders
@@ -72,9 +95,12 @@ def _expert(base: Mapping[str, Tensor], seed: int, size: float) -> dict[str, Ten
     return tensors
 
 
-def _save(folder: Path, model: PreTrainedModel, tensors: dict[str, Tensor]) -> Path:
+def _save(
+    folder: Path, model: PreTrainedModel, tensors: dict[str, Tensor], dtype: torch.dtype
+) -> Path:
     folder.mkdir(parents=True)
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    stored = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,15 @@ import yaml
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from tests.benchmarks import measuring
-from tests.benchmarks.checkpoints import gpt2_set
+from tests.benchmarks.checkpoints import gpt2_set, llama_set
 from tests.benchmarks.end_to_end import mb, merge, say, seconds
 from tests.benchmarks.measuring import Run
+
+SETS: dict[str, tuple[Callable[..., tuple[Path, list[Path]]], int, str]] = {
+    "gpt2": (gpt2_set, 7, "float32"),
+    "llama": (llama_set, 3, "bfloat16"),
+}
+"""Models, how many experts, and the format of all of them and of the output."""
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "ties": {"density": 0.2},
@@ -35,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mergekit", default="mergekit-yaml", help="its command")
     parser.add_argument("--methods", default=",".join(PARAMETERS))
-    parser.add_argument("--experts", type=int, default=7)
+    parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     command = shutil.which(options.mergekit)
@@ -45,19 +52,23 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     idle = measuring.idle_torch()
     say(f"a process that imports torch: {idle.seconds:.2f} s, {mb(idle.peak_bytes)}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        base, tuned = gpt2_set(folder / "models", options.experts)
-        for method in options.methods.split(","):
-            compare(method, command, recipe(folder, base, tuned, method), base, options.rounds)
+    for chosen in options.sets.split(","):
+        make, experts, dtype = SETS[chosen]
+        say(f"{chosen}, {experts} experts, {dtype}")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            base, tuned = make(folder / "models", experts)
+            for method in options.methods.split(","):
+                path = recipe(folder, base, tuned, method, dtype)
+                compare(method, command, path, base, options.rounds)
 
 
-def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
+def recipe(folder: Path, base: Path, tuned: list[Path], method: str, dtype: str) -> Path:
     """A mergekit file for one method; averages are of the experts alone."""
     document: dict[str, Any] = {
         "merge_method": method,
         "models": [{"model": str(path), "parameters": {"weight": 1.0}} for path in tuned],
-        "dtype": "float32",
+        "dtype": dtype,
     }
     if method != "linear":
         document |= {"base_model": str(base), "parameters": PARAMETERS[method]}
@@ -83,7 +94,8 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
     best, rival = (min(runs, key=lambda run: run.seconds) for runs in (ours, theirs))
     say(
         f"{method:<16} ours {seconds(best)} {mb(best.peak_bytes)}; mergekit {seconds(rival)} "
-        f"{mb(rival.peak_bytes)}: {rival.seconds / best.seconds:.1f} × faster, "
+        f"{mb(rival.peak_bytes)}: {rival.seconds / best.seconds:.1f} × in wall, "
+        f"{rival.processor_seconds / best.processor_seconds:.1f} × in processor time, "
         f"{best.peak_bytes / rival.peak_bytes:.2f} of its memory; {apart:.1e} apart"
     )
 
@@ -96,6 +108,7 @@ def distance(mine: Path, other: Path, base: Path) -> float:
     for name in names:
         first, second, start = (reader.read(name) for reader in readers)
         if first.is_floating_point():
+            first, second, start = (each.float() for each in (first, second, start))
             gap += float(torch.dist(first, second)) ** 2
             change += float(torch.dist(second, start)) ** 2
     return math.sqrt(gap / change)

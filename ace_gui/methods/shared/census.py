@@ -33,7 +33,7 @@ class Census:
         found = heterogeneity(energies)
         return cls(energies=tuple(energies), kept=found.kept, left_out=found.left_out)
 
-    def diagnostics(self, notes: Sequence[str] = ()) -> Diagnostics:
+    def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
         """With a note on the experts that were left out, before the given ones."""
         said = []
         if self.left_out:
@@ -41,7 +41,12 @@ class Census:
                 f"{len(self.left_out)} of {len(self.energies)} experts do not change this tensor "
                 "and were left out of it."
             )
-        return Diagnostics(energies=self.energies, left_out=self.left_out, notes=(*said, *notes))
+        return Diagnostics(
+            energies=self.energies,
+            left_out=self.left_out,
+            precision=precision,
+            notes=(*said, *notes),
+        )
 
 
 def census(experts: WeightedExperts, weights: Sequence[float]) -> Census:

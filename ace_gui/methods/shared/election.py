@@ -15,7 +15,7 @@ from ace_gui.methods.method import Merged, parameter, scaling_parameter
 from ace_gui.methods.shared.census import finished
 from ace_gui.methods.shared.survey import Findings
 
-PART = 1 << 16
+PART = 1 << 15
 """Entries worked on at a time: their temporaries stay in the cache."""
 
 SURPLUS = "surplus"
@@ -64,46 +64,50 @@ class Election:
     """
 
     def __init__(self, like: Tensor) -> None:
+        size = like.numel()
         self._shape = like.shape
-        self._parts = [slice(start, start + PART) for start in range(0, like.numel(), PART)]
-        size = (2, like.numel())
-        self._sums = torch.zeros(size, dtype=torch.float64, device=like.device)
-        self._counts = torch.zeros(size, dtype=torch.float32, device=like.device)
+        self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
+        magnitudes = torch.zeros_like(self._total)
+        counts = [torch.zeros(size, device=like.device) for _ in range(2)]
+        arrays = (self._total, magnitudes, *counts)
+        self._parts = list(zip(*(array.split(PART) for array in arrays), strict=True))
 
     def add(self, values: Tensor, weight: float) -> None:
         """Add ``weight`` · ``values``; in a mean they count by the weight's magnitude."""
-        flat = values.reshape(-1)
-        for part in self._parts:
-            scaled, signs = flat[part].to(torch.float64), flat[part].sign()
+        flat, counted = values.reshape(-1).split(PART), abs(weight)
+        for own, (total, magnitudes, positive, negative) in zip(flat, self._parts, strict=True):
+            scaled, signs = own.to(torch.float64, copy=True), own.sign()
             if weight != 1:
-                scaled, signs = scaled * weight, signs.mul_(math.copysign(1, weight))
-            self._sums[0, part].add_(scaled.clamp(min=0))
-            self._sums[1, part].add_(scaled.clamp(max=0))
-            self._counts[0, part].add_(signs.clamp(min=0), alpha=abs(weight))
-            self._counts[1, part].sub_(signs.clamp_(max=0), alpha=abs(weight))
+                scaled.mul_(weight)
+                signs.mul_(math.copysign(1, weight))
+            total.add_(scaled)
+            magnitudes.add_(scaled.abs_())
+            upwards = signs.relu()
+            positive.add_(upwards, alpha=counted)
+            negative.add_(upwards.sub_(signs), alpha=counted)
 
     def surplus(self) -> float:
         """How many more entries elected the positive sign than the negative one."""
-        return sum(
-            float((self._sums[0, part] + self._sums[1, part]).sign().sum()) for part in self._parts
-        )
+        return sum(float(total.sign().sum()) for total, *_ in self._parts)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
         """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
 
         ``positive_wins``: where both signs weigh the same, the positive one is elected, otherwise
         the negative one. Works in place: to be called once, at the end.
+
+        Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without cancellation;
+        choosing by a mask would take ten times as long.
         """
-        for part in self._parts:
-            positive, negative = self._sums[:, part]
-            total = positive + negative
-            chosen = total >= 0 if positive_wins else total > 0
-            values = torch.where(chosen, positive, negative)
+        for total, magnitudes, positive, negative in self._parts:
+            leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
+            values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
             if combine == "mean":
-                counts = torch.where(chosen, self._counts[0, part], self._counts[1, part])
+                side = torch.ones_like(positive).copysign_(leaning)
+                counts = negative.mul_(side.neg().relu_()).addcmul_(positive, side.relu_())
                 values.div_(counts.clamp_(min=TINY))  # where nobody counts there is only 0
-            positive.copy_(values)
-        return self._sums[0].reshape(self._shape)
+            total.copy_(values)
+        return self._total.reshape(self._shape)
 
 
 def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Election:

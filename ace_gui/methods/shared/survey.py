@@ -139,7 +139,8 @@ class RankSurvey:
 
     def add(self, measured: Tensor) -> None:
         """Add counts."""
-        self._counts += measured
+        counts = self._counts.numpy()  # torch would wait for busy threads (``bin_of_rank``)
+        counts += measured.numpy()
 
     def finish_pass(self) -> bool:
         """Choose the bins of the second pass, or the numbers, and go to the next stage."""
@@ -170,13 +171,13 @@ class RankSurvey:
 
 def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
     """For each rank the upper bin that holds it, and its rank in there."""
-    total = int(counts.sum())
+    total = int(counts.numpy().sum())
     return [bin_of_rank(counts, rank) if total else (ZERO_BIN, 1) for rank in ranks(max(1, total))]
 
 
 def _number(counts: Tensor, upper: int, rank: int) -> float:
     """The number of that rank among those of an upper bin; 0 where there are none."""
-    return number_of(upper, bin_of_rank(counts, rank)[0]) if bool(counts.any()) else 0.0
+    return number_of(upper, bin_of_rank(counts, rank)[0]) if counts.numpy().any() else 0.0
 
 
 def magnitudes(deltas: Sequence[Tensor], _: Findings) -> Iterator[Tensor]:

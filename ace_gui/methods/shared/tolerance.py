@@ -27,6 +27,9 @@ LARGEST_SHARE: Final = 1 / 6
 """Where the merge multiplies the experts' rounding; so it is 1.014 times as far at most."""
 
 
+IN_FLOAT64: Final = "Computed in float64, as float32 would not be exact enough, or not be faster."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """How far from its exact value a merged task vector may be.
@@ -48,6 +51,11 @@ class Tolerance:
         felt = min(SHARE * self.carried * multiplied, LARGEST_SHARE * self.rounding)
         allowed = max(SHARE * self.rounding, felt) / (norm or math.inf)
         return min(COARSEST, max(EXACT, allowed))
+
+    def told(self, error: float) -> str:
+        """That float32 was taken, what error that leaves, and why it is small enough."""
+        left = f"Computed in float32, which leaves {error:.0e} of the change"
+        return f"{left}: less than a thirtieth of the rounding of {self.source}."
 
     def scaled(self, factor: float) -> Tolerance:
         """Of what is multiplied by ``factor`` afterwards; that a factor is small does not count."""
