@@ -1,7 +1,7 @@
 """How time and memory grow: ``python -m tests.benchmarks.scaling [--minutes 3]``.
 
-Whole merges as processes, of GPT-2s with few layers: over the number of experts, then over the
-number of layers. Memory should not grow with either, time in proportion to both.
+Whole merges as processes, of GPT-2s with few layers: over the number of layers, then over the
+number of experts. Memory should not grow with either, time in proportion to both.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ EXPERTS, LAYERS = 4, 2
 
 def sizes() -> Iterator[tuple[int, int]]:
     """Experts and layers of every row."""
-    for experts in (2, 4, 8, 16):
-        yield experts, LAYERS
-    for layers in (1, 4, 8):
+    for layers in (LAYERS, 2 * LAYERS, 4 * LAYERS):
         yield EXPERTS, layers
+    for experts in (2, 8, 16):
+        yield experts, LAYERS
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scaling")
     parser.add_argument("--minutes", type=float, default=5, help="start no row after them")
+    parser.add_argument("--methods", default="ace,linear,ties,tsv_m")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     idle = measuring.idle_torch()
@@ -43,7 +44,7 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             base, tuned = gpt2_set(Path(folder) / "models", experts, layers=layers)
-            for method in ("ace", "linear"):
+            for method in options.methods.split(","):
                 path = recipe(Path(folder), base, tuned, method)
                 run = merge(path, Path(folder) / "out", options.device)
                 memory = mb(run.peak_bytes - idle.peak_bytes)

@@ -119,6 +119,25 @@ def test_star_keeping_everything_is_the_mean() -> None:
     assert_close(merged("star", deltas, eta=100.0), deltas.mean(axis=0))
 
 
+@pytest.mark.parametrize("eta", [5.0, 40.0, 95.0, 99.9])
+def test_star_of_any_spectrum_is_that_of_a_full_decomposition(eta: float) -> None:
+    """By the Gram matrix where that shows every singular value, else by the matrix itself."""
+    flat, equal = experts(1, 30, 20), orthogonal(20, 3)[None]
+    for deltas in (
+        flat,
+        flat.transpose(0, 2, 1),
+        equal,
+        decaying_deltas(1, 20, 30, 1e2, 1.0, 8),
+        decaying_deltas(1, 20, 30, 1e7, 1.0, 8),
+        low_rank_deltas(1, 40, 30, 3, 1.0, 9),
+    ):
+        given = deltas.astype(np.float32).astype(np.float64)
+        found, expected = merged("star", given, eta=eta), oracle.star(given, eta)
+        assert norm(found, "nuc") == pytest.approx(norm(given[0], "nuc"), rel=1e-5)
+        if deltas is not equal:  # there, which directions are taken is arbitrary
+            assert_close(found, expected)
+
+
 def test_frequencies_from_none_to_all() -> None:
     deltas = experts(3)
     equal = merged("fr_merging", deltas, cutoff=0.0, coefficients="equal")

@@ -1,0 +1,94 @@
+"""Every method on matrices of 16-bit and 32-bit models: the error beside the output's rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ace_gui.methods import METHODS, checked_parameters
+from ace_gui.methods.shared.tolerance import Tolerance, of_experts, with_output
+from ace_gui.methods.wudi import WudiParameters, wudi
+from tests.benchmarks.experts import task_vector
+from tests.helpers import method_oracles as oracle
+from tests.helpers.method_cases import context
+from tests.helpers.method_checks import CHECKS, LARGEST_ERROR, Check
+
+FORMATS = [torch.bfloat16, torch.float16, torch.float32]
+T = 3
+# Elections among the coordinates of KnOTS depend on the last digits of its basis.
+NAMES = {"linear", "task_arithmetic", "ties", "dare_linear", "dare_ties", "della", "breadcrumbs"}
+NAMES |= {"pcb", "sce", "emr", "tsv_m", "iso_c", "iso_cts", "cart", "star", "wudi", "fr_merging"}
+CASES = [
+    check for check in CHECKS if check.method in NAMES and "base_weight" not in check.parameters
+]
+
+
+def weights(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """W₀ of ten times the norm of the changes, and ΔW_t, all of that format, as float32."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    base = torch.randn(*shape, generator=generator).mul_(0.05).to(dtype).float()
+    changes = [task_vector(*shape, 0.1 * float(base.norm()), generator) for _ in range(T)]
+    return base, [(base + change).to(dtype).float() - base for change in changes]
+
+
+def tolerance_of(base: torch.Tensor, dtype: torch.dtype) -> Tolerance:
+    norm = float(base.norm())
+    return with_output(of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+@pytest.mark.parametrize("check", CASES, ids=str)
+def test_the_error_does_not_show_beside_the_rounding(check: Check, dtype: torch.dtype) -> None:
+    base, deltas = weights((24, 36), dtype)
+    method = METHODS[check.method]
+    parameters = checked_parameters(method, check.parameters)
+    given: dict[str, Any] = context(method, deltas, parameters)
+    given |= {"base": base, "tolerance": tolerance_of(base, dtype)}
+    found = method.merge(deltas, [1.0] * T, parameters, **given).delta.double()
+    exact = torch.from_numpy(check.oracle(torch.stack(deltas).double().numpy()))
+    if dtype == torch.float32:
+        assert oracle.relative_error(found.numpy(), exact.numpy()) <= LARGEST_ERROR
+        return
+    merged = base.double() + exact
+    ours = ((base.double() + found).to(dtype).double() - merged).norm()
+    best = (merged.to(dtype).double() - merged).norm()
+    assert float(ours) <= 1.02 * float(best)
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (32, 48), (7, 24)])
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_wudi_steps_in_float32_where_16_bits_show_no_more(
+    dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    base, deltas = weights(shape, dtype)
+    tolerance = tolerance_of(base, dtype)
+    found = wudi(deltas, [1.0] * T, WudiParameters(), tolerance=tolerance)
+    strict = wudi(deltas, [1.0] * T, WudiParameters())
+    if dtype == torch.float32:
+        assert torch.equal(found.delta, strict.delta)
+        assert "float64" in found.diagnostics.precision
+        return
+    assert str(dtype).removeprefix("torch.") in found.diagnostics.precision
+    error = float((found.delta.double() - strict.delta.double()).norm() / strict.delta.norm())
+    assert 0 < error <= tolerance.relative(float(strict.delta.norm()))
+
+
+def test_wudi_in_float32_that_strays_is_done_again_in_float64() -> None:
+    """A tolerance that float32 cannot keep: the rows that are followed in float64 show it."""
+    _, deltas = weights((48, 32), torch.float32)
+    impossible = Tolerance(rounding=1e-30, carried=1e-30, source="a test")
+    parameters = WudiParameters(learning_rate=1.0, steps=300)  # steps far larger than the weights
+    found = wudi(deltas, [1.0] * T, parameters, tolerance=impossible)
+    assert torch.equal(found.delta, wudi(deltas, [1.0] * T, parameters).delta)
+    assert found.diagnostics.precision.startswith("Computed in float64")
+
+
+@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts", "star", "fr_merging", "knots_ties"])
+def test_what_float32_could_not_hold_says_float64(name: str) -> None:
+    base, deltas = weights((24, 36), torch.bfloat16)
+    method = METHODS[name]
+    given: dict[str, Any] = context(method, deltas) | {"base": base}
+    found = method.merge(deltas, [1.0] * T, method.parameters(), **given)
+    assert found.diagnostics.precision.startswith("Computed in float64")
