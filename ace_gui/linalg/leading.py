@@ -88,8 +88,8 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned, nuclear = leading_share(matrix_OI.T, share)
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T), nuclear
-    squares_R, vectors_RR = torch.linalg.eigh(gram(matrix_OI.T))
-    squares_R, u_OR = squares_R.flip(0).clamp_(min=0), vectors_RR.flip(1)
+    squares_R, u_OR = torch.linalg.eigh(gram(matrix_OI.T))
+    squares_R, u_OR = squares_R.flip(0).clamp_(min=0), u_OR.flip(1)
     s_R, noise = squares_R.sqrt(), 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
     blur = (noise / s_R.clamp(min=noise.sqrt())).sum()
     k = _fewest(s_R, share)
@@ -97,6 +97,7 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     if bool((blur <= BLURRED * s_R.sum()) & (gap > CLEAR * squares_R[0])):
         vh_KI = (u_OR[:, :k] / s_R[:k]).T @ matrix_OI
     else:
+        del u_OR
         u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
         k = _fewest(s_R, share)
         vh_KI = vh_RI[:k]

@@ -139,13 +139,14 @@ def descended(
         rows = torch.linspace(0, outputs - 1, min(ROWS, outputs), device=start_OI.device).long()
         exact_PI = adam(start_OI[rows], gram_II, target_OI[rows], parameters)
         with full_float32():
-            single = (each.to(torch.float32) for each in (start_OI, gram_II, target_OI))
-            found_OI = adam(*single, parameters)
+            start, gram, target = (each.float() for each in (start_OI, gram_II, target_OI))
+            found_OI = adam(start, gram, target, parameters)
         worst = (found_OI[rows] - exact_PI).norm(dim=1).max()
         size = energy(found_OI) ** 0.5
         error = float(worst) * outputs**0.5 / (size or 1.0)
         if error <= tolerance.relative(size):
             return found_OI, tolerance.told(error)
+        del found_OI, start, gram, target
     return adam(start_OI, gram_II, target_OI, parameters), IN_FLOAT64
 
 

@@ -70,11 +70,11 @@ class Election:
         magnitudes = torch.zeros_like(self._total)
         counts = [torch.zeros(size, device=like.device) for _ in range(2)]
         arrays = (self._total, magnitudes, *counts)
-        self._parts = list(zip(*(array.split(PART) for array in arrays), strict=True))
+        self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
 
     def add(self, values: Tensor, weight: float) -> None:
         """Add ``weight`` · ``values``; in a mean they count by the weight's magnitude."""
-        flat, counted = values.reshape(-1).split(PART), abs(weight)
+        flat, counted = torch.split(values.reshape(-1), PART), abs(weight)
         for own, (total, magnitudes, positive, negative) in zip(flat, self._parts, strict=True):
             scaled, signs = own.to(torch.float64, copy=True), own.sign()
             if weight != 1:
