@@ -81,3 +81,10 @@ def logs_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_log_path(_APPLICATION)
+
+
+def sessions_folder() -> Path:
+    """Where what is open in a window is kept, and projects that were given no file."""
+    import platformdirs
+
+    return platformdirs.user_data_path(_APPLICATION) / "sessions"

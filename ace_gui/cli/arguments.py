@@ -36,7 +36,7 @@ def recipe_given(text: str) -> Path:
     """The path of a recipe, or ``sample`` or ``text-sample`` where no such file exists."""
     path = path_given(text)
     samples = {sample.recipe.parent.name: sample.recipe for sample in Sample}
-    return path if path.exists() else samples.get(text, path)
+    return path if path.is_file() else samples.get(text, path)
 
 
 def gigabytes_given(text: str) -> float:

@@ -34,7 +34,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     guard = Guard(app)
     workbench = Workbench(app)
     guard.broken.connect(workbench.window.show_error)
-    interrupts = Interrupts(workbench.window.close, app)
+    interrupts = Interrupts(workbench.window.close_unasked, app)  # nobody may be there to answer
     workbench.start()
     if demo:
         from ace_gui.gui.shell.sample_tour import Demo

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QEventLoop, QTimer, SignalInstance
+from PySide6.QtCore import QEventLoop, QThreadPool, QTimer, SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.errors import EngineError, OutputError, WorkbenchError
 from ace_gui.gui.app import Workbench, make_application
+from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import Scheme, set_scheme
@@ -27,7 +29,8 @@ class Studio:
 
     def __init__(self, scheme: Scheme | None = None) -> None:
         self._app = make_application()
-        self._workbench = Workbench(self._app)
+        self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # none of a person's
+        self._workbench = Workbench(self._app, MergeStores(Path(self._merges.name)))
         self.window: MainWindow = self._workbench.window
         if scheme is not None:
             set_scheme(scheme)
@@ -99,6 +102,8 @@ class Studio:
             loop = QEventLoop()
             self._workbench.worker.finished.connect(loop.quit)
             loop.exec()
+        QThreadPool.globalInstance().waitForDone()
+        self._merges.cleanup()
 
     def _note(self, error: WorkbenchError) -> None:
         self._error = error

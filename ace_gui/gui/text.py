@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import html
 import os.path
+import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 _ZERO_WIDTH_SPACE = "\u200b"
+
+_NOT_IN_NAMES: Final = re.compile(r'[\\/:*?"<>|\x00-\x1f]')
+ENDING: Final = ".ace.yaml"
+"""Of the recipes that this program names; any YAML file can be one."""
 
 
 def plain(text: str) -> str:
@@ -43,3 +50,13 @@ def shared_prefix(names: Sequence[str]) -> str:
 def counted(count: int, one: str, many: str) -> str:
     """``1 matrix``, ``6 matrices``."""
     return f"{count} {one if count == 1 else many}"
+
+
+def short_name(recipe: Path) -> str:
+    """What a recipe is called: its file without its endings."""
+    return recipe.name.removesuffix(ENDING) if recipe.name.endswith(ENDING) else recipe.stem
+
+
+def file_name(text: str) -> str:
+    """The text as a file or folder can be called on any system, 80 characters at most."""
+    return _NOT_IN_NAMES.sub("-", text)[:80].strip(" .")

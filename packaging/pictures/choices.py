@@ -25,7 +25,7 @@ def choice_pictures(studio: Studio, take: Take) -> None:
 
 
 def _method_picture(studio: Studio, take: Take) -> None:
-    dialog = studio.window.choose_method()
+    dialog = studio.window.dialogs.choose_method()
     if dialog is not None:
         studio.settle()
         take("methods", dialog)
@@ -63,10 +63,8 @@ def _override_pictures(studio: Studio, take: Take) -> None:
 
 def _comparison_picture(studio: Studio, take: Take) -> None:
     window = studio.window
-    window.compare_methods()
-    dialog = window.compare_dialog
-    if dialog is None:
-        return
+    window.workspace.show_methods()
+    dialog = window.workspace.comparison.methods
     for (method, _variant), box in dialog.boxes.items():
         box.setChecked(method in COMPARED)
     dialog.start.click()
@@ -74,10 +72,10 @@ def _comparison_picture(studio: Studio, take: Take) -> None:
     means = [
         place
         for place in range(dialog.model.columnCount())
-        if dialog.model.headerData(place, Qt.Orientation.Horizontal) == "Mean"
+        if dialog.model.headerData(place, Qt.Orientation.Horizontal) == "Mean ↑"
     ]
     dialog.table.sortByColumn((means or [0])[0], Qt.SortOrder.DescendingOrder)
     dialog.table.selectRow(0)
     studio.settle()
-    take("compare-methods", dialog)
-    dialog.close()
+    take("compare-methods", None)
+    window.workspace.show_space(0)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from choices import choice_pictures
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 from score_places import score_pictures
 from tabs import tab_pictures
 
@@ -53,6 +53,7 @@ def take_pictures(recipe: Path, folder: Path, scheme: Scheme) -> list[Path]:
         tab_pictures(studio, take)
         choice_pictures(studio, take)
         _export_picture(studio, take, folder)
+        _runs_pictures(studio, take)
         _error_picture(studio, take)
     finally:
         studio.close()
@@ -105,11 +106,40 @@ def _checks_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]
     window.workspace.inspector.tabs.setCurrentIndex(0)
 
 
+def _runs_pictures(studio: Studio, take: Callable[[str, QWidget | None], None]) -> None:
+    """The list of runs, what can be undone, what is asked before leaving, and the clean-up."""
+    window, session = studio.window, studio.window.session
+    window.conductor.set_parameter("tau", 0.5)
+    studio.wait(lambda: session.can_merge and not window.engine.is_busy, window.engine.idle)
+    studio.merge()
+    runs = window.workspace.runs
+    window.runs.rename(session.results.runs.all[-1], "less refined")
+    runs.list.setCurrentIndex(runs.model.index(1))
+    studio.settle()
+    take("runs", None)
+    edit = next(entry.menu() for entry in window.menuBar().actions() if entry.text() == "&Edit")
+    if isinstance(edit, QMenu):
+        edit.popup(window.mapToGlobal(window.rect().topLeft()))
+        studio.settle()
+        take("undo", edit)
+        edit.close()
+    window.project.before_leaving(lambda: None)
+    studio.settle()
+    take("save-changes", window.project.box)
+    if window.project.box is not None:
+        window.project.box.reject()
+    window.dialogs.clean_up_runs()
+    studio.settle()
+    take("clean-up", window.dialogs.clean_up)
+    if window.dialogs.clean_up is not None:
+        window.dialogs.clean_up.reject()
+
+
 def _export_picture(
     studio: Studio, take: Callable[[str, QWidget | None], None], folder: Path
 ) -> None:
-    studio.window.open_export()
-    dialog = studio.window.export_dialog
+    studio.window.dialogs.open_export()
+    dialog = studio.window.dialogs.export
     if dialog is not None:
         dialog.folder.setText(str(folder.absolute() / "merged-model"))
         studio.settle()

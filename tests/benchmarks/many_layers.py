@@ -173,7 +173,7 @@ def main() -> None:
         bench = Bench(Path(folder))
         table(bench, options.rows)
         drag(bench)
-        bench.window.close()
+        bench.window.close_unasked()
 
 
 if __name__ == "__main__":

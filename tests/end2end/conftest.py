@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench, make_application
-from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from tests.helpers.windows import PATIENCE, keep_settings_in, nothing_left_running
 
 
@@ -23,7 +23,8 @@ def bench(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workbench]:
     """A started window with its own engine, ended without a trace."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for kind in ("CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     make_application()
     keep_settings_in(tmp_path / "settings")
     with nothing_left_running():
@@ -33,11 +34,12 @@ def bench(
         yield bench
         with qtbot.waitSignal(bench.worker.finished, timeout=PATIENCE):
             bench.window.conductor.cancel()
-            bench.window.close()
+            bench.window.close_unasked()
         assert bench.worker.wait(PATIENCE)
         bench.window.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    assert not any((tmp_path / "merges").glob("*/*"))
+    stores = [path for path in (tmp_path / "merges").glob("*") if path.is_dir()]
+    assert all(record_of(store).exists() for store in stores), "what stays is known to the next"
 
 
 @pytest.fixture(scope="session")

@@ -67,8 +67,8 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     qtbot.waitUntil(lambda: session.spectrum(name) is not None, timeout=PATIENCE)
     assert set(session.spectrum(name).experts) == set(family.experts)
 
-    window.open_export()
-    dialog = window.export_dialog
+    window.dialogs.open_export()
+    dialog = window.dialogs.export
     dialog.folder.setText(str(tmp_path / "merged"))
     dialog.dtype.setCurrentText("bfloat16")
     with qtbot.waitSignal(window.output.exported, timeout=PATIENCE):
@@ -123,6 +123,7 @@ def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path
     recipe = file_of(tmp_path, family)
     picture = tmp_path / "window.png"
     places = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    places["XDG_DATA_HOME"] = str(tmp_path / "data")
     command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]
     subprocess.run(command, env={**os.environ, **places}, check=True, timeout=120)
     image = QImage(str(picture))

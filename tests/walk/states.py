@@ -106,13 +106,14 @@ def _messages(studio: Studio) -> Iterator[Step]:
 def _dialogs(studio: Studio) -> Iterator[Step]:
     window = studio.window
     for name, open_it in (
-        ("methods", window.choose_method),
-        ("export", window.open_export),
-        ("help", window._show_help),
-        ("about", window._show_about),
+        ("methods", window.dialogs.choose_method),
+        ("export", window.dialogs.open_export),
+        ("help", window.dialogs.show_help),
+        ("about", window.dialogs.show_about),
+        ("clean up", window.dialogs.clean_up_runs),
         ("cached models", window.opener.open_cached),
         ("rule", lambda: window.override_editor.complete(RULE)),
-        ("closing", lambda: window.closing.ask("The merged model has not been exported.")),
+        ("closing", window.closing.ask),
     ):
         open_it()
         dialog = _newest_dialog()

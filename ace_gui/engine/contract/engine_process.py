@@ -114,13 +114,11 @@ class EngineProcess:
                 ", probably for lack of memory" if -code == getattr(signal, "SIGKILL", 9) else ""
             )
             return EngineError(
-                f"The engine was stopped by the system{likely} ({name}). Merge again to resume "
-                "from the last finished tensor.",
+                f"The engine was stopped by the system{likely} ({name}).",
                 details=f"exit code {code}",
             )
         return EngineError(
-            "The engine process ended unexpectedly. Merge again to resume from the last finished "
-            "tensor.",
+            "The engine process ended unexpectedly.",
             details=f"exit code {code}",
         )
 

@@ -131,6 +131,29 @@ class CachedModelsFound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FoundModel:
+    """A model on the disk, by its headers. ``problem``: why it cannot be opened, a sentence."""
+
+    path: Path
+    architecture: str = ""
+    dtype: str = ""
+    bytes: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsFound:
+    """The models of a scan. ``alike``: by model, the places of those that may share its base.
+
+    ``base``: the place of the one that seems to be the base, None where nothing tells.
+    """
+
+    models: tuple[FoundModel, ...]
+    base: int | None
+    alike: tuple[frozenset[int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanReady:
     """The plan of a recipe."""
 
@@ -155,12 +178,16 @@ class MatrixSampled:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeStarted:
-    """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run."""
+    """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run.
+
+    ``reports``: of these.
+    """
 
     total: int
     done: int
     bytes_total: int
     peak_bytes: int
+    reports: tuple[LayerReport, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +227,15 @@ class MergeFinished:
     peak_bytes: int
     warnings: tuple[str, ...] = ()
     gpu_peak: GpuPeak | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreRead:
+    """A finished merge, by tensor. ``outdated``: its models' files are not what they were."""
+
+    store: Path
+    reports: tuple[LayerReport, ...]
+    outdated: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +382,7 @@ class JobCancelled:
 Event = (
     EngineReady
     | CachedModelsFound
+    | ModelsFound
     | PlanReady
     | LayerAnalysed
     | MatrixSampled
@@ -353,6 +390,7 @@ Event = (
     | PassProgress
     | TensorFinished
     | MergeFinished
+    | StoreRead
     | ExpertSpectra
     | LayerSpectrum
     | LayerSubspaces

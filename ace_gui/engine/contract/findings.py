@@ -24,10 +24,10 @@ class Regime(StrEnum):
 class LayerStatistics:
     """Statistics of the experts' task vectors of one tensor.
 
-    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, None where the method has none or
-    fewer than two experts changed the tensor; ``log_variance``: Var ln E of the energies, which,
-    unlike γ, no common factor on the task vectors changes; ``left_out``: experts with numerically
-    no change.
+    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, of the experts alone and so known
+    for every method; None for what is not merged and where fewer than two experts changed it;
+    ``log_variance``: Var ln E of the energies, which, unlike γ, no common factor on the task
+    vectors changes; ``left_out``: experts with numerically no change.
     ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known. ``cosines``: T × T,
     of the task vectors with one another in the order of ``energies``; NaN for one without change.
     """

@@ -35,6 +35,17 @@ class CachedModelsJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScanJob:
+    """Look for models at and below ``paths``, and which fit another. Yields ModelsFound.
+
+    ``base``: one that is open already, to which the others shall be experts.
+    """
+
+    paths: tuple[Path, ...]
+    base: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvertJob:
     """Convert a PyTorch pickle, with the person's consent. Yields ConversionProgress.
 
@@ -65,6 +76,13 @@ class MergeJob:
     threads: int | None = None
     resume: bool = False
     memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadStoresJob:
+    """Look into the stores of finished merges. Yields StoreRead for each that is whole."""
+
+    stores: tuple[Path, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,9 +267,11 @@ Job = (
     PlanJob
     | LoadRecipeJob
     | CachedModelsJob
+    | ScanJob
     | ConvertJob
     | AnalyseJob
     | MergeJob
+    | ReadStoresJob
     | SpectrumJob
     | SampleMergesJob
     | SubspacesJob

@@ -33,11 +33,12 @@ class Layer:
 
 def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[Layer, ...]:
     """Every tensor of the plan, in its order."""
-    return tuple(_layer(row, statistics.get(row.name), plan.tau_of(row)) for row in plan.rows)
+    return tuple(_layer(row, statistics.get(row.name), plan) for row in plan.rows)
 
 
-def _layer(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> Layer:
-    gamma = None if found is None else found.gamma
+def _layer(row: PlanRow, found: LayerStatistics | None, plan: Plan) -> Layer:
+    tau, applies = plan.tau_of(row), plan.has_regimes(row)
+    gamma = None if found is None or not applies else found.gamma
     regime = None
     if gamma is not None and tau is not None:
         regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
@@ -50,6 +51,6 @@ def _layer(row: PlanRow, found: LayerStatistics | None, tau: float | None) -> La
         gamma=gamma,
         regime=regime,
         energies={} if found is None else dict(found.energies),
-        log_variance=None if found is None else found.log_variance,
-        gamma_unreliable=found is not None and gamma_unreliable(found, tau),
+        log_variance=None if found is None or not applies else found.log_variance,
+        gamma_unreliable=gamma is not None and found is not None and gamma_unreliable(found, tau),
     )

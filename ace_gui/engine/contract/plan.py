@@ -155,8 +155,8 @@ class Plan:
     """All that is known before any tensor is read.
 
     ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
-    where a value that the recipe left open comes from. ``heterogeneity``: whether the method has a
-    γ and regimes. ``peak_bytes`` is the estimated peak of the merge's own memory, which
+    where a value that the recipe left open comes from. ``heterogeneity``: whether the method
+    parts tensors by γ. ``peak_bytes`` is the estimated peak of the merge's own memory, which
     ``largest_tensor`` decides; on a GPU with ``gpu_bytes`` it is ``beside_gpu_bytes``.
     ``free_memory``: of the machine, when it was planned. ``bytes_beside``: of heads and of what the
     method leaves for each expert. ``checks``: what was looked at and how it came out, worst first.
@@ -196,6 +196,10 @@ class Plan:
         """The folders of the models, in which no output may lie; a bare file has none."""
         folders = (model.folder for model in (self.base, *self.experts))
         return tuple(folder for folder in folders if folder is not None)
+
+    def has_regimes(self, row: PlanRow) -> bool:
+        """Whether the method that merges a row parts tensors by γ, with or without a threshold."""
+        return self.heterogeneity if row.override is None else "tau" in row.override.parameters
 
     def tau_of(self, row: PlanRow) -> float | None:
         """The threshold of γ that holds for a row; None where its method or variant has none."""

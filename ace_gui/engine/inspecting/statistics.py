@@ -21,7 +21,7 @@ from ace_gui.linalg.heterogeneity import heterogeneity
 
 
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
-    """Energies of every merged or averaged tensor, γ where the method has it.
+    """Energies of every merged or averaged tensor, and γ of the merged ones, whatever the method.
 
     Merged tensors come first: users wait for them.
     """
@@ -56,7 +56,7 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
         for square, weight in zip(gram_TT.diagonal(), weights, strict=True)
     ]
     found = None
-    if prepared.method_of(row).heterogeneity and row.disposition == Disposition.MERGED:
+    if row.disposition == Disposition.MERGED:
         with merging_of(row.name, names):
             found = heterogeneity(energies)
     return LayerStatistics(

@@ -115,6 +115,7 @@ def _fill(
         done=store.rows_done,
         bytes_total=sum(_bytes(row, store.manifest) for row in rows),
         peak_bytes=prepared.plan.peak_bytes,
+        reports=tuple(report for found in store.done.values() for report in found),
     )
     yield from _merge_rows(rows, prepared, readers, store, device, memory_bytes)
     _write_heads(prepared, readers, store.model / HEADS)

@@ -284,6 +284,16 @@ def reports(folder: Path) -> dict[str, LayerReport]:
     return {report.name: report for found, _ in _journal(folder).values() for report in found}
 
 
+def is_outdated(manifest: Manifest) -> bool:
+    """Whether any file that was read has another size or time by now, or is gone."""
+    try:
+        found = [Path(known.path).stat() for known in manifest.inputs]
+    except OSError:
+        return True
+    now = [(each.st_size, each.st_mtime_ns) for each in found]
+    return now != [(known.size, known.mtime_ns) for known in manifest.inputs]
+
+
 def checksums(folder: Path) -> dict[str, int]:
     """CRC-32 of every finished tensor's bytes as they were when written."""
     return {name: crc for name, (_, crc) in _journal(folder).items()}

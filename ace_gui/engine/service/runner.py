@@ -21,6 +21,7 @@ from ace_gui.engine.contract.events import (
     JobDone,
     JobFailed,
     PlanReady,
+    StoreRead,
 )
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
@@ -37,8 +38,10 @@ from ace_gui.engine.contract.jobs import (
     LoadRecipeJob,
     MergeJob,
     PlanJob,
+    ReadStoresJob,
     ReportJob,
     SampleMergesJob,
+    ScanJob,
     SpectrumJob,
     SubspacesJob,
     TryJob,
@@ -62,9 +65,10 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import MODEL, read_finished
+from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
 from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import Prepared, preparing
+from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.service.scheduling import JobScheduler
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
@@ -93,12 +97,16 @@ class Runner:
                 yield from self._plan(recipe_of(paths))
             case CachedModelsJob():
                 yield cached_models_found()
+            case ScanJob(paths=paths, base=base):
+                yield from scan(paths, base)
             case ConvertJob(path=path):
                 yield from _convert(path)
             case AnalyseJob(recipe=recipe):
                 yield from analyse((yield from self._prepared(recipe)))
             case MergeJob():
                 yield from self._merge(job)
+            case ReadStoresJob(stores=stores):
+                yield from _read(stores)
             case SpectrumJob():
                 matrix = yield from self._matrix(job)
                 yield from spectrum(*matrix, self._cache, job.store)
@@ -192,6 +200,16 @@ class Runner:
 def _convert(path: Path) -> Iterator[ConversionProgress]:
     for done, total in converting(path, conversions_folder()):
         yield ConversionProgress(done=done, total=total)
+
+
+def _read(stores: tuple[Path, ...]) -> Iterator[StoreRead | None]:
+    for store in stores:
+        try:
+            manifest, found = read_finished(store), tuple(reports(store).values())
+        except WorkbenchError:  # removed meanwhile, or damaged: there is nothing to offer
+            yield None
+            continue
+        yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
 
 
 def _export(job: ExportJob) -> Iterator[Event]:

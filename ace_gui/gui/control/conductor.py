@@ -16,6 +16,7 @@ from ace_gui.engine.contract.events import (
     JobDone,
     JobFailed,
     LayerAnalysed,
+    ModelsFound,
     PlanReady,
 )
 from ace_gui.engine.contract.jobs import (
@@ -28,11 +29,12 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     ReportJob,
+    ScanJob,
 )
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost
-from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.scoring import SCORING
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.inputs import Expert, Inputs
@@ -47,26 +49,30 @@ class Conductor(QObject):
     """Everything here happens in the window's thread.
 
     ``opened`` carries the paths of what was loaded from a recipe or from folders, for the list of
-    recent files; ``cached_models`` a CachedModelsFound.
+    recent files; ``cached_models`` a CachedModelsFound, ``models_found`` a ModelsFound.
+    ``leaving``: what is loaded is about to be unloaded, for something else or for nothing.
     """
 
     cached_models = Signal(object)
+    models_found = Signal(object)
     opened = Signal(object)
+    leaving = Signal()
 
     def __init__(
         self,
         session: Session,
         engine: EngineClient,
-        merge: MergeOperation,
+        runs: RunOperations,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
         self._engine = engine
-        self._merge = merge
+        self._runs = runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._plan_timer = engine.delayed(PLAN_DELAY, self._plan)
         engine.ended.connect(self._analyse_after)
+        runs.wanted.connect(self.change)
 
     # Wishes
 
@@ -108,9 +114,10 @@ class Conductor(QObject):
 
     def close(self) -> None:
         """Unload everything."""
+        self.leaving.emit()
         self._forget_plan()
         self._drop(AnalyseJob)
-        self._merge.drop_all()
+        self._runs.leave()
         self._session.close()
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
@@ -125,6 +132,10 @@ class Conductor(QObject):
     def list_cached_models(self) -> None:
         """Look what is in the local Hugging Face cache."""
         self._engine.run(CachedModelsJob(), self._learn)
+
+    def scan(self, paths: Iterable[Path], base: Path | None) -> None:
+        """Look for models at and below these paths; ``base``: one that is open."""
+        self._engine.run(ScanJob(paths=tuple(paths), base=base), self._learn)
 
     def convert(self, path: Path) -> None:
         """Convert a pickle, with the person's consent, then try again what it stopped."""
@@ -192,10 +203,12 @@ class Conductor(QObject):
     def _adopt(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, event: Event) -> None:
         if not isinstance(event, PlanReady):
             return
+        if isinstance(job, LoadRecipeJob):
+            self.leaving.emit()
         session, planned = self._session, self._planned(inputs, event.plan)
         merges = (session.results.merge, *session.results.runs.all)
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):
-            self._merge.drop_all()
+            self._runs.leave()
         session.adopt(planned, event.plan)
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
@@ -235,6 +248,8 @@ class Conductor(QObject):
                 session.activity.set_progress(progress)
             case CachedModelsFound():
                 self.cached_models.emit(event)
+            case ModelsFound():
+                self.models_found.emit(event)
 
     def _end_analysis(self, end: End) -> None:
         if isinstance(end, JobDone):

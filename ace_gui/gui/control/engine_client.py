@@ -42,6 +42,13 @@ _STATES: Final[dict[type, State]] = {
 }
 
 
+_GOES_ON: Final = {
+    True: "Merge again to resume from the last finished tensor.",
+    False: "Another one was started; what is finished is kept.",
+}
+"""What a person is told to do about a lost engine, by whether it was merging."""
+
+
 class Worker(Protocol):
     """What the client needs of a worker."""
 
@@ -185,9 +192,12 @@ class EngineClient(QObject):
             self._operations[number].on_event(event)
 
     def _lose(self, error: EngineError) -> None:
+        merging = bool(self.running(MergeJob))
         for number in tuple(self._operations):
             self._forget(number).on_end(EngineLost(error))
-        self._session.fail(error)
+        self._session.fail(
+            EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
+        )
         self._check_idle()
 
     def _check_idle(self) -> None:

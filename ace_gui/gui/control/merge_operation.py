@@ -15,18 +15,22 @@ from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob
 from ace_gui.errors import ResumeError
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
 
 
 class MergeOperation:
-    """Merges what is chosen, one merge at a time, and looks after the stores of merges."""
+    """Merges what is chosen, one merge at a time."""
 
-    def __init__(self, session: Session, engine: EngineClient, stores: MergeStores) -> None:
+    def __init__(
+        self, session: Session, engine: EngineClient, stores: MergeStores, runs: RunOperations
+    ) -> None:
         self._session = session
         self._engine = engine
         self._stores = stores
+        self._runs = runs
         self._pace = Pace()
 
     @property
@@ -58,45 +62,30 @@ class MergeOperation:
         self._engine.run(job, self._hear, self._end)
         session.results.start_merge(run)
 
-    def drop(self) -> None:
-        """Forget the merge; a finished one stays among the runs."""
-        run = self._session.results.merge
-        if run is not None:
-            if run.finished is None:
-                self._stores.discard(run.store)
-            self._session.results.start_merge(None)
-
-    def drop_all(self) -> None:
-        """Forget every merge, finished or not."""
-        self.drop()
-        self._session.results.comparison.compare(None, None)
-        for run in self._session.results.runs.clear():
-            self._stores.discard(run.store)
-
     def _new(self) -> MergeRun:
-        """A merge of what is chosen now, in the place of the one before."""
+        """A merge of what is chosen now; earlier ones stay, an interrupted one for a week."""
         session = self._session
-        self.drop()
         recipe = session.draft.inputs.recipe()
-        store = self._stores.new(recipe)
-        session.results.runs.forget(store)  # merged once more
-        key, parameters = session.draft.recipe_key(), session.draft.resolved_parameters()
-        return MergeRun(recipe=recipe, key=key, store=store, parameters=parameters)
+        parameters = session.draft.resolved_parameters()
+        return MergeRun(recipe=recipe, store=self._stores.new(recipe), parameters=parameters)
 
     def _hear(self, event: Event) -> None:
         match event:
             case TensorFinished():
                 self._session.record_report(event.report)
-                left = self._pace.seconds_left(event.bytes_done)
-                self._show(event.done, event.total, seconds_left=left)
+                self._pace.finish(event.report.name)
+                self._show(event.done, event.total, seconds_left=self._pace.seconds_left())
             case MergeStarted():
-                self._pace.start(event.bytes_total)
+                self._take_over(event)
+                done = {report.name for report in event.reports}
+                self._pace.start((row for row in self._session.layers.rows if row.in_base), done)
                 self._show(event.done, event.total)
             case PassProgress():
                 self._show(event.done, event.total, title=event.title)
             case MergeFinished():
                 self._session.results.finish_merge(event)
-                self._keep()
+                if self._session.results.merge is not None:
+                    self._runs.add(self._session.results.merge)
 
     def _show(
         self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""
@@ -106,19 +95,26 @@ class MergeOperation:
             Progress(state=state, done=done, total=total, seconds_left=seconds_left, title=title)
         )
 
-    def _keep(self) -> None:
-        """Keep the finished merge for comparing, in the place of the oldest."""
-        run = self._session.results.merge
-        if run is not None:
-            for old in self._session.results.runs.keep(run):
-                self._stores.discard(old.store)
+    def _take_over(self, begun: MergeStarted) -> None:
+        """What an earlier run finished is merged, and shown as such."""
+        if self._session.results.merge is not None:
+            self._session.results.merge.bytes = begun.bytes_total
+        for report in begun.reports:
+            self._session.record_report(report)
 
     def _end(self, end: End) -> None:
         session = self._session
         session.layers.learnt.emit("")
         if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
-            self.drop()
+            self._give_up()
         elif isinstance(end, JobCancelled):
             session.advice.emit(
                 "Merge cancelled. What is finished is kept: Merge continues from there."
             )
+
+    def _give_up(self) -> None:
+        """The interrupted merge cannot be continued."""
+        run = self._session.results.merge
+        if run is not None:
+            self._stores.discard(run.store)
+            self._session.results.start_merge(None)

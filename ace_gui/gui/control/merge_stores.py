@@ -1,4 +1,4 @@
-"""Where merges wait before they are exported: one folder each, in the cache."""
+"""Where merges are: one folder each, in the cache, with a record beside those that are kept."""
 
 from __future__ import annotations
 
@@ -22,29 +22,35 @@ from ace_gui.recipe import Recipe
 KEPT_SECONDS: Final = 7 * 24 * 3600
 """How long an unfinished merge waits for someone to continue it."""
 
+RECORD: Final = ".json"
+_LOCK: Final = ".lock"
 _TRASH: Final = ".trash"
 
 
 class MergeStores:
     """Gives out folders for merges and removes them when they are no longer needed.
 
-    A recipe has the same folder every time, so that a merge whose window died is continued by the
-    next one. A lock beside each folder tells those of this window from those left behind.
+    An unfinished merge of a recipe has the same folder every time, so that a merge whose window
+    died is continued by the next one. A finished one stays as long as it has a record. A lock
+    beside each folder tells those of this window from those of others.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or merges_folder()
         self._locks: dict[Path, QLockFile] = {}
 
+    @property
+    def root(self) -> Path:
+        """The folder of all merges."""
+        return self._root
+
     def new(self, recipe: Recipe) -> Path:
-        """The recipe's folder; its parent exists, and it holds at most an unfinished merge."""
+        """A folder for the recipe; its parent exists, and it holds at most an unfinished merge."""
         self._make_root()
         store = self._folder(recipe)
-        if not self._lock(store):  # another window merges the same
+        if not self._lock(store) or _is_complete(store):  # another window's, or to be kept
             store = self._root / uuid.uuid4().hex
             self._lock(store)
-        elif _is_complete(store):
-            _remove_in_background(store)
         return store
 
     def _make_root(self) -> None:
@@ -59,25 +65,33 @@ class MergeStores:
         store = self._folder(recipe)
         return os.path.exists(store) and not _is_complete(store)  # noqa: PTH110
 
-    def discard(self, store: Path) -> None:
-        """Remove a folder of this window."""
-        if store.exists():
-            _remove_in_background(store)
+    def take(self, store: Path) -> bool:
+        """Make a finished merge this window's; False where it is gone, or another window's."""
+        return _is_complete(store) and self._lock(store)
+
+    def release(self, store: Path) -> None:
+        """Leave a merge to whoever wants it next."""
         lock = self._locks.pop(store, None)
         if lock is not None:
             lock.unlock()
 
+    def discard(self, store: Path) -> None:
+        """Remove a folder of this window, and its record."""
+        record_of(store).unlink(missing_ok=True)
+        if store.exists():
+            _remove_in_background(store)
+        self.release(store)
+
     def close(self) -> None:
-        """Remove the finished merges of this window; unfinished ones stay to be continued."""
-        for store, lock in tuple(self._locks.items()):
-            if _is_complete(store):
+        """Remove the finished merges of this window that have no record; the others stay."""
+        for store in tuple(self._locks):
+            if _is_complete(store) and not record_of(store).exists():
                 self.discard(store)
             else:
-                lock.unlock()
-        self._locks.clear()
+                self.release(store)
 
     def sweep(self) -> None:
-        """Remove, in the background, what windows that are gone left and nobody continued."""
+        """Remove, in the background, what windows that are gone left and nobody wants."""
         own = frozenset(self._locks)
         QThreadPool.globalInstance().start(lambda: _sweep(self._root, own))
 
@@ -93,8 +107,18 @@ class MergeStores:
         return True
 
 
+def record_of(store: Path) -> Path:
+    """Where the record of a finished merge is."""
+    return store.with_suffix(RECORD)
+
+
+def store_of(record: Path) -> Path:
+    """The merge that a record is of."""
+    return record.with_suffix("")
+
+
 def _lock_of(store: Path) -> QLockFile:
-    lock = QLockFile(str(store.with_suffix(".lock")))
+    lock = QLockFile(str(store.with_suffix(_LOCK)))
     lock.setStaleLockTime(0)  # a merge may stand for days
     return lock
 
@@ -114,17 +138,19 @@ def _sweep(root: Path, own: frozenset[Path]) -> None:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # no such folder, or not for us
         return
     for store in root.iterdir():
-        if store.suffix == ".lock" or store in own:
+        if store.suffix in (_LOCK, RECORD) or store in own:
             continue
         lock = _lock_of(store)
         if lock.tryLock(0):
-            if store.suffix == _TRASH or _is_complete(store) or _is_old(store):
+            given_up = _is_complete(store) and not record_of(store).exists()
+            if store.suffix == _TRASH or given_up or _is_old(store):
                 shutil.rmtree(store, ignore_errors=True)
             lock.unlock()
 
 
 def _is_old(store: Path) -> bool:
+    """Whether an unfinished merge has waited too long."""
     try:
-        return time.time() - store.stat().st_mtime > KEPT_SECONDS
+        return not _is_complete(store) and time.time() - store.stat().st_mtime > KEPT_SECONDS
     except OSError:  # another window has just taken it away
         return False

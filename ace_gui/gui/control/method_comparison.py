@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -16,11 +15,10 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
 )
 from ace_gui.engine.contract.jobs import CompareJob, Variant
-from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine_client import End, EngineClient, Operation
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, State
-from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Recipe
 
@@ -28,9 +26,9 @@ from ace_gui.recipe import Recipe
 class MethodComparison(QObject):
     """Runs a queue of recipes; ``rows`` are what came of them, oldest first.
 
-    Finished merges join the session's runs, which keep a few stores; ``use`` makes one the
-    session's merge, or merges again where its store is gone. ``changed`` follows a new row, a step
-    and the end.
+    Finished merges join the session's runs, of which a few stay that were made for a comparison
+    alone; ``use`` takes a row's recipe, and its merge where that is kept. ``changed`` follows a new
+    row, a step and the end.
     """
 
     changed = Signal()
@@ -40,20 +38,18 @@ class MethodComparison(QObject):
         session: Session,
         engine: EngineClient,
         stores: MergeStores,
-        conductor: Conductor,
+        runs: RunOperations,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
         self._engine = engine
         self._stores = stores
-        self._conductor = conductor
+        self._runs = runs
         self._operation: Operation | None = None
-        self._wanted: MergeRun | None = None
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
         self.progress: CompareProgress | None = None
-        session.draft.changed.connect(self._settle)
 
     @property
     def is_running(self) -> bool:
@@ -74,12 +70,7 @@ class MethodComparison(QObject):
             self.rows, self._of = (), self._session.draft.inputs.base
         variants = []
         for recipe in recipes:
-            merge = self._session.results.merge
-            if merge is not None and merge.recipe == recipe:  # merged once more, in its place
-                self._session.results.start_merge(None)
-            store = self._stores.new(recipe)
-            self._session.results.runs.forget(store)
-            variants.append(Variant(recipe=recipe, store=store))
+            variants.append(Variant(recipe=recipe, store=self._stores.new(recipe)))
         job = CompareJob(
             variants=tuple(variants),
             device=self._session.device,
@@ -100,29 +91,8 @@ class MethodComparison(QObject):
 
     def use(self, row: MethodCompared) -> None:
         """Make a row's recipe that of the window, and its merge the window's merge."""
-        recipe = row.variant.recipe
-        now, wanted = self._session.draft.inputs, Inputs.from_recipe(recipe)
-        self._wanted = self.run_of(row)
-        self._conductor.change(
-            replace(
-                now,
-                method=wanted.method,
-                parameters={**now.parameters, **wanted.parameters},
-                overrides=wanted.overrides,
-            )
-        )
-        if now == self._session.draft.inputs:  # it is that already
-            self._settle()
-
-    def _settle(self) -> None:
-        """Once the wanted recipe is planned, its merge is the session's."""
-        run, session = self._wanted, self._session
-        if run is None or session.draft.plan is None or session.draft.plan.recipe != run.recipe:
-            return
-        self._wanted = None
-        run.key = session.draft.recipe_key()
-        run.parameters = session.draft.resolved_parameters()
-        session.results.start_merge(run)
+        run = self.run_of(row)
+        self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
 
     def _hear(self, event: Event) -> None:
         match event:
@@ -149,17 +119,18 @@ class MethodComparison(QObject):
             self._session.results.scores.record(row.scores, str(row.variant.store))
         run = MergeRun(
             recipe=row.variant.recipe,
-            key=(),
             store=row.variant.store,
             parameters=row.parameters,
             accuracies=row.by_task,
             reports={report.name: report for report in row.reports},
             finished=finished,
+            norm=row.relative_norm,
+            kept=False,
         )
         current = self._session.results.merge
-        for old in self._session.results.runs.keep(run):
-            if current is None or old.store != current.store:
-                self._stores.discard(old.store)
+        self._runs.add(run)
+        if current is not None and current.key == run.key:
+            self._session.results.start_merge(run)
 
     def _end(self, _: End) -> None:
         self._operation, self.progress = None, None

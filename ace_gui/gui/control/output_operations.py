@@ -16,6 +16,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import ExportJob, ReportJob
 from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 
@@ -26,9 +27,14 @@ class OutputOperations(QObject):
     exported = Signal(object)
 
     def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
+        self,
+        session: Session,
+        engine: EngineClient,
+        runs: RunOperations,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
+        self._runs = runs
         self._session = session
         self._engine = engine
 
@@ -61,6 +67,7 @@ class OutputOperations(QObject):
             case Exported():
                 if session.results.merge is not None:
                     session.results.merge.exported = True
+                    self._runs.note(session.results.merge)
                 self.exported.emit(event)
             case Reported(file=file):
                 session.advice.emit(f"The report is in {file}.")

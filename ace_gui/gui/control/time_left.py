@@ -1,33 +1,60 @@
-"""How fast a merge goes, and so how long it will still take."""
+"""How long a merge will still take, from what it has done and what that cost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from math import prod
+from typing import Final
+
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+
+QUIET: Final = 3.0
+"""Seconds at the beginning in which nothing is said: it would be wild."""
+
+_MATRIX: Final = 64
+"""Columns whose products take as long as reading a matrix, roughly: the rest grows with size."""
+
+_SMOOTH: Final = 0.3
 
 
 class Pace:
-    """Time left, from the bytes done since this run began; earlier runs' bytes do not count."""
+    """Time left; tensors count by their cost. What an earlier run finished took no time now."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._total = 0
-        self._started = clock()
-        self._first: int | None = None
+        self._left: dict[str, float] = {}
+        self._done = 0.0
+        self._started = self._said_at = clock()
+        self._said: float | None = None
 
-    def start(self, bytes_total: int) -> None:
-        """The merge begins now and will write this many bytes."""
-        self._total = bytes_total
+    def start(self, rows: Iterable[PlanRow], done: Collection[str]) -> None:
+        """The merge of these begins now; ``done``: the names of those that are finished."""
+        self._left = {row.name: cost(row) for row in rows if row.name not in done}
+        self._done, self._said = 0.0, None
         self._started = self._clock()
-        self._first = None
 
-    def seconds_left(self, bytes_done: int) -> float | None:
-        """None until two tensors are finished."""
-        if self._first is None:
-            self._first, self._started = bytes_done, self._clock()
+    def finish(self, name: str) -> None:
+        """One more is merged."""
+        self._done += self._left.pop(name, 0.0)
+
+    def seconds_left(self) -> float | None:
+        """None until enough is known."""
+        now = self._clock()
+        elapsed = now - self._started
+        if elapsed < QUIET or not self._done:
             return None
-        fresh = bytes_done - self._first
-        elapsed = self._clock() - self._started
-        if fresh <= 0 or elapsed <= 0:
-            return None
-        return max(0, self._total - bytes_done) * elapsed / fresh
+        estimate = sum(self._left.values()) * elapsed / self._done
+        if self._said is not None:
+            expected = max(0.0, self._said - (now - self._said_at))
+            estimate = expected + _SMOOTH * (estimate - expected)
+        self._said, self._said_at = estimate, now
+        return estimate
+
+
+def cost(row: PlanRow) -> float:
+    """What a tensor takes, in entries that are read: products of a matrix grow with its sides."""
+    size = float(prod(row.shape))
+    if row.disposition is Disposition.MERGED and len(row.shape) == 2:
+        return size * (1 + min(row.shape) / _MATRIX)
+    return size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from pathlib import Path
 
 from PySide6.QtCore import QUrl
@@ -12,7 +13,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QDoubleSpinBox,
-    QFileDialog,
     QFormLayout,
     QHBoxLayout,
     QLineEdit,
@@ -34,8 +34,12 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.recipe.values import model_name
 
 DTYPES = (
     (None, "as the recipe says"),
@@ -44,6 +48,8 @@ DTYPES = (
     ("float16", "float16"),
 )
 GIGABYTE = 1_000_000_000
+
+EXPORTS = "exports"
 
 
 class ExportDialog(QDialog):
@@ -88,6 +94,7 @@ class ExportDialog(QDialog):
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
+        self.folder.setText(str(free_folder(folder_of(EXPORTS) or Path.home(), self._name())))
         self.refresh()
 
     def refresh(self) -> None:
@@ -245,11 +252,23 @@ class ExportDialog(QDialog):
         return "; ".join(parts) + "."
 
     def _browse(self) -> None:
-        dialog = QFileDialog(self, "Folder for the merged model")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-        dialog.fileSelected.connect(self.folder.setText)
-        dialog.open()
+        """A folder that holds something gets a new one inside."""
+
+        def take(chosen: list[Path]) -> None:
+            folder = chosen[0]
+            full = folder.is_dir() and any(folder.iterdir())
+            self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
+
+        ask_folders(self, "Folder for the merged model", EXPORTS, take)
+
+    def _name(self) -> str:
+        """What the merged model could be called."""
+        run = self._session.results.merge
+        if run is None:
+            return "merged"
+        return file_name(
+            f"{model_name(run.recipe.base_model)}-{run.name or run.recipe.merge_method}"
+        )
 
     def _export(self) -> None:
         self.notice.hide()
@@ -276,6 +295,7 @@ class ExportDialog(QDialog):
 
     def _show_result(self, exported: Exported) -> None:
         self._folder = exported.folder
+        Settings().remember_folder(EXPORTS, exported.folder.parent)
         self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
         self.snippet.setPlainText(load_snippet(exported.folder))
@@ -288,6 +308,12 @@ class ExportDialog(QDialog):
     def _open_folder(self) -> None:
         if self._folder is not None:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """A folder in ``parent`` that is not there yet: ``name``, else ``name-2`` and so on."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(p for n in chain([name], numbered) if not (p := parent / n).exists())
 
 
 def load_snippet(folder: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from PySide6.QtCore import (
     QItemSelectionModel,
     QModelIndex,
+    QRegularExpression,
     QSize,
     QSortFilterProxyModel,
     Qt,
@@ -151,7 +152,12 @@ class ChooseMethodDialog(QDialog):
 
     def _find(self, words: str) -> None:
         before = self.method
-        self._found.setFilterFixedString(words)
+        pattern = QRegularExpression(rf"\b{QRegularExpression.escape(words)}" if words else "")
+        pattern.setPatternOptions(
+            QRegularExpression.PatternOption.CaseInsensitiveOption
+            | QRegularExpression.PatternOption.UseUnicodePropertiesOption
+        )
+        self._found.setFilterRegularExpression(pattern)
         self.tree.expandAll()
         self._select(before.name if before is not None else "")
 

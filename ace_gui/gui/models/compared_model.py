@@ -15,6 +15,7 @@ from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, face
 
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole
@@ -22,12 +23,21 @@ _Role = Qt.ItemDataRole
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A column: its heading, what it means, its value in a row and how that is written."""
+    """A column: its heading, what it means, its value in a row and how that is written.
+
+    ``better``: +1 where more is better, -1 where less is, 0 where neither is said.
+    """
 
     heading: str
     tip: str
     value: Callable[[MethodCompared], float | str | None]
     text: Callable[[Any], str] = str
+    better: int = 0
+
+    @property
+    def title(self) -> str:
+        """The heading with an arrow to the better side."""
+        return self.heading + {1: " ↑", -1: " ↓", 0: ""}[self.better]
 
 
 def _two(value: float) -> str:
@@ -61,6 +71,7 @@ _FIGURES = (
     ),
     Figure(
         heading="Distance",
+        better=-1,
         tip="Mean distance of the merged model from the experts, each by the expert's own distance "
         "from the base: 0 is the expert, 1 as far as the base.",
         value=lambda row: row.mean_distance,
@@ -68,23 +79,27 @@ _FIGURES = (
     ),
     Figure(
         heading="Cosine",
+        better=1,
         tip="Mean cosine of the merged change and the experts' changes.",
         value=_mean_cosine,
         text=_two,
     ),
     Figure(
-        heading="Warned",
+        heading="Warnings",
+        better=-1,
         tip="Tensors with a warning about the result.",
         value=lambda row: row.warned,
     ),
     Figure(
         heading="Time",
+        better=-1,
         tip="Seconds for planning and merging.",
         value=lambda row: row.seconds,
         text=lambda seconds: f"{seconds:.1f} s",
     ),
     Figure(
         heading="Memory",
+        better=-1,
         tip="Peak memory of the engine while it merged, with what the engine itself takes.",
         value=lambda row: row.peak_bytes,
         text=human_bytes,
@@ -118,6 +133,28 @@ class ComparedModel(QAbstractTableModel):
         """Where a merge is shown; -1 if it is not."""
         return self._rows.index(row) if row in self._rows else -1
 
+    @property
+    def rows(self) -> tuple[MethodCompared, ...]:
+        """The merges as they are shown."""
+        return tuple(self._rows)
+
+    @property
+    def main_figure(self) -> Figure:
+        """The mean score where there are any, else the distance from the experts."""
+        wanted = "Mean" if any(column.heading == "Mean" for column in self._columns) else "Distance"
+        return next(column for column in self._columns if column.heading == wanted)
+
+    @property
+    def sorted_figure(self) -> Figure:
+        """The figure by which the rows are sorted; where that is none, the main one."""
+        place, _ = self._sorting
+        return self._columns[place] if 0 < place < len(self._columns) else self.main_figure
+
+    def figure_of(self, row: MethodCompared, column: Figure) -> float | None:
+        """A figure as a number; None where it is not known."""
+        value = self._value(row, column)
+        return float(value) if isinstance(value, int | float) else None
+
     def as_csv(self) -> str:
         """The table as CSV, figures in full."""
         text = io.StringIO()
@@ -140,7 +177,7 @@ class ComparedModel(QAbstractTableModel):
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self._columns):
             return None
         if role == _Role.DisplayRole:
-            return self._columns[section].heading
+            return self._columns[section].title
         if role == _Role.TextAlignmentRole:
             return _alignment(section)
         return tooltip(self._columns[section].tip) if role == _Role.ToolTipRole else None
@@ -154,6 +191,8 @@ class ComparedModel(QAbstractTableModel):
             return "–" if value is None else plain(column.text(value))
         if role == _Role.TextAlignmentRole:
             return _alignment(index.column())
+        if role == _Role.FontRole and self._is_best(row, column):
+            return face(Face.STRONG)
         if role == _Role.ToolTipRole:
             return tooltip(row.error or _details(row))
         return None
@@ -171,6 +210,14 @@ class ComparedModel(QAbstractTableModel):
         ]
         self.changePersistentIndexList(before, after)
         self.layoutChanged.emit()
+
+    def _is_best(self, row: MethodCompared, column: Figure) -> bool:
+        """Whether nothing compared is better in a figure of which one side is."""
+        values = [v for each in self._rows if (v := self.figure_of(each, column)) is not None]
+        own = self.figure_of(row, column) if column.better else None
+        if own is None or len(values) < 2:
+            return False
+        return own == (max(values) if column.better > 0 else min(values))
 
     def _arrange(self) -> None:
         place, order = self._sorting
@@ -198,6 +245,7 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
             tip=f"{each.metric} on {each.task}, {each.n} examples.",
             value=lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
             text=_three,
+            better=1,
         )
         for each in scores
     ]
@@ -206,12 +254,14 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
         tip="Mean score over the tasks.",
         value=lambda row: row.mean.score,
         text=_three,
+        better=1,
     )
     normalised = Figure(
         heading="Of experts",
         tip="Mean over the tasks of the score by that of the task's own expert.",
         value=lambda row: row.mean.normalised,
         text=_three,
+        better=1,
     )
     return [*found, mean, normalised] if found else []
 

@@ -1,32 +1,63 @@
-"""The page of comparisons: two finished merges, and the way to compare several methods."""
+"""The page of comparisons: several methods against each other, or two finished merges."""
 
 from __future__ import annotations
 
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from typing import Final
 
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from ace_gui.gui.control.method_comparison import MethodComparison
+from ace_gui.gui.panels.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.panels.two_merges_panel import ComparePanel
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.card import card
-from ace_gui.gui.widgets.plain_label import heading
+from ace_gui.gui.widgets.segments import Segments
+
+METHODS, TWO_MERGES = range(2)
+_LOOKS: Final = (
+    ("Methods", "Merge by several methods, or with several values, and compare them"),
+    ("Two merges", "Two finished merges layer by layer"),
+)
 
 
 class ComparePage(QWidget):
-    """``panel`` shows two merges side by side."""
+    """``methods`` merges by several; ``panel`` shows two merges side by side."""
 
-    def __init__(self, session: Session, methods: QAction, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, session: Session, comparison: MethodComparison, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._session = session
+        self.methods = CompareMethodsPanel(session, comparison)
+        self.methods.pair_wanted.connect(self.compare)
         self.panel = ComparePanel(session)
+        self.looks = Segments("What to compare", self)
+        for title, tip in _LOOKS:
+            self.looks.add(title, tip)
+        self.looks.chosen.connect(self.show_look)
+        self._pages = QStackedWidget()
+        for page in (self.methods, self.panel):
+            self._pages.addWidget(page)
         content = QWidget()
         head = QHBoxLayout()
         head.setContentsMargins(8, 4, 8, 0)
-        head.addWidget(heading("Two merges side by side", content), 1)
-        head.addWidget(action_button(methods, "Compare methods…"))
+        head.addWidget(self.looks)
+        head.addStretch(1)
         column = QVBoxLayout(content)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(head)
-        column.addWidget(self.panel, 1)
+        column.addWidget(self._pages, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(card(content))
+
+    def show_look(self, place: int) -> None:
+        """Show the methods, or two merges."""
+        self.looks.choose(place)
+        self._pages.setCurrentIndex(place)
+
+    def compare(self, first: MergeRun, second: MergeRun) -> None:
+        """Show these two."""
+        self._session.results.comparison.compare(first, second)
+        self.show_look(TWO_MERGES)

@@ -75,8 +75,6 @@ class LayersView(PlotWithTable):
         plan = self.session.draft.plan
         if plan is None or not plan.experts:
             return "Add experts to see where they disagree."
-        if not plan.heterogeneity:
-            return "This method has no heterogeneity threshold."
         return "" if self.layers.figures.names else "No tensor here is merged by the method."
 
 

@@ -15,7 +15,7 @@ from ace_gui.gui.plots.difference_plot import DifferencePlot, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.finished_runs import run_titles
+from ace_gui.gui.state.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label

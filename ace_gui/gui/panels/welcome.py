@@ -21,7 +21,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import clear_layout
 from ace_gui.gui.widgets.buttons import action_button
@@ -58,7 +59,11 @@ class WelcomePanel(QWidget):
     recent_chosen = Signal(object)
 
     def __init__(
-        self, starts: Sequence[Start], sample: QAction, parent: QWidget | None = None
+        self,
+        starts: Sequence[Start],
+        sample: QAction,
+        clean_up: QAction,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         page = QWidget()
@@ -69,7 +74,10 @@ class WelcomePanel(QWidget):
         self._recent_title = heading("Recent projects")
         self._recent = QVBoxLayout()
         self._recent.setSpacing(0)
+        self._kept = muted_label("", self)
+        self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
         self._recent_column = self._make_recent()
+        self.show_kept(0)
         self._sample = _sample_card(sample)
         inner = QWidget(page)
         inner.setMaximumWidth(_WIDEST)
@@ -112,6 +120,12 @@ class WelcomePanel(QWidget):
         if not paths:
             self._recent.addWidget(secondary_label("What you open appears here.", self))
 
+    def show_kept(self, size: int) -> None:
+        """How many bytes finished merges take, with the way to remove some."""
+        self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
+        for widget in (self._kept, self._clean_up):
+            widget.setVisible(size > 0)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._arrange(wide=event.size().width() >= _NARROW)
@@ -127,6 +141,11 @@ class WelcomePanel(QWidget):
         layout.setSpacing(12)
         layout.addWidget(self._recent_title)
         layout.addWidget(card)
+        below = QHBoxLayout()
+        below.setContentsMargins(_PADDING, 0, _PADDING, 0)
+        below.addWidget(self._kept, 1)
+        below.addWidget(self._clean_up)
+        layout.addLayout(below)
         layout.addStretch(1)
         return column
 
@@ -161,6 +180,8 @@ class StartButton(QPushButton):
         self._title, self._line = title, start.line
         self._picture = icon(start.picture, self._token)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setEnabled(start.action.isEnabled())
+        start.action.enabledChanged.connect(self.setEnabled)
         self.clicked.connect(start.action.trigger)
 
     def sizeHint(self) -> QSize:
@@ -176,13 +197,14 @@ class StartButton(QPushButton):
         self._picture.paint(painter, mark)
         room = QRectF(self.rect()).adjusted(48, 9, -10, -9)
         half = room.height() / 2
-        ink = QColor(getattr(theme, self._token))
+        ink = QColor(getattr(theme, self._token) if self.isEnabled() else theme.text3)
         painter.setPen(ink)
         painter.setFont(face(Face.STRONG))
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.drawText(QRectF(room.left(), room.top(), room.width(), half), middle, self._title)
         painter.setFont(face(Face.CAPTION))
-        painter.setPen(ink if self._token == "on_accent" else QColor(theme.text2))
+        quiet = QColor(theme.text2 if self.isEnabled() else theme.text3)
+        painter.setPen(ink if self._token == "on_accent" else quiet)
         below = QRectF(room.left(), room.top() + half, room.width(), half)
         painter.drawText(below, middle, self._line)
 
@@ -215,7 +237,7 @@ class RecentRow(QToolButton):
         self.setAccessibleName(f"Open {plain(str(path))}")
         self.setToolTip(tooltip(f"Open {path}"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        name = plain_label(path.name, self, wrap=False)
+        name = plain_label(short_name(path), self, wrap=False)
         name.setFont(face(Face.STRONG))
         folder = ElidedLabel(self)
         folder.setProperty("kind", "caption")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.theme import icon
@@ -15,9 +16,10 @@ _Key = QKeySequence.StandardKey
 class Actions:
     """The window's actions as attributes; the window connects and enables them."""
 
-    def __init__(self, window: QWidget) -> None:
+    def __init__(self, window: QWidget, steps: QUndoStack) -> None:
         self._window = window
         self._add_models()
+        self._add_editing(steps)
         self._add_merging()
         self._add_view()
 
@@ -29,7 +31,7 @@ class Actions:
         self.open_base_file = make("Open base from a &file…", "Choose a .safetensors file")
         self.add_experts = make(
             "Add &experts…",
-            "Choose the folder of a fine-tuned model, or a folder of such folders",
+            "Choose folders of fine-tuned models, several at once, or a folder of such folders",
             key="Ctrl+E",
             picture="add",
         )
@@ -39,8 +41,13 @@ class Actions:
             "Choose models that were downloaded before; nothing is downloaded now",
         )
         self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
+        self.scan = make("S&can a folder…", "Look for models in a folder and those below it")
+        self.reopen = make("Reopen &last session", "Open what was open in the window before")
         self.save_recipe = make(
-            "&Save recipe…", "Save what is loaded and chosen as a recipe", key=_Key.Save
+            "&Save", "Save what is loaded and chosen as a recipe", key=_Key.Save
+        )
+        self.save_recipe_as = make(
+            "Save &as…", "Save it as another recipe, or as one for mergekit", key="Ctrl+Shift+S"
         )
         self.sample = make("&Try the sample", "Open a small trained model with its experts")
         self.stop_opening = make(
@@ -48,6 +55,22 @@ class Actions:
         )
         self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
         self.quit = make("&Quit", "Close the window", key=_Key.Quit)
+
+    def _add_editing(self, steps: QUndoStack) -> None:
+        self.undo = self._make("&Undo", "Take the last change back", key=_Key.Undo)
+        self.redo = self._make("&Redo", "Change it again", key=_Key.Redo)
+        for action, can, changed, named in (
+            (self.undo, steps.canUndo, steps.canUndoChanged, steps.undoTextChanged),
+            (self.redo, steps.canRedo, steps.canRedoChanged, steps.redoTextChanged),
+        ):
+            action.setEnabled(can())
+            changed.connect(action.setEnabled)
+            named.connect(partial(_name_step, action, action.text()))
+        self.connect(self.undo, steps.undo)
+        self.connect(self.redo, steps.redo)
+        self.clean_up = self._make(
+            "&Clean up kept merges…", "Choose which kept merges to remove from the disk"
+        )
 
     def _add_merging(self) -> None:
         make = self._make
@@ -116,3 +139,8 @@ class Actions:
     def connect(self, action: QAction, slot: Callable[[], object]) -> None:
         """Call ``slot``, without the checked flag, when the action is triggered."""
         action.triggered.connect(lambda _=False: slot())
+
+
+def _name_step(action: QAction, word: str, step: str) -> None:
+    """``Undo change of τ``."""
+    action.setText(f"{word} {step}".strip())

@@ -1,16 +1,12 @@
-"""Asks before the window closes, where something would be lost by it."""
+"""Asks before the window closes while something is being written."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
 
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-
-WORTH_KEEPING: Final = 30.0  # seconds of merging that are not thrown away without asking
 
 
 class Closing(QObject):
@@ -23,37 +19,38 @@ class Closing(QObject):
         self._session = session
         self._window = window
         self.box: QMessageBox | None = None
+        self.stop: QPushButton | None = None
+        self.keep: QPushButton | None = None
 
     @property
-    def worry(self) -> str:
-        """Why the person should be asked before the window closes; empty if nothing is lost."""
-        session = self._session
-        if session.activity.is_running(State.EXPORTING):
-            return "An export is running. Cancel it and close the window?"
-        if session.activity.is_running(State.MERGING):
-            return "A merge is running. Cancel it and close the window?"
-        run = session.results.merge
-        if run is None or run.finished is None or run.exported:
-            return ""
-        if run.finished.seconds < WORTH_KEEPING:
-            return ""
-        return "The merged model has not been exported and will be lost. Close the window?"
+    def is_writing(self) -> bool:
+        """Whether something would be cut short."""
+        return self._session.activity.is_running(State.EXPORTING, State.MERGING)
 
-    def ask(self, question: str) -> None:
+    def ask(self) -> None:
         """Ask, unless the question stands already."""
         if self.box is not None:
             return
-        buttons = QMessageBox.StandardButton
-        box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", question, parent=self._window)
-        box.setStandardButtons(buttons.Close | buttons.Cancel)
-        box.setDefaultButton(buttons.Cancel)
+        exporting = self._session.activity.is_running(State.EXPORTING)
+        what, doing = ("An export", "exporting") if exporting else ("A merge", "merging")
+        box = QMessageBox(self._window)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("ACE Workbench")
+        box.setText(f"{what} is running.")
+        if not exporting:
+            box.setInformativeText("What is finished is kept: it can be continued next time.")
+        self.stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
+        self.keep = box.addButton(f"&Keep {doing}", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(self.keep)
+        box.setEscapeButton(self.keep)
         box.finished.connect(self._answer)
         self.box = box
         box.open()
 
-    def _answer(self, answer: int) -> None:
-        if self.box is not None:
-            self.box.deleteLater()
-            self.box = None
-        if answer == QMessageBox.StandardButton.Close:
+    def _answer(self, _: int) -> None:
+        box, self.box = self.box, None
+        stopped = box is not None and box.clickedButton() is self.stop
+        if box is not None:
+            box.deleteLater()
+        if stopped:
             self.agreed.emit()

@@ -41,7 +41,7 @@ class Guard(QObject):
 
 
 class Interrupts(QObject):
-    """Calls back on SIGINT, which Python alone would only notice when Qt next calls Python."""
+    """Calls back on SIGINT and SIGTERM, which Python alone would hear when Qt next calls it."""
 
     def __init__(self, action: Callable[[], object], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -49,7 +49,8 @@ class Interrupts(QObject):
         for end in (self._receiver, self._sender):
             end.setblocking(False)
         self._action = action
-        self._handler = signal.signal(signal.SIGINT, lambda *_: None)
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        self._handlers = {each: signal.signal(each, lambda *_: None) for each in wanted}
         self._wakeup = signal.set_wakeup_fd(self._sender.fileno())
         kind = QSocketNotifier.Type.Read
         self._notifier = QSocketNotifier(self._receiver.fileno(), kind, self)
@@ -59,7 +60,8 @@ class Interrupts(QObject):
         """Put the handler of before back."""
         self._notifier.setEnabled(False)
         signal.set_wakeup_fd(self._wakeup)
-        signal.signal(signal.SIGINT, self._handler)
+        for each, handler in self._handlers.items():
+            signal.signal(each, handler)
         self._receiver.close()
         self._sender.close()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData
 
 RECIPES = (".yaml", ".yml")
-_LISTS_OF_PARTS = ("model_index.json", "modules.json")
+_MODEL_FILES = ("config.json", "adapter_config.json", "model_index.json", "modules.json")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
 @dataclass(frozen=True)
@@ -26,31 +27,20 @@ def local_paths(data: QMimeData) -> tuple[Path, ...]:
 
 
 def classify(paths: Sequence[Path]) -> Dropped:
-    """Sort what was dropped; a folder of model folders counts as the models in it."""
+    """Sort what was dropped."""
     recipe = next((path for path in paths if path.suffix.lower() in RECIPES), None)
-    others = [path for path in paths if path.suffix.lower() not in RECIPES]
-    return Dropped(recipe, tuple(expand(others)))
+    others = tuple(path for path in paths if path.suffix.lower() not in RECIPES)
+    return Dropped(recipe, others)
 
 
-def expand(paths: Iterable[Path]) -> list[Path]:
-    """Model folders and files, with each folder that only holds model folders opened up."""
-    models = []
-    for path in paths:
-        inside = [] if _holds_model(path) else _model_folders(path)
-        models.extend(inside or [path])
-    return models
-
-
-def _model_folders(path: Path) -> list[Path]:
-    try:
-        return sorted(child for child in path.iterdir() if _holds_model(child))
-    except OSError:  # a file, or not readable: the engine says what is wrong with it
-        return []
+def is_collection(path: Path) -> bool:
+    """Whether a folder is no model itself, so that models are to be looked for in it."""
+    inside = path.is_dir() and not _holds_model(path)
+    return inside and any(child.is_dir() for child in path.iterdir())
 
 
 def _holds_model(path: Path) -> bool:
-    if not path.is_dir():
-        return path.suffix == ".safetensors"
     # A pipeline of diffusers, or modules of sentence-transformers, is one model of several parts.
-    listed = any((path / name).exists() for name in ("config.json", *_LISTS_OF_PARTS))
-    return listed or any(path.glob("*.safetensors"))
+    if any((path / name).exists() for name in _MODEL_FILES):
+        return True
+    return any(entry.suffix in _WEIGHTS for entry in path.iterdir() if entry.is_file())

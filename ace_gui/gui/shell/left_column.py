@@ -95,6 +95,7 @@ class Rail(QWidget):
             self._button("panel", "Show models and method", "Unfold the column of the inputs"),
             self._button("open", "Models", "Unfold the column: base and experts"),
             self._button("sliders", "Method", "Unfold the column: method and parameters"),
+            self._button("clock", "Runs", "Unfold the column: the merges that are kept"),
         ]
         self._experts = _Experts(session, self)
         column = QVBoxLayout(self)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
@@ -21,13 +21,15 @@ from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.control.what_if import WhatIf
-from ace_gui.gui.panels.choose_base_panel import ChooseBasePanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.availability import BUSY, allow
 from ace_gui.gui.shell.closing import Closing
 from ace_gui.gui.shell.dropped_paths import local_paths
 from ace_gui.gui.shell.footer import Footer
@@ -35,32 +37,23 @@ from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.opener import Opener
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_place import PrimaryPlace
+from ace_gui.gui.shell.project import Project
 from ace_gui.gui.shell.questions import Questions
 from ace_gui.gui.shell.toast import Toast
+from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.text import short_name
 from ace_gui.gui.theme import Scheme, Tokens, current_theme, icon, set_scheme
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
-from ace_gui.recipe.values import model_name
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
-    from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
-    from ace_gui.gui.dialogs.export_dialog import ExportDialog
-    from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
     from ace_gui.gui.shell.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
-_BUSY: Final = (State.MERGING, State.EXPORTING)
-_CANCELLABLE: Final = (
-    State.PLANNING,
-    State.ANALYSING,
-    State.REPORTING,
-    State.SCORING,
-    State.TUNING,
-)
 
 
 class MainWindow(QMainWindow):
@@ -77,17 +70,21 @@ class MainWindow(QMainWindow):
         self.session.device = settings.device
         self.session.limit_memory(settings.memory_bytes)
         self.engine = EngineClient(self.session, worker, self)
-        self.merge = MergeOperation(self.session, self.engine, stores)
-        self.output = OutputOperations(self.session, self.engine, self)
-        self.conductor = Conductor(self.session, self.engine, self.merge, self)
-        self.comparison = MethodComparison(self.session, self.engine, stores, self.conductor, self)
-        self.compare_dialog: CompareMethodsDialog | None = None
+        self.runs = RunOperations(self.session, self.engine, stores, self)
+        self.merge = MergeOperation(self.session, self.engine, stores, self.runs)
+        self.output = OutputOperations(self.session, self.engine, self.runs, self)
+        self.conductor = Conductor(self.session, self.engine, self.runs, self)
+        self.comparison = MethodComparison(self.session, self.engine, stores, self.runs, self)
+        self.history = History(self.session.draft, self)
+        self.sessions = Sessions(self.session, parent=self)
+        self.project = Project(self.session, self.history, self.sessions, settings, self)
         self.queries = LayerQueries(self.session, self.engine, self)
         self.what_if = WhatIf(self.session, self.engine, self)
         self.scoring = Scoring(self.session, self.engine, self)
         self.forecasting = Forecasting(self.session, self.engine, self)
-        self.opener = Opener(self.session, self.conductor, self.output, self)
-        self.actions_ = Actions(self)
+        self.opener = Opener(self.session, self.conductor, self.output, self.project, self)
+        self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
+        self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryPlace(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
@@ -98,9 +95,9 @@ class MainWindow(QMainWindow):
             self.notice,
             lambda: self.workspace.show_checks(),
         )
-        self.welcome = WelcomePanel(self._starts(), self.actions_.sample, self)
-        self.choose_base = ChooseBasePanel(self)
-        self.export_dialog: ExportDialog | None = None
+        self.welcome = WelcomePanel(
+            self._starts(), self.actions_.sample, self.actions_.clean_up, self
+        )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
         self._preparing, self._restyling = Turns(self), Turns(self)
@@ -109,6 +106,7 @@ class MainWindow(QMainWindow):
         self._closing = False
         self._plan: Plan | None = None  # the latest whose warnings were shown
         self._warnings: tuple[str, ...] = ()
+        self._recent: tuple[Path, ...] | None = None
         self._lay_out()
         self._connect_session()
         self._connect_actions()
@@ -125,6 +123,7 @@ class MainWindow(QMainWindow):
     def prepare(self) -> None:
         """Make the panels before they are needed, one in a turn of the event loop."""
         self._preparing.run(self._prepare())
+        self.runs.list_all()
 
     def _prepare(self) -> Generator[None, None, None]:
         while self._workspace is None:
@@ -137,7 +136,12 @@ class MainWindow(QMainWindow):
         if self._making is None:
             change_base = self.opener.change_base
             self._making = workspace_in_steps(
-                self.session, self.what_if, self.scoring, change_base, self.actions_
+                self.session,
+                self.what_if,
+                self.scoring,
+                self.comparison,
+                change_base,
+                self.actions_,
             )
         try:
             next(self._making)
@@ -158,6 +162,12 @@ class MainWindow(QMainWindow):
         made.value_chosen.connect(self.conductor.set_parameter)
         made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
         made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
+        made.runs.restore_wanted.connect(self.runs.restore)
+        made.runs.export_wanted.connect(self.dialogs.export_run)
+        made.runs.delete_wanted.connect(self.dialogs.delete_runs)
+        made.runs.pair_wanted.connect(made.compare)
+        made.runs.renamed.connect(self.runs.rename)
+        made.runs.clean_up_wanted.connect(self.dialogs.clean_up_runs)
         made.method.seen.connect(self.forecasting.look)
         self.forecasting.changed.connect(made.method.show_forecast)
         made.finding_wanted.connect(self.queries.want)
@@ -178,7 +188,6 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(900, 600)
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self.welcome)
-        self._pages.addWidget(self.choose_base)
         self._central = central = QWidget(self)
         layout = QVBoxLayout(central)
         layout.setContentsMargins(GAP, 0, 12, 0)
@@ -193,8 +202,9 @@ class MainWindow(QMainWindow):
         a = self.actions_
         return [
             Start(a.open_base, "open", "A folder; its experts are added next"),
-            Start(a.open_cached, "scan", "Models that were downloaded before"),
+            Start(a.scan, "scan", "Find what in it fits together"),
             Start(a.open_recipe, "file", "YAML, of this program or mergekit"),
+            Start(a.reopen, "clock", "What was open in the window before"),
         ]
 
     def _restore(self) -> None:
@@ -202,6 +212,7 @@ class MainWindow(QMainWindow):
         if not self.settings.geometry.isEmpty():
             self.restoreGeometry(self.settings.geometry)
         self._show_recent()
+        self._offer_crashed()
         self.menus.set_devices((), self.session.device)
         self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
@@ -238,10 +249,14 @@ class MainWindow(QMainWindow):
         session.problem.connect(self.show_error)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.menus.explained.connect(session.advice)
-        self.opener.base_unclear.connect(self._ask_for_base)
-        self.choose_base.chosen.connect(self._take_base)
-        self.choose_base.dismissed.connect(self._refresh)
-        self.conductor.opened.connect(self._remember)
+        self.conductor.opened.connect(self.project.open)
+        self.conductor.leaving.connect(self.project.leave)
+        self.project.changed.connect(self._show_project)
+        self.project.save_wanted.connect(self.opener.save_recipe)
+        self.history.wanted.connect(self.conductor.change)
+        self.runs.listed.connect(
+            lambda kept: self.welcome.show_kept(sum(record.bytes for _, record in kept))
+        )
         for recent in (self.menus.recent_chosen, self.welcome.recent_chosen):
             recent.connect(lambda path: self.opener.open_paths([path]))
         self.menus.devices.chosen.connect(self._choose_device)
@@ -256,24 +271,28 @@ class MainWindow(QMainWindow):
             a.add_expert_files: opener.add_expert_files,
             a.open_cached: opener.open_cached,
             a.open_recipe: opener.open_recipe,
+            a.scan: opener.scan,
+            a.reopen: self._reopen,
             a.save_recipe: opener.save_recipe,
+            a.save_recipe_as: opener.save_recipe_as,
             a.sample: opener.open_sample,
             a.stop_opening: self.conductor.stop_opening,
-            a.close_models: self.conductor.close,
+            a.close_models: lambda: self.project.before_leaving(self.conductor.close),
             a.quit: self.close,
             a.merge: self.questions.merge,
             a.cancel: self._cancel,
-            a.choose_method: self.choose_method,
-            a.compare: self.compare_methods,
-            a.export: self.open_export,
+            a.choose_method: self.dialogs.choose_method,
+            a.compare: lambda: self.workspace.show_methods(),
+            a.export: self.dialogs.open_export,
+            a.clean_up: self.dialogs.clean_up_runs,
             a.report: opener.save_report,
             a.find: lambda: self.workspace.layers.focus_filter(),
             a.next_layer: lambda: self.workspace.layers.step(1),
             a.previous_layer: lambda: self.workspace.layers.step(-1),
             a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
-            a.help: self._show_help,
-            a.about: self._show_about,
+            a.help: self.dialogs.show_help,
+            a.about: self.dialogs.show_about,
         }
         for action, slot in slots.items():
             a.connect(action, slot)
@@ -282,46 +301,23 @@ class MainWindow(QMainWindow):
     # What the session says
 
     def _refresh(self) -> None:
-        session, a = self.session, self.actions_
-        busy = session.activity.is_running(*_BUSY)
-        loaded = session.draft.inputs.base is not None
-        opening = (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.sample)
-        for action in opening:
-            action.setEnabled(not busy)
-        for action in (a.add_experts, a.add_expert_files):
-            action.setEnabled(loaded and not busy)
-        for action in (
-            a.find,
-            a.next_layer,
-            a.previous_layer,
-            a.top_layer,
-            a.inputs,
-            a.maximise,
-            a.reset_layout,
-        ):
-            action.setEnabled(loaded)
-        a.stop_opening.setEnabled(session.activity.is_running(State.PLANNING))
-        a.close_models.setEnabled(loaded and not busy)
-        a.save_recipe.setEnabled(loaded and bool(session.draft.inputs.experts))
-        a.merge.setEnabled(session.can_merge)
-        a.merge.setText("Continue &merge" if session.can_resume and not busy else "&Merge")
-        a.compare.setEnabled(session.draft.plan is not None and bool(session.draft.plan.experts))
-        a.cancel.setEnabled(busy or session.activity.is_running(*_CANCELLABLE))
-        a.export.setEnabled(session.can_export)
-        a.report.setEnabled(session.can_report)
-        a.choose_method.setEnabled(session.engine is not None)
-        self.setWindowTitle(self._title())
+        allow(self.actions_, self.session, self.merge)
+        self._show_project()
         self._show_page()
-        if self._closing and not busy:
+        if self._closing and not self.session.activity.is_running(*BUSY):
             self.close()
 
     def menuBar(self) -> QMenuBar:
         """The one in the header."""
         return self.header.menu_bar
 
-    def _title(self) -> str:
-        base = self.session.draft.inputs.base
-        return f"{model_name(base)} – ACE Workbench" if base is not None else "ACE Workbench"
+    def _show_project(self) -> None:
+        """The title, with a mark where something is not saved."""
+        name = self.project.name
+        self.setWindowTitle(f"{name}[*] – ACE Workbench" if name else "ACE Workbench")
+        self.setWindowModified(self.project.is_modified)
+        if self.settings.recent != self._recent:
+            self._show_recent()
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
@@ -352,79 +348,14 @@ class MainWindow(QMainWindow):
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error in the window, unless the export dialog shows it."""
-        exporting = self.export_dialog is not None and self.export_dialog.isVisible()
-        if not self.questions.asks_about(error) and not exporting:
+        if not self.questions.asks_about(error) and not self.dialogs.is_exporting:
             self.notice.show_error(error)
 
     # What the person wants
 
-    def choose_method(self) -> ChooseMethodDialog | None:
-        """Open the dialog of the merge methods, once the engine has said which there are."""
-        from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
-
-        draft = self.session.draft
-        if self.session.engine is None:
-            return None
-        experts = len(draft.inputs.experts)
-        dialog = ChooseMethodDialog(draft.methods, draft.inputs.method, experts, self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.chosen.connect(self.conductor.choose_method)
-        dialog.open()
-        return dialog
-
-    def compare_methods(self) -> None:
-        """Open the dialog that merges by several methods and compares them."""
-        from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
-
-        if self.compare_dialog is None:
-            self.compare_dialog = CompareMethodsDialog(self.session, self.comparison, self)
-            self.compare_dialog.pair_wanted.connect(self._compare_layers)
-        self.compare_dialog.show()
-        self.compare_dialog.raise_()
-
-    def _compare_layers(self, first: MergeRun, second: MergeRun) -> None:
-        self.session.results.comparison.compare(first, second)
-        self.workspace.show_comparison()
-
     def _cancel(self) -> None:
         self.conductor.cancel()
         self.comparison.stop()
-
-    def open_export(self) -> None:
-        """Show the export dialog."""
-        from ace_gui.gui.dialogs.export_dialog import ExportDialog
-
-        if self.session.can_export:
-            self.export_dialog = ExportDialog(self.session, self.output, self)
-            self.export_dialog.finished.connect(self._forget_export)
-            self.export_dialog.open()
-
-    def _forget_export(self) -> None:
-        if self.export_dialog is not None:
-            self.export_dialog.deleteLater()
-            self.export_dialog = None
-
-    def _show_help(self) -> None:
-        from ace_gui.gui.dialogs.help_dialog import HelpDialog
-
-        dialog = HelpDialog(self)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.show()
-
-    def _show_about(self) -> None:
-        from ace_gui.gui.dialogs.about_dialog import AboutDialog
-
-        dialog = AboutDialog(self)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
-
-    def _ask_for_base(self, paths: Sequence[Path]) -> None:
-        self.choose_base.ask(paths)
-        self._pages.setCurrentWidget(self.choose_base)
-
-    def _take_base(self, paths: Sequence[Path]) -> None:
-        self._show_page()
-        self.opener.open_paths(paths)
 
     def _choose_device(self, name: str) -> None:
         self.settings.device = name
@@ -444,14 +375,31 @@ class MainWindow(QMainWindow):
         self.settings.forget_layout()
         self.workspace.reset_layout()
 
-    def _remember(self, paths: Sequence[Path]) -> None:
-        self.settings.remember(Path(paths[0]))
-        self._show_recent()
-
     def _show_recent(self) -> None:
-        recent = self.settings.recent
+        self._recent = recent = self.settings.recent
         self.menus.set_recent(recent)
         self.welcome.set_recent(recent)
+        crashed = self.sessions.crashed
+        self.actions_.reopen.setEnabled(bool(recent) or crashed is not None)
+        if crashed is None and recent:
+            self.actions_.reopen.setToolTip(f"Open {short_name(recent[0])}")
+
+    def _offer_crashed(self) -> None:
+        """A window before this one did not end well: what was open is still there."""
+        if self.sessions.crashed is not None:
+            self.notice.ask(
+                Severity.WARNING,
+                "The last session did not end well. What was open is kept, and so are its merges.",
+                "",
+                {"Reopen last session": self._reopen},
+            )
+
+    def _reopen(self) -> None:
+        crashed, recent = self.sessions.crashed, self.settings.recent
+        if crashed is not None:
+            self.opener.open_paths([self.sessions.take_over(crashed)])
+        elif recent:
+            self.opener.open_paths(recent[:1])
 
     # Qt's events
 
@@ -464,20 +412,28 @@ class MainWindow(QMainWindow):
         self.opener.drop(local_paths(event.mimeData()))
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        worry = self.closing.worry
-        if worry and not self._closing:
+        if not self._closing and self._asks_before_closing():
             event.ignore()
-            self.closing.ask(worry)
             return
-        if self.session.activity.is_running(*_BUSY):
+        if self.session.activity.is_running(*BUSY):
             event.ignore()  # cancelled; the end of the job closes
             return
         self._restyling.stop()
         self.settings.geometry = self.saveGeometry()
         if self._workspace is not None:
             self._workspace.save_layout(self.settings)
+        self.project.leave()
+        self.runs.finish()
         event.accept()
         self.closed.emit()
+
+    def _asks_before_closing(self) -> bool:
+        """Ask where something is being written or is not saved; False: there is no need."""
+        if self.closing.is_writing:
+            self.closing.ask()
+        elif self.project.is_modified:
+            self.project.before_leaving(self.close_unasked)
+        return self.closing.is_writing or self.project.is_modified
 
     def close_unasked(self) -> None:
         """Close whatever is lost by it, as soon as what is running has stopped."""

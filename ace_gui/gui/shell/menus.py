@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, short_name, tooltip
 
 GIGABYTE: Final = 1_000_000_000
 
@@ -137,7 +137,8 @@ class Menus(QObject):
         """Offer what was open lately, under Ctrl+1 and so on."""
         self.recent.clear()
         for number, path in enumerate(paths, start=1):
-            action = self.recent.addAction(plain(str(path)).replace("&", "&&"))
+            action = self.recent.addAction(plain(short_name(path)).replace("&", "&&"))
+            action.setToolTip(tooltip(str(path)))
             action.setShortcut(QKeySequence(f"Ctrl+{number}"))
             action.triggered.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
         self.recent.setEnabled(bool(paths))
@@ -150,18 +151,21 @@ class Menus(QObject):
             a.add_experts,
             a.add_expert_files,
             a.open_cached,
+            a.scan,
             None,
             a.open_recipe,
             self.recent,
+            a.reopen,
             a.sample,
         ]
 
     def _fill_bar(self, window: QMainWindow, bar: QMenuBar) -> None:
         a = self.actions
-        written = (a.save_recipe, a.export, a.report)
+        written = (a.save_recipe, a.save_recipe_as, None, a.export, a.report)
         files = [*self._open_entries(), None, *written, None]
         files += [a.stop_opening, a.close_models, a.quit]
         bar.addMenu(self._menu(window, "&File", files))
+        bar.addMenu(self._menu(window, "&Edit", [a.undo, a.redo, None, a.clean_up]))
         methods = [a.choose_method, a.compare]
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
         bar.addMenu(self._menu(window, "&Merge", merge))

@@ -33,7 +33,7 @@ class Demo(QObject):
         if session.state is State.READY and session.layers.is_analysed and not self._merging:
             self._merging = True
             self._window.merge.start()
-        elif session.state is State.MERGED and self._merging and not self._shown:
+        elif session.state is State.MERGED and session.layers.is_analysed and not self._shown:
             self._shown = True
             session.select(session.layers.most_heterogeneous)
             self._window.workspace.show_scores().show_place(SCORES)

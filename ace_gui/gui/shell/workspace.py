@@ -10,10 +10,11 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
+from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.panels.compare_page import ComparePage
+from ace_gui.gui.panels.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
@@ -22,12 +23,14 @@ from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.report_page import ReportPage
+from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.cards import INSPECTOR, Cards, splitter
 from ace_gui.gui.shell.left_column import WIDTH, LeftColumn
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
@@ -41,6 +44,7 @@ class Panels:
 
     experts: ExpertsPanel
     method: MethodPanel
+    runs: RunsPanel
     healths: Healths
     layers: LayersPanel
     inspector: InspectorPanel
@@ -51,12 +55,14 @@ def workspace_in_steps(
     session: Session,
     what_if: WhatIf,
     scoring: Scoring,
+    comparison: MethodComparison,
     change_base: Callable[[], object],
     actions: Actions,
 ) -> Generator[None, None, Workspace]:
     """Make a workspace panel by panel, for a window that goes on answering meanwhile."""
     experts = ExpertsPanel(session, change_base, actions.add_experts)
     method = MethodPanel(session, actions.choose_method)
+    runs = RunsPanel(session)
     yield
     healths = Healths(session)
     layers = LayersPanel(session, healths)
@@ -68,12 +74,13 @@ def workspace_in_steps(
     panels = Panels(
         experts=experts,
         method=method,
+        runs=runs,
         healths=healths,
         layers=layers,
         inspector=inspector,
         heterogeneity=heterogeneity,
     )
-    return Workspace(session, what_if, scoring, panels, actions)
+    return Workspace(session, what_if, scoring, comparison, panels, actions)
 
 
 class Workspace(QWidget):
@@ -98,11 +105,12 @@ class Workspace(QWidget):
         session: Session,
         what_if: WhatIf,
         scoring: Scoring,
+        methods: MethodComparison,
         panels: Panels,
         actions: Actions,
     ) -> None:
         super().__init__()
-        self.experts, self.method = panels.experts, panels.method
+        self.experts, self.method, self.runs = panels.experts, panels.method, panels.runs
         self.healths, self.layers = panels.healths, panels.layers
         self.inspector, self.heterogeneity = panels.inspector, panels.heterogeneity
         self.healths.setParent(self)
@@ -111,7 +119,7 @@ class Workspace(QWidget):
         self._add_lower_tabs(session, what_if)
         self._makers: dict[int, Callable[[], QWidget]] = {
             SCORES: lambda: self._make_scores(session, scoring),
-            COMPARE: lambda: self._make_comparison(session, actions),
+            COMPARE: lambda: self._make_comparison(session, methods),
             REPORT: lambda: ReportPage(actions.report),
         }
         self._lay_out(session)
@@ -120,6 +128,7 @@ class Workspace(QWidget):
         panels = (self.layers, self.inspector, self.heterogeneity)
         self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
         self.left = LeftColumn(session, self.experts, self.method)
+        self.left.column.addWidget(self.runs)
         self._spaces = QStackedWidget()
         self._spaces.addWidget(self.cards)
         for _ in self._makers:
@@ -166,8 +175,8 @@ class Workspace(QWidget):
         self.scores.value_chosen.connect(self.value_chosen)
         return self.scores
 
-    def _make_comparison(self, session: Session, actions: Actions) -> QWidget:
-        self.comparison = ComparePage(session, actions.compare)
+    def _make_comparison(self, session: Session, methods: MethodComparison) -> QWidget:
+        self.comparison = ComparePage(session, methods)
         self.comparison.panel.looked_at.connect(self.finding_wanted)
         return self.comparison
 
@@ -203,9 +212,20 @@ class Workspace(QWidget):
         self.show_space(SCORES)
         return self.scores
 
-    def show_comparison(self) -> None:
-        """Bring the two merges that are compared to the front."""
+    def show_methods(self) -> None:
+        """Bring the methods that are compared to the front."""
         self.show_space(COMPARE)
+        self.comparison.show_look(METHODS)
+
+    def show_comparison(self) -> None:
+        """Bring two merges side by side to the front."""
+        self.show_space(COMPARE)
+        self.comparison.show_look(TWO_MERGES)
+
+    def compare(self, first: MergeRun, second: MergeRun) -> None:
+        """Compare these two, layer by layer."""
+        self.show_comparison()
+        self.comparison.compare(first, second)
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle the plots, and whatever shows an expert's colour, in several turns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -53,16 +53,29 @@ class MergeRun:
     """A merge: finished, running, or interrupted and to be resumed from its store.
 
     ``parameters``: as resolved when it began. ``accuracies``: scores by task, where measured.
+    ``name``: as the person calls it; ``made``: when it was finished, seconds since 1970; ``bytes``
+    of its tensors; ``norm``: of the merged change, by the experts' mean. ``kept``: it stays when
+    the window closes and when there are many. ``outdated``: the models have changed since.
     """
 
     recipe: Recipe
-    key: RecipeKey
     store: Path
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     reports: dict[str, LayerReport] = field(default_factory=dict)
     finished: MergeFinished | None = None
     accuracies: Mapping[str, float] = field(default_factory=dict)
     exported: bool = False
+    name: str = ""
+    made: float = 0.0
+    bytes: int = 0
+    norm: float | None = None
+    kept: bool = True
+    outdated: bool = False
+
+    @property
+    def key(self) -> RecipeKey:
+        """Equal for merges of the same models by the same method and values."""
+        return (replace(self.recipe, parameters=dict(self.parameters)),)
 
 
 _BY_PRIORITY: Final = (

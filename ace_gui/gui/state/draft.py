@@ -110,20 +110,21 @@ class Draft(QObject):
 
     @property
     def has_gamma(self) -> bool:
-        """Whether the planned method has a heterogeneity and regimes."""
+        """Whether the planned method parts tensors by γ."""
         return self.plan is not None and self.plan.heterogeneity
 
     @property
     def tau(self) -> float:
         """The threshold: as dragged at this moment, else as set, else the method's own.
 
-        Infinite under a variant that has none: nothing is above it.
+        Infinite under a method or variant that has none: nothing is above it.
         """
         if self.parameter("variant") == AUTOMATIC:
             return math.inf
         if self._dragged is not None:
             return self._dragged
-        return float(self.parameter("tau") or 0.0)
+        known = self.parameter("tau")
+        return math.inf if known is None else float(known)
 
     @property
     def tau_is_set(self) -> bool:

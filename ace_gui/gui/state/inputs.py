@@ -44,7 +44,7 @@ class Inputs(Choices):
             base=recipe.base_model,
             experts=experts,
             method=recipe.merge_method,
-            parameters={recipe.merge_method: dict(recipe.parameters)},
+            parameters={recipe.merge_method: dict(recipe.parameters)} if recipe.parameters else {},
             **recipe.choices(),
         )
 
@@ -112,7 +112,10 @@ class Inputs(Choices):
             touched.pop(name, None)
         else:
             touched[name] = value
-        return replace(self, parameters={**self.parameters, self.method: touched})
+        others = {
+            method: known for method, known in self.parameters.items() if method != self.method
+        }
+        return replace(self, parameters={**others, self.method: touched} if touched else others)
 
     def _with(self, experts: tuple[Expert, ...]) -> Inputs:
         """With other experts; overrides and tasks call those that stay by their names of now."""

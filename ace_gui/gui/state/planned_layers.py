@@ -32,6 +32,8 @@ class PlannedLayers(QObject):
         self._method = ""
         self._rows: dict[str, PlanRow] = {}
         self._analysed: tuple[object, ...] = ()
+        self._with_gamma: frozenset[str] = frozenset()  # when they were analysed
+        self._merged: frozenset[str] = frozenset()
         self.rows: tuple[PlanRow, ...] = ()
         self.statistics: dict[str, LayerStatistics] = {}
 
@@ -46,6 +48,7 @@ class PlannedLayers(QObject):
         rows = model_order(plan.rows if plan is not None else ())
         if (method, rows) != (self._method, self.rows):
             self._method, self.rows = method, rows
+            self._merged = frozenset(r.name for r in rows if r.disposition is Disposition.MERGED)
         self._rows = {row.name: row for row in rows}
 
     def row(self, name: str | None) -> PlanRow | None:
@@ -84,12 +87,12 @@ class PlannedLayers(QObject):
     def analysis_key(self) -> tuple[object, ...]:
         """What the statistics depend on."""
         inputs = self._draft.inputs
-        return (*inputs.task_vectors, inputs.scope, inputs.overrides, self._draft.has_gamma)
+        return (*inputs.task_vectors, inputs.scope, inputs.overrides)
 
     @property
     def is_analysed(self) -> bool:
-        """Whether the statistics of what is loaded are complete."""
-        return self._analysed in (self.analysis_key, (*self.analysis_key[:-1], True))
+        """Whether the statistics of what is loaded are complete, γ of what is merged included."""
+        return self._analysed == self.analysis_key and self._merged <= self._with_gamma
 
     def record_statistics(self, statistics: LayerStatistics) -> None:
         """What the task vectors say of one tensor."""
@@ -105,7 +108,7 @@ class PlannedLayers(QObject):
 
     def set_analysed(self) -> None:
         """Every statistic of what is loaded is known; who says so tells it."""
-        self._analysed = self.analysis_key
+        self._analysed, self._with_gamma = self.analysis_key, self._merged
 
     def _rename(self, names: Mapping[str, str]) -> None:
         for name, known in self.statistics.items():

@@ -9,10 +9,10 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.finished_runs import FinishedRuns
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.known_scores import KnownScores
 from ace_gui.gui.state.layer_results import Findings
+from ace_gui.gui.state.runs import Runs
 from ace_gui.gui.state.two_merges import Comparison
 from ace_gui.recipe.values import ParameterValue
 
@@ -38,7 +38,7 @@ class Results(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.merge: MergeRun | None = None
-        self.runs = FinishedRuns(self)
+        self.runs = Runs(self)
         self.findings = Findings(self)
         self.comparison = Comparison(self)
         self.scores = KnownScores(self)

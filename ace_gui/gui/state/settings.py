@@ -40,17 +40,29 @@ class Settings:
 
     @property
     def recent(self) -> tuple[Path, ...]:
-        """Recipes and base models opened lately, the latest first."""
+        """Recipes opened lately, the latest first."""
         stored = self._store.value("recent", [])
         if isinstance(stored, str):  # a list of one comes back as its only element
             stored = [stored]
         entries = stored if isinstance(stored, list) else []
-        return tuple(Path(text) for text in entries if isinstance(text, str))[:RECENT]
+        paths = (Path(text) for text in entries if isinstance(text, str))
+        recipes = (p for p in paths if p.is_absolute() and p.suffix in (".yaml", ".yml"))
+        return tuple(recipes)[:RECENT]
 
-    def remember(self, path: Path) -> None:
-        """Put a path at the head of the recent ones."""
+    def remember(self, recipe: Path) -> None:
+        """Put a recipe at the head of the recent ones."""
+        path = recipe.absolute()
         others = [str(other) for other in self.recent if other != path]
         self._store.setValue("recent", [str(path), *others][:RECENT])
+
+    def folder(self, purpose: str) -> Path | None:
+        """Where a file dialog for this purpose was last; None where there was none."""
+        stored = self._store.value(f"folders/{purpose}")
+        return Path(stored) if isinstance(stored, str) and stored else None
+
+    def remember_folder(self, purpose: str, folder: Path) -> None:
+        """A file dialog for this purpose begins here next time."""
+        self._store.setValue(f"folders/{purpose}", str(folder))
 
     @property
     def scheme(self) -> Scheme:

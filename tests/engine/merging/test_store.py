@@ -90,6 +90,7 @@ def test_a_stopped_merge_resumes_to_the_same_bits(
     started = next(iter(events := merge(prepared, store, resume=True)))
     assert isinstance(started, MergeStarted)
     assert started.done == tensors
+    assert len(started.reports) == tensors
     drain(events)
     assert bits(store / MODEL) == bits(whole / MODEL)
 

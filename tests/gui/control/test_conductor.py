@@ -32,6 +32,7 @@ from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
@@ -67,9 +68,11 @@ class Control:
 @pytest.fixture
 def control(session: Session, worker: FakeWorker, tmp_path: Path) -> Iterator[Control]:
     engine = EngineClient(session, worker)
-    merge = MergeOperation(session, engine, MergeStores(tmp_path / "merges"))
-    output = OutputOperations(session, engine, engine)
-    conductor = Conductor(session, engine, merge, engine)
+    stores = MergeStores(tmp_path / "merges")
+    runs = RunOperations(session, engine, stores, engine)
+    merge = MergeOperation(session, engine, stores, runs)
+    output = OutputOperations(session, engine, runs, engine)
+    conductor = Conductor(session, engine, runs, engine)
     worker.say(ENGINE, job=0)
     yield Control(engine, merge, output, conductor, LayerQueries(session, engine, engine))
     engine.deleteLater()
@@ -280,10 +283,21 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(
     with qtbot.waitSignal(session.problem) as told:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
     assert "stopped" in told.args[0].sentence
+    assert "resume" in told.args[0].sentence
     assert len(session.draft.inputs.experts) == 2
     assert session.state is State.READY
     assert session.can_resume
     assert not merging.engine.is_busy
+
+
+def test_an_idle_engine_that_is_lost_asks_for_nothing(
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    worker.say(finished_merge(), JobDone())
+    with qtbot.waitSignal(session.problem) as told:
+        worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
+    assert "resume" not in told.args[0].sentence
+    assert session.can_export
 
 
 def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
@@ -358,7 +372,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     assert session.can_report
 
 
-def test_closing_the_models_gives_up_their_merge(
+def test_closing_the_models_keeps_their_merge_on_the_disk(
     merging: Control, session: Session, worker: FakeWorker
 ) -> None:
     worker.say(finished_merge(), JobDone())
@@ -366,10 +380,32 @@ def test_closing_the_models_gives_up_their_merge(
     merging.conductor.close()
     assert session.results.merge is None
     assert session.state is State.EMPTY
-    from PySide6.QtCore import QThreadPool
+    assert store.exists()
 
-    QThreadPool.globalInstance().waitForDone()
-    assert not store.exists()
+
+def test_what_an_earlier_run_merged_is_shown_as_merged(
+    ready: Control, session: Session, worker: FakeWorker
+) -> None:
+    ready.merge.start()
+    begun = replace(started(), done=1, reports=(finished_tensor("layer.2.q").report,))
+    worker.say(begun, finished_tensor("layer.0.q", done=2))
+    assert set(session.results.merge.reports) == {"layer.0.q", "layer.2.q"}
+
+
+def test_an_interrupted_merge_waits_while_another_is_made(
+    merging: Control, session: Session, worker: FakeWorker
+) -> None:
+    first = worker.jobs[worker.newest(MergeJob)]
+    worker.say(JobCancelled())
+    merging.conductor.set_parameter("tau", 0.9)
+    merging.merge.start()
+    session.results.merge.store.mkdir(parents=True)
+    worker.say(finished_merge(), JobDone(), job=worker.newest(MergeJob))
+    merging.conductor.set_parameter("tau", None)
+    assert merging.merge.can_continue
+    merging.merge.start()
+    again = worker.jobs[worker.newest(MergeJob)]
+    assert (again.store, again.resume) == (first.store, True)
 
 
 def test_a_pickle_is_converted_on_consent_and_then_added(

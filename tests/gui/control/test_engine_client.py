@@ -105,7 +105,9 @@ def test_a_lost_engine_ends_every_operation_and_is_told_once(
     error = EngineError("The engine is gone.")
     worker.engine_lost.emit(error)
     assert [asked.ends for asked in several] == [[EngineLost(error)]] * len(STATES)
-    assert told == [error]
+    assert [str(each) for each in told] == [
+        f"{error} Merge again to resume from the last finished tensor."
+    ]
     assert not engine.is_busy
     assert session.state is State.EMPTY
 

@@ -115,7 +115,9 @@ def test_after_the_merge_its_own_reports_take_its_place(
     analyse(session)
     worker.say(report(LAYERS[0], 7.0), JobDone(), job=asked(worker, qtbot))
     run = MergeRun(
-        recipe=session.draft.inputs.recipe(), key=session.draft.recipe_key(), store=Path("/s")
+        recipe=session.draft.inputs.recipe(),
+        parameters=session.draft.resolved_parameters(),
+        store=Path("/s"),
     )
     session.results.start_merge(run)
     for name in LAYERS:

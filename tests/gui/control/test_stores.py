@@ -6,7 +6,7 @@ from pathlib import Path
 from PySide6.QtCore import QThreadPool
 
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
-from ace_gui.gui.control.merge_stores import KEPT_SECONDS, MergeStores
+from ace_gui.gui.control.merge_stores import KEPT_SECONDS, MergeStores, record_of
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
 
@@ -56,20 +56,30 @@ def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path)
     assert (store / "model.safetensors").exists()
 
 
-def test_a_finished_merge_goes_with_its_window(qapp: object, tmp_path: Path) -> None:
+def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp: object, tmp_path: Path) -> None:
     stores = MergeStores(tmp_path)
-    store = filled(stores, complete=True)
+    kept, tried = filled(stores, complete=True), filled(stores, OTHER, complete=True)
+    record_of(kept).touch()
     stores.close()
     wait()
-    assert not store.exists()
+    assert kept.exists()
+    assert not tried.exists()
+    later = MergeStores(tmp_path)
+    later.sweep()
+    wait()
+    assert later.take(kept)
+    assert not MergeStores(tmp_path).take(kept), "it is another window's"
+    later.discard(kept)
+    wait()
+    assert not kept.exists()
+    assert not record_of(kept).exists()
 
 
-def test_a_finished_merge_is_not_continued(qapp: object, tmp_path: Path) -> None:
+def test_a_finished_merge_is_not_merged_over(qapp: object, tmp_path: Path) -> None:
     stores = MergeStores(tmp_path)
     store = filled(stores, complete=True)
-    assert stores.new(ONE) == store
-    assert not store.exists()
-    wait()
+    assert stores.new(ONE) != store
+    assert store.exists()
 
 
 def test_two_windows_never_share_a_folder(qapp: object, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog
         ("iso_", {"Iso-C", "Iso-CTS"}),
         ("Matena", {"Fisher averaging"}),
         ("nobody at all", set()),
+        ("bilities", set()),
         ("xu, h. wu", {"ACE-Merging"}),
     ],
 )
@@ -118,4 +119,4 @@ def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
 
 def test_without_an_engine_there_is_nothing_to_choose(window: MainWindow) -> None:
     assert not window.actions_.choose_method.isEnabled()
-    assert window.choose_method() is None
+    assert window.dialogs.choose_method() is None

@@ -94,12 +94,28 @@ def dialog(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ExportDialog
     window.merge.start()
     worker.say(started(), finished_merge(), JobDone())
     worker.say(JobDone())
-    window.open_export()
-    assert window.export_dialog is not None
-    return window.export_dialog
+    window.dialogs.open_export()
+    assert window.dialogs.export is not None
+    return window.dialogs.export
+
+
+def test_a_folder_is_proposed_that_is_not_there_yet(
+    dialog: ExportDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    assert Path(dialog.folder.text()) == Path.home() / "base-ace"
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.export_button.click()
+    worker.say(Exported(folder=tmp_path / "out", files=(), bytes=1), JobDone())
+    dialog.reject()
+    (tmp_path / "base-ace").mkdir()
+    window.dialogs.open_export()
+    again = window.dialogs.export
+    assert again is not None
+    assert Path(again.folder.text()) == tmp_path / "base-ace-2"
 
 
 def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path: Path) -> None:
+    dialog.folder.setText("")
     assert not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
@@ -183,7 +199,7 @@ def test_a_merge_of_earlier_parameters_is_named_as_such(
 ) -> None:
     dialog.reject()
     window.conductor.set_parameter("tau", 0.9)
-    window.open_export()
-    texts = [label.text() for label in window.export_dialog.findChildren(QLabel)]
+    window.dialogs.open_export()
+    texts = [label.text() for label in window.dialogs.export.findChildren(QLabel)]
     assert any("as it was made" in text for text in texts)
     assert any("tau 0.3" in text for text in texts)

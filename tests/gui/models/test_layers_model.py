@@ -132,7 +132,11 @@ def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Sess
 
 
 def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
-    run = MergeRun(recipe=session.draft.inputs.recipe(), key=session.draft.recipe_key(), store=BASE)
+    run = MergeRun(
+        recipe=session.draft.inputs.recipe(),
+        parameters=session.draft.resolved_parameters(),
+        store=BASE,
+    )
     session.activity.begin(State.MERGING)
     session.results.start_merge(run)
     assert "waiting" in cell(model, "layer.0.q", Column.STATE)

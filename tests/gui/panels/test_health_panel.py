@@ -32,7 +32,11 @@ def healths(session: Session) -> Iterator[Healths]:
         session.layers.record_statistics(
             LayerStatistics(name=name, energies=energies, gamma=gamma, mean_log_energy=mean)
         )
-    run = MergeRun(recipe=session.draft.inputs.recipe(), key=session.draft.recipe_key(), store=BASE)
+    run = MergeRun(
+        recipe=session.draft.inputs.recipe(),
+        parameters=session.draft.resolved_parameters(),
+        store=BASE,
+    )
     session.results.start_merge(run)
     session.record_report(LayerReport(name=SICK, gamma=0.1, warnings=(WARNING,)))
     session.finish_analysis()

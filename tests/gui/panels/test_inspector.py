@@ -35,8 +35,8 @@ from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.panels.two_merges_panel import ComparePanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.finished_runs import RUNS_KEPT, FinishedRuns, run_titles
 from ace_gui.gui.state.layer_results import FINDINGS_KEPT, Findings
+from ace_gui.gui.state.runs import TRIALS_KEPT, Runs, run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
@@ -318,7 +318,7 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
 
 def run(method: str, store: str, **parameters: float) -> MergeRun:
     of = recipe(COLA, SST2, merge_method=method, parameters=parameters)
-    made = MergeRun(recipe=of, key=(store,), store=Path(store))
+    made = MergeRun(recipe=of, store=Path(store))
     made.finished = finished_merge(Path(store))
     return made
 
@@ -327,7 +327,7 @@ def run(method: str, store: str, **parameters: float) -> MergeRun:
 def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
-        loaded.session.results.runs.keep(made)
+        loaded.session.results.runs.add(made)
     loaded.workspace.show_comparison()
     panel = loaded.workspace.findChild(ComparePanel)
     qtbot.waitUntil(lambda: bool(asked(worker, DifferenceJob)))
@@ -416,16 +416,22 @@ def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:
 # Runs
 
 
-def test_runs_are_kept_up_to_a_bound_and_merged_anew_in_place(qapp: object) -> None:
-    runs = FinishedRuns()
-    made = [run("ace", f"/cache/{place}") for place in range(RUNS_KEPT + 1)]
-    given_up = [old for each in made for old in runs.keep(each)]
-    assert given_up == made[:1]
-    again = run("ace", "/cache/3")
-    assert runs.keep(again) == ()
-    assert runs.all == (*made[1:3], *made[4:], again)
-    assert runs.clear() == (*made[1:3], *made[4:], again)
-    assert runs.all == ()
+def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp: object) -> None:
+    runs = Runs()
+    wanted = run("ace", "/cache/wanted")
+    trials = [run("ace", f"/cache/{n}", epsilon=float(n + 1)) for n in range(TRIALS_KEPT + 1)]
+    for trial in trials:
+        trial.kept = False
+    assert [old for each in (wanted, *trials) for old in runs.add(each)] == trials[:1]
+    again = run("ace", "/cache/again", epsilon=4.0)
+    again.kept = False
+    trials[3].name, trials[3].kept = "the fourth", True
+    assert runs.add(again) == (trials[3],)
+    assert (again.name, again.kept) == ("the fourth", True)
+    assert runs.all == (wanted, *trials[1:3], *trials[4:], again)
+    assert runs.find(again.key) is again
+    again.outdated = True
+    assert runs.find(again.key) is None
 
 
 def test_runs_have_distinct_titles(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -273,14 +274,19 @@ def test_a_view_that_was_hidden_catches_up(panel: HeterogeneityPanel, session: S
     assert view.plot.selected == "layer.0.q"
 
 
-def test_views_say_why_there_is_no_gamma(panel: HeterogeneityPanel, session: Session) -> None:
+def test_gamma_stays_under_a_method_without_a_threshold(
+    panel: HeterogeneityPanel, session: Session
+) -> None:
     inputs = Inputs(base=BASE, method="linear").with_experts([COLA, SST2])
-    session.adopt(inputs, plan(recipe(COLA, SST2, merge_method="linear")))
+    session.adopt(inputs, plan(recipe(COLA, SST2, merge_method="linear"), parameters={}))
+    record_gammas(session, GAMMAS)
+    session.finish_analysis()
     for index in range(3):
         panel.tabs.setCurrentIndex(index)
-        assert "no heterogeneity" in panel.tabs.current.plot.message()
-    panel.tabs.setCurrentIndex(3)
-    assert panel.tabs.current.plot.message() is None
+        assert panel.tabs.current.plot.message() is None
+    plot = panel.plot
+    panel.tabs.setCurrentIndex(0)
+    assert plot.tau == math.inf
 
 
 def test_nothing_is_drawn_anew_without_news(panel: HeterogeneityPanel, session: Session) -> None:

@@ -1,5 +1,6 @@
 """Where to compute, and why there is no other device to choose."""
 
+from PySide6.QtGui import QUndoStack
 from PySide6.QtWidgets import QMainWindow
 from pytestqt.qtbot import QtBot
 
@@ -14,7 +15,7 @@ GPU = DeviceInfo(name="cuda:0", title="GPU 0")
 def test_the_device_menu_says_why_there_is_no_gpu(qtbot: QtBot) -> None:
     window = QMainWindow()
     qtbot.addWidget(window)
-    menus = Menus(window, window.menuBar(), Actions(window))
+    menus = Menus(window, window.menuBar(), Actions(window, QUndoStack(window)))
     menus.set_devices((CPU,), "auto", ("The driver is too old.", "Update it."))
     why = menus.devices.actions()[-1]
     assert why.text() == "&Why no GPU?"

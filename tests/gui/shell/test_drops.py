@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QUrl
 
-from ace_gui.gui.shell.dropped_paths import classify, expand, local_paths
+from ace_gui.gui.shell.dropped_paths import classify, is_collection, local_paths
 
 
 def model(folder: Path) -> Path:
@@ -18,16 +18,14 @@ def test_only_local_paths_count(tmp_path: Path) -> None:
     assert local_paths(data) == (tmp_path,)
 
 
-def test_a_folder_of_models_is_opened_up_in_order(tmp_path: Path) -> None:
-    b, a = model(tmp_path / "b"), model(tmp_path / "a")
-    (tmp_path / "notes").mkdir()
-    assert expand([tmp_path]) == [a, b]
-
-
-def test_a_model_folder_stays_whole_though_it_has_models_inside(tmp_path: Path) -> None:
+def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path: Path) -> None:
     outer = model(tmp_path / "outer")
     model(outer / "checkpoint-500")
-    assert expand([outer]) == [outer]
+    assert is_collection(tmp_path)
+    assert not is_collection(outer)
+    (tmp_path / "empty").mkdir()
+    assert not is_collection(tmp_path / "empty")
+    assert not is_collection(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["recipe.yaml", "recipe.YML"])
@@ -45,7 +43,5 @@ def test_what_is_neither_goes_to_the_engine_to_explain(tmp_path: Path) -> None:
 
 def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path: Path) -> None:
     model(tmp_path / "sd/unet")
-    model(tmp_path / "sd/vae")
     (tmp_path / "sd/model_index.json").write_text("{}")
-    assert expand([tmp_path / "sd"]) == [tmp_path / "sd"]
-    assert expand([tmp_path]) == [tmp_path / "sd"]
+    assert not is_collection(tmp_path / "sd")

@@ -31,13 +31,14 @@ def test_what_nothing_caught_is_told(
     assert len(printed) == 1
 
 
-def test_an_interrupt_is_heard_while_qt_waits(qtbot: QtBot) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_wish_to_end_is_heard_while_qt_waits(qtbot: QtBot, kind: signal.Signals) -> None:
     heard: list[bool] = []
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(kind)
     interrupts = Interrupts(lambda: heard.append(True))
     try:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), kind)
         qtbot.waitUntil(lambda: heard == [True])
     finally:
         interrupts.release()
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(kind) is before

@@ -23,8 +23,15 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
-from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob
+from ace_gui.engine.contract.events import (
+    FoundModel,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    ModelsFound,
+    PlanReady,
+)
+from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob, ScanJob
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
@@ -180,15 +187,45 @@ def test_a_first_drop_is_the_base_and_later_ones_are_experts(
 
 
 def test_several_models_at_once_raise_the_question_of_the_base(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
+    window: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
-    drop(window, tmp_path / "a", tmp_path / "base")
-    assert window.choose_base.isVisible()
-    assert not worker.jobs
-    buttons = window.choose_base.findChildren(QAbstractButton)
-    base = next(b for b in buttons if b.accessibleName() == "base is the base model")
+    one, other, broken = tmp_path / "a", tmp_path / "b", tmp_path / "broken"
+    drop(window, one, other, broken)
+    assert worker.jobs[1] == ScanJob(paths=(one, other, broken))
+    models = (
+        FoundModel(path=one, architecture="Toy", bytes=5),
+        FoundModel(path=other, architecture="Toy", bytes=5),
+        FoundModel(path=broken, problem="File is empty."),
+    )
+    alike = (frozenset({0, 1}), frozenset({0, 1}), frozenset())
+    worker.say(ModelsFound(models=models, base=None, alike=alike), JobDone())
+    dialog = window.opener.scanned
+    assert dialog is not None
+    assert not dialog.take.isEnabled()
+    base = next(b for b in dialog.bases.buttons() if b.accessibleName() == "b is the base model")
     base.click()
-    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "base", tmp_path / "a"))
+    assert dialog.experts() == [one]
+    dialog.take.click()
+    assert worker.jobs[2] == LoadRecipeJob(paths=(other, one))
+
+
+def test_a_folder_of_models_is_looked_into(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    for name in ("base", "mnli"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+    drop(loaded, tmp_path)
+    assert worker.jobs[worker.newest(ScanJob)] == ScanJob(paths=(tmp_path,), base=BASE)
+    models = (FoundModel(path=BASE), FoundModel(path=tmp_path / "mnli"))
+    alike = (frozenset({0, 1}), frozenset({0, 1}))
+    worker.say(ModelsFound(models=models, base=0, alike=alike), JobDone())
+    dialog = loaded.opener.scanned
+    assert dialog is not None
+    assert dialog.take.text() == "&Add 1 expert"
+    dialog.take.click()
+    planned = worker.jobs[worker.newest(PlanJob)].recipe
+    assert [entry.model.name for entry in planned.models] == ["cola", "sst2", "mnli"]
 
 
 def test_a_dropped_recipe_is_opened(window: MainWindow, worker: FakeWorker, tmp_path: Path) -> None:
@@ -205,11 +242,31 @@ def test_nothing_is_opened_under_a_merge(
     assert "Wait for the merge" in loaded.notice.sentence.text()
 
 
-def test_what_was_opened_is_offered_again(loaded: MainWindow) -> None:
-    entries = loaded.menus.recent.actions()
-    assert entries[0].text() == str(BASE)
-    assert entries[0].shortcut().toString() == "Ctrl+1"
-    assert Settings().recent == (BASE,)
+def test_recipes_are_offered_again_with_their_whole_paths(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    assert Settings().recent == ()
+    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    assert Settings().recent == (tmp_path / "mine.yaml",)
+    entry = loaded.menus.recent.actions()[0]
+    assert entry.text() == "mine"
+    assert entry.shortcut().toString() == "Ctrl+1"
+    entry.trigger()
+    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (tmp_path / "mine.yaml",)
+
+
+def test_a_project_without_a_file_gets_one_when_it_is_left(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    from ace_gui.recipe.recipe_file import load_recipe
+
+    recipe = loaded.session.draft.inputs.recipe()
+    loaded.actions_.close_models.trigger()
+    (kept,) = Settings().recent
+    assert kept.name == "base with cola, sst2.ace.yaml"
+    assert load_recipe(kept) == recipe
+    loaded.actions_.reopen.trigger()
+    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (kept,)
 
 
 def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Path) -> None:
@@ -243,27 +300,47 @@ def test_closing_under_a_merge_asks_cancels_and_waits(
     with qtbot.assertNotEmitted(loaded.closed):
         loaded.close()
         assert loaded.isVisible()
-        box = loaded.findChild(QMessageBox)
-        box.button(QMessageBox.StandardButton.Cancel).click()
+        assert loaded.closing.keep is not None
+        loaded.closing.keep.click()
         assert not worker.cancelled
         loaded.close()
-        box = loaded.closing.box
-        box.button(QMessageBox.StandardButton.Close).click()
+        assert loaded.closing.stop is not None
+        loaded.closing.stop.click()
         assert worker.cancelled == [worker.newest(MergeJob)]
         assert loaded.isVisible()
     with qtbot.waitSignal(loaded.closed):
         worker.say(JobCancelled())
 
 
-def test_closing_asks_about_a_long_merge_that_was_not_exported(
-    loaded: MainWindow, worker: FakeWorker
+def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(
+    loaded: MainWindow, tmp_path: Path
 ) -> None:
-    loaded.actions_.merge.trigger()
-    worker.say(started(), finished_merge(seconds=500.0), JobDone())
-    loaded.close()
-    assert "not been exported" in loaded.closing.box.text()
-    loaded.closing.box.button(QMessageBox.StandardButton.Close).click()
-    assert not loaded.isVisible()
+    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    assert not loaded.isWindowModified()
+    loaded.conductor.set_parameter("tau", 0.7)
+    assert loaded.isWindowModified()
+    buttons = QMessageBox.StandardButton
+    for answer in (buttons.Cancel, buttons.Save):
+        loaded.close()
+        assert loaded.isVisible()
+        assert loaded.project.box is not None
+        loaded.project.box.button(answer).click()
+        assert loaded.isVisible() == (answer == buttons.Cancel)
+    assert "tau: 0.7" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_changes_are_thrown_away_only_by_choice(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    loaded.conductor.set_parameter("tau", 0.7)
+    for path in (tmp_path / "other.yaml", BASE):
+        loaded.opener.open_paths([path])
+        assert worker.newest(LoadRecipeJob) == 1
+        assert loaded.project.box is not None
+        loaded.project.box.button(QMessageBox.StandardButton.Cancel).click()
+    loaded.opener.open_paths([tmp_path / "other.yaml"])
+    loaded.project.box.button(QMessageBox.StandardButton.Discard).click()
+    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (tmp_path / "other.yaml",)
 
 
 def test_layout_and_colours_are_remembered(
@@ -314,7 +391,7 @@ def test_every_control_has_a_name_that_can_be_read_aloud(
             tabs.content(index)
     loaded.actions_.merge.trigger()
     worker.say(started(), finished_merge(), JobDone())
-    loaded.open_export()
+    loaded.dialogs.open_export()
     seen = list(controls(loaded))
     assert len(seen) > 40
     dumb = [w for w in seen if sum(letter.isalpha() for letter in spoken(w)) < 2]

@@ -121,7 +121,9 @@ def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(
 ) -> None:
     session, recipe = Session(), changed(each)
     session.draft.keep(Inputs.from_recipe(usual()))
-    run = MergeRun(recipe=usual(), key=session.draft.recipe_key(), store=Path("/cache/store"))
+    run = MergeRun(
+        recipe=usual(), parameters=session.draft.resolved_parameters(), store=Path("/cache/store")
+    )
     session.results.start_merge(run)
     assert session.merge_is_current
     session.draft.keep(Inputs.from_recipe(recipe))

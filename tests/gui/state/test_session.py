@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,6 +7,7 @@ from PySide6.QtCore import QMetaMethod
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.checks import checks_of
 from ace_gui.gui.state.inputs import Inputs
@@ -41,7 +43,7 @@ def loaded(session: Session) -> Session:
 def run_of(session: Session) -> MergeRun:
     return MergeRun(
         recipe=session.draft.inputs.recipe(),
-        key=session.draft.recipe_key(),
+        parameters=session.draft.resolved_parameters(),
         store=Path("/cache/store"),
     )
 
@@ -93,12 +95,20 @@ def test_statistics_stay_with_their_experts_and_fall_with_them(loaded: Session) 
     assert not loaded.layers.is_analysed
 
 
-def test_gamma_is_asked_for_again_after_a_method_that_has_none(session: Session) -> None:
+def test_gamma_is_asked_for_again_where_another_method_merges_more(session: Session) -> None:
     linear = replace(TWO, method="linear")
-    session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear")))
+    few = tuple(replace(each, disposition=Disposition.AVERAGED) for each in ROWS[:2])
+    session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear"), rows=(*few, *ROWS[2:])))
     session.finish_analysis()
+    assert session.layers.is_analysed
     adopt_two(session)
     assert not session.layers.is_analysed
+
+
+def test_without_a_threshold_nothing_is_above_it(session: Session) -> None:
+    linear = replace(TWO, method="linear")
+    session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear"), parameters={}))
+    assert session.draft.tau == math.inf
 
 
 def test_renaming_an_expert_renames_its_figures(loaded: Session) -> None:

@@ -20,18 +20,17 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
 from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.gui.dialogs.compare_dialog import CompareMethodsDialog
 from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.panels.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, plan, recipe
 
 
 @pytest.fixture
-def dialog(opened: MainWindow) -> CompareMethodsDialog:
-    opened.compare_methods()
-    assert opened.compare_dialog is not None
-    return opened.compare_dialog
+def dialog(opened: MainWindow) -> CompareMethodsPanel:
+    opened.workspace.show_methods()
+    return opened.workspace.comparison.methods
 
 
 def result(variant: Variant, place: int, **changes: object) -> MethodCompared:
@@ -48,7 +47,7 @@ def result(variant: Variant, place: int, **changes: object) -> MethodCompared:
     return MethodCompared(variant=variant, place=place, **{**values, **changes})  # type: ignore[arg-type]
 
 
-def compare(dialog: CompareMethodsDialog, worker: FakeWorker, **changes: object) -> CompareJob:
+def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) -> CompareJob:
     """Compare both of the fake engine's methods."""
     dialog.all.click()
     dialog.start.click()
@@ -62,7 +61,7 @@ def compare(dialog: CompareMethodsDialog, worker: FakeWorker, **changes: object)
 
 
 def test_a_queue_of_the_methods_ticked(
-    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     dialog.all.click()
     assert dialog.start.text() == "&Compare 2"
@@ -88,9 +87,8 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     opened.session.draft.set_parameter("epsilon", 1e-3)
     opened.session.draft.set_parameter("variant", None if now == "published" else now)
-    opened.compare_methods()
-    dialog = opened.compare_dialog
-    assert dialog is not None
+    opened.workspace.show_methods()
+    dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.boxes.values()}
     ace = {f"ACE-Merging, {v}": v == now for v in ("published", "automatic")}
     assert titles == {**ace, "Weight averaging": False}
@@ -103,7 +101,7 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
 
 
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
-    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     dialog.all.click()
     window.session.limit_memory(1)
@@ -117,7 +115,7 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     assert not any(isinstance(job, CompareJob) for job in worker.jobs.values())
 
 
-def test_values_of_one_parameter(dialog: CompareMethodsDialog) -> None:
+def test_values_of_one_parameter(dialog: CompareMethodsPanel) -> None:
     dialog.parameter.setCurrentIndex(dialog.parameter.findText("k_frac"))
     dialog.values.setText("0.1, 0.5, 7, x, 0.5")
     assert [recipe.parameters["k_frac"] for recipe in dialog.recipes()] == [0.1, 0.5]
@@ -125,7 +123,7 @@ def test_values_of_one_parameter(dialog: CompareMethodsDialog) -> None:
 
 
 def test_rows_appear_and_a_failed_one_says_why(
-    dialog: CompareMethodsDialog, worker: FakeWorker
+    dialog: CompareMethodsPanel, worker: FakeWorker
 ) -> None:
     dialog.all.click()
     dialog.start.click()
@@ -140,7 +138,7 @@ def test_rows_appear_and_a_failed_one_says_why(
 
 
 def test_the_chosen_row_becomes_the_merge(
-    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     job = compare(dialog, worker)
     dialog.table.selectRow(1)
@@ -157,7 +155,7 @@ def test_the_chosen_row_becomes_the_merge(
 
 
 def test_two_rows_are_compared_layer_by_layer(
-    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     job = compare(dialog, worker)
     assert not dialog.pair.isEnabled()
@@ -169,7 +167,7 @@ def test_two_rows_are_compared_layer_by_layer(
 
 
 def test_the_same_recipe_once_more_takes_the_place_of_its_row(
-    dialog: CompareMethodsDialog, worker: FakeWorker
+    dialog: CompareMethodsPanel, worker: FakeWorker
 ) -> None:
     compare(dialog, worker)
     dialog.start.click()
@@ -203,7 +201,7 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     headings = [
         model.headerData(place, Qt.Orientation.Horizontal) for place in range(model.columnCount())
     ]
-    assert headings[:5] == ["Method", "cola", "sst2", "Mean", "Of experts"]
+    assert headings[:5] == ["Method", "cola ↑", "sst2 ↑", "Mean ↑", "Of experts ↑"]
     model.sort(3, Qt.SortOrder.DescendingOrder)
     assert [model.row_at(place) for place in range(3)] == [second, first, failed]
     model.sort(3, Qt.SortOrder.AscendingOrder)
@@ -226,7 +224,7 @@ def test_the_table_as_csv(qtbot: QtBot) -> None:
 
 
 def test_rows_of_another_base_are_forgotten(
-    dialog: CompareMethodsDialog, window: MainWindow, worker: FakeWorker
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     compare(dialog, worker)
     window.session.draft.keep(replace(window.session.draft.inputs, base=Path("/models/other")))

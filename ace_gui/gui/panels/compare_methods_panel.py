@@ -10,14 +10,11 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
     QComboBox,
-    QDialog,
-    QFileDialog,
     QFormLayout,
     QHBoxLayout,
     QHeaderView,
     QLineEdit,
     QPushButton,
-    QScrollArea,
     QSplitter,
     QTableView,
     QVBoxLayout,
@@ -28,21 +25,23 @@ from ace_gui.engine.contract.events import FieldInfo, MethodCompared, MethodInfo
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.file_dialogs import ask_target
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
 _NOTHING = "Tick the methods to compare, then Compare."
-_SIZE = (1360, 660)
 
 
-class CompareMethodsDialog(QDialog):
+class CompareMethodsPanel(QWidget):
     """``pair_wanted`` carries the runs of two rows, to be compared layer by layer."""
 
     pair_wanted = Signal(object, object)
@@ -54,11 +53,13 @@ class CompareMethodsDialog(QDialog):
         self._session = session
         self._comparison = comparison
         self._shown: tuple[MethodCompared, ...] = ()
-        self.setWindowTitle("Compare methods")
-        self.resize(*_SIZE)
+        self._barred: list[MethodCompared] = []
+        self._spotted: list[MethodCompared] = []
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
         """By method and variant; None: the method's default one, or the only one."""
-        self.methods = self._make_methods()
+        self.methods = scroll_area("Methods to compare", self)
+        self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._fill_methods()
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
         self.start = _button("&Compare", "Merge by each method ticked, one after another", self)
@@ -68,6 +69,7 @@ class CompareMethodsDialog(QDialog):
         self.status = muted_label(_NOTHING, self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
+        self.bars, self.scatter = MergeBars(self), MergeScatter(self)
         self.use = _button("&Use this", "Take the selected merge for the window's", self)
         self.pair = _button(
             "Compare &layers", "Compare the two selected merges layer by layer", self
@@ -99,6 +101,7 @@ class CompareMethodsDialog(QDialog):
             self.model.show_rows(self._shown)
             self.table.resizeColumnsToContents()
             self._select(chosen)
+        self._draw()
         progress = self._comparison.progress
         if progress is not None:
             share = f", {progress.done} of {progress.total} tensors" if progress.total else ""
@@ -111,11 +114,12 @@ class CompareMethodsDialog(QDialog):
             self.status.setText(text or (_NOTHING if not self._shown else ""))
         self._allow()
 
-    def _make_methods(self) -> QScrollArea:
+    def _fill_methods(self) -> None:
         """A box for each variant of each method; that of the window is ticked."""
-        column = QWidget()
+        column = Column()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
+        self.boxes.clear()
         for family, members in by_family(self._session.draft.methods):
             layout.addWidget(muted_label(family, column))
             for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
@@ -128,12 +132,51 @@ class CompareMethodsDialog(QDialog):
                 default = not method.variants or variant == method.variants[0]
                 self.boxes[method.name, None if default else variant] = box
         layout.addStretch(1)
-        made = QScrollArea(self)
-        made.setWidgetResizable(True)
-        made.setWidget(column)
-        made.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        made.setAccessibleName("Methods to compare")
-        return made
+        self.methods.setWidget(column)
+        self._offer_what_fits()
+
+    def _offer_what_fits(self) -> None:
+        """Only methods that merge as many experts as there are."""
+        count = len(self._session.draft.inputs.experts)
+        known = {method.name: method for method in self._session.draft.methods}
+        for (name, _), box in self.boxes.items():
+            method = known[name]
+            fits = method.least <= count and (method.most is None or count <= method.most)
+            box.setVisible(fits)
+            if not fits:
+                box.setChecked(False)
+
+    def _draw(self) -> None:
+        """The figure that the table is sorted by as bars, the main one against the norm."""
+        model, run_of = self.model, self._comparison.run_of
+        current = self._session.results.merge
+        good = [row for row in model.rows if not row.error]
+        now = {row.place for row in good if current is not None and run_of(row) is current}
+        shown, main = model.sorted_figure, model.main_figure
+        self._barred = [row for row in good if model.figure_of(row, shown) is not None]
+        self.bars.show_merges(
+            shown.title,
+            [
+                MergePoint(row.title, model.figure_of(row, shown) or 0.0, 0.0, row.place in now)
+                for row in self._barred
+            ],
+        )
+        self._spotted = [row for row in good if model.figure_of(row, main) is not None]
+        self.scatter.show_merges(
+            main.title,
+            [
+                MergePoint(
+                    row.title,
+                    row.relative_norm,
+                    model.figure_of(row, main) or 0.0,
+                    row.place in now,
+                )
+                for row in self._spotted
+            ],
+        )
+
+    def _select_only(self, row: MethodCompared) -> None:
+        self.table.selectRow(self.model.position(row))
 
     def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
         in_force = variant in (None, self._session.draft.parameter("variant"))
@@ -177,20 +220,26 @@ class CompareMethodsDialog(QDialog):
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
         actions.addStretch(1)
-        close = _button("Close", "Close; merges that are under way go on", self)
-        close.clicked.connect(self.close)
-        actions.addWidget(close)
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
-        result.addWidget(heading("What came of them", self))
-        result.addWidget(self.table, 1)
+        result.addWidget(heading("Results", self))
+        plots = QSplitter(Qt.Orientation.Horizontal, self)
+        plots.addWidget(self.bars)
+        plots.addWidget(self.scatter)
+        plots.setChildrenCollapsible(False)
+        both = QSplitter(Qt.Orientation.Vertical, self)
+        both.addWidget(self.table)
+        both.addWidget(plots)
+        both.setChildrenCollapsible(False)
+        both.setSizes([300, 320])
+        result.addWidget(both, 1)
         result.addWidget(self.status)
         result.addLayout(actions)
         splitter = QSplitter(self)
         splitter.addWidget(left)
         splitter.addWidget(right)
         splitter.setChildrenCollapsible(False)
-        splitter.setSizes([250, _SIZE[0] - 250])
+        splitter.setSizes([250, 900])
         layout = QVBoxLayout(self)
         layout.addWidget(splitter)
 
@@ -208,6 +257,12 @@ class CompareMethodsDialog(QDialog):
         for told in (self._comparison.changed, self._session.checks.changed):
             told.connect(self.refresh)
         self._session.draft.changed.connect(self._fill_parameters)
+        self._session.draft.changed.connect(self._offer_what_fits)
+        self._session.engine_changed.connect(self._fill_methods)
+        self._session.results.changed.connect(self._draw)
+        self.model.layoutChanged.connect(self._draw)
+        self.bars.merge_chosen.connect(lambda place: self._select_only(self._barred[place]))
+        self.scatter.merge_chosen.connect(lambda place: self._select_only(self._spotted[place]))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
 
@@ -250,7 +305,7 @@ class CompareMethodsDialog(QDialog):
 
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():
-            box.setChecked(ticked)
+            box.setChecked(ticked and not box.isHidden())
 
     def _select(self, rows: list[MethodCompared]) -> None:
         flags = QItemSelectionModel.SelectionFlag
@@ -278,12 +333,13 @@ class CompareMethodsDialog(QDialog):
         self.save.setEnabled(self.model.rowCount() > 0)
 
     def _ask_for_file(self) -> None:
-        dialog = QFileDialog(self, "Save the table", "comparison.csv", "Tables (*.csv)")
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix("csv")
-        dialog.fileSelected.connect(lambda name: self.write_csv(Path(name)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        def write(paths: list[Path]) -> None:
+            self.write_csv(paths[0])
+
+        kinds = "Tables (*.csv)"
+        ask_target(
+            self, "Save the table", "comparison.csv", kinds, "tables", write
+        ).setDefaultSuffix("csv")
 
     def write_csv(self, path: Path) -> None:
         """Write the table; a failure is told in the window."""

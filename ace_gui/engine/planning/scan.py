@@ -1,0 +1,156 @@
+"""What models there are in a folder and those below it, and which of them fit one another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ace_gui.architecture.names import match_names
+from ace_gui.checkpoints import is_adapter
+from ace_gui.checkpoints.input_files import read_json
+from ace_gui.engine.contract.events import FoundModel, ModelsFound
+from ace_gui.engine.planning.models import open_files
+from ace_gui.errors import CheckpointError, WorkbenchError
+
+DEEPEST: Final = 3
+"""Folders below the one that is looked into."""
+
+MOST: Final = 200
+"""Models; a folder with more is none that a person put together for a merge."""
+
+ALIKE: Final = 0.5
+"""Of the smaller model's tensors, how many must be in the other in the same shape."""
+
+_CONFIG_BYTES: Final = 10_000_000
+_LISTS_OF_PARTS: Final = ("model_index.json", "modules.json")
+_ENDINGS: Final = (".safetensors", ".bin", ".pt", ".pth")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | None]:
+    """Read the headers of every model at or below ``paths``; ``base``: one that is open already.
+
+    What cannot be opened is listed with the reason.
+    """
+    places = list(dict.fromkeys(place for path in paths for place in model_places(path)))[:MOST]
+    if base is not None and base not in places:
+        places.insert(0, base)
+    found: list[FoundModel] = []
+    shapes: list[Shapes | None] = []
+    for place in places:
+        model, tensors = _look(place)
+        found.append(model)
+        shapes.append(tensors)
+        yield None
+    yield ModelsFound(
+        models=tuple(found),
+        base=_base_among(found, shapes, base),
+        alike=tuple(
+            frozenset(j for j, other in enumerate(shapes) if _fit(each, other)) for each in shapes
+        ),
+    )
+
+
+def model_places(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
+    """The models at or below a folder; what lies within a model is a part of it."""
+    if not path.is_dir() or _holds_model(path):
+        yield path
+    elif depth:
+        try:
+            children = sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
+        except OSError:  # nobody may look into it
+            return
+        for child in children:
+            if not child.name.startswith("."):
+                yield from model_places(child, depth - 1)
+
+
+def _holds_model(folder: Path) -> bool:
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return False
+    listed = {"config.json", "adapter_config.json", *_LISTS_OF_PARTS} & set(names)
+    return bool(listed) or any(name.endswith(_ENDINGS) for name in names)
+
+
+def _look(path: Path) -> tuple[FoundModel, Shapes | None]:
+    """One model, and the shapes of its tensors; None where they are not known by themselves."""
+    try:
+        if is_adapter(path):
+            size = sum(file.stat().st_size for file in path.glob("adapter_model*"))
+            return FoundModel(path=path, architecture="LoRA adapter", bytes=size), None
+        checkpoint = open_files(path)
+    except WorkbenchError as error:
+        return FoundModel(path=path, problem=error.sentence), {}
+    except OSError as error:
+        return FoundModel(path=path, problem=f"It cannot be read: {error.strerror}."), {}
+    model = FoundModel(
+        path=path,
+        architecture=_architecture(path),
+        dtype=checkpoint.dtype or "",
+        bytes=checkpoint.bytes,
+    )
+    return model, {name: info.shape for name, info in checkpoint.tensors.items()}
+
+
+def _architecture(path: Path) -> str:
+    folder = path if path.is_dir() else path.parent
+    try:
+        config = read_json(folder / "config.json", limit=_CONFIG_BYTES)
+    except CheckpointError:
+        return ""
+    named = config.get("architectures")
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        return named[0]
+    return str(config.get("model_type") or "")
+
+
+def _fit(one: Shapes | None, other: Shapes | None) -> bool:
+    """Whether two may have come from one base; an adapter says so only when it is opened."""
+    if one is None or other is None:
+        return True
+    few = min(len(one), len(other))
+    names = match_names(one, other)
+    same = sum(one[names[name]] == shape for name, shape in other.items() if name in names)
+    return bool(few) and same >= ALIKE * few
+
+
+def _base_among(
+    found: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
+) -> int | None:
+    """The model that is open, that the others name, or that is called so; None: nothing says."""
+    whole = [place for place, known in enumerate(shapes) if known]
+    if base is not None:
+        return next((place for place, each in enumerate(found) if each.path == base), None)
+    called = _only(p for p in whole if found[p].path.name.lower() in ("base", "base-model"))
+    named = {name for each in found for name in _named_bases(each.path)}
+    by_name = _only(p for p in whole if found[p].path.name.lower() in named)
+    parts = (p for p in whole if {"base", "pretrained"} & set(_words(found[p].path.name)))
+    candidates = (called, by_name, _only(parts))
+    return next((place for place in candidates if place is not None), None)
+
+
+def _named_bases(path: Path) -> Iterator[str]:
+    """The last part of what a model says it was made from."""
+    folder = path if path.is_dir() else path.parent
+    said = (("adapter_config.json", "base_model_name_or_path"), ("config.json", "_name_or_path"))
+    for file, key in said:
+        try:
+            name = read_json(folder / file, limit=_CONFIG_BYTES).get(key)
+        except CheckpointError:
+            continue
+        if isinstance(name, str) and name.strip("/"):
+            yield name.strip("/").rpartition("/")[2].lower()
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().replace("_", "-").split("-")
+
+
+def _only(places: Iterable[int]) -> int | None:
+    known = list(places)
+    return known[0] if len(known) == 1 else None

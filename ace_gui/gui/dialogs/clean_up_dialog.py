@@ -1,0 +1,108 @@
+"""Every kept merge there is, to choose which are removed from the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QDateTime, QLocale, QSize, Qt
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QHeaderView,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.run_operations import Kept, RunOperations
+from ace_gui.gui.text import plain
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.recipe.values import model_name
+
+_TITLES: Final = ("Merge", "Base", "Made", "Size", "Exported")
+_PADDING: Final = 12  # px
+_CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
+
+
+class CleanUpDialog(QDialog):
+    """Those that were exported are ticked; nothing goes before the person says so."""
+
+    def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runs = runs
+        self._kept: list[Kept] = []
+        self.setWindowTitle("Clean up kept merges")
+        self.resize(720, 420)
+        self.tree = QTreeWidget(self)
+        self.tree.setAccessibleName("Kept merges")
+        self.tree.setRootIsDecorated(False)
+        self.tree.setHeaderLabels(_TITLES)
+        self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.tree.itemChanged.connect(lambda *_: self._sum_up())
+        self.said = muted_label("Looking …", self)
+        self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
+        self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
+        self.remove.setProperty("kind", "destructive")
+        self._buttons.accepted.connect(self._delete)
+        self._buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.tree, 1)
+        layout.addWidget(self.said)
+        layout.addWidget(self._buttons)
+        runs.listed.connect(self._fill)
+        self._sum_up()
+        self.said.setText("Looking …")
+        runs.list_all()
+
+    def _fill(self, kept: Sequence[Kept]) -> None:
+        self._kept = list(kept)
+        self.tree.clear()
+        for _store, record in self._kept:
+            recipe = record.recipe
+            parameters = ", ".join(f"{name} {value}" for name, value in recipe.parameters.items())
+            title = record.name or " ".join(filter(None, (recipe.merge_method, parameters)))
+            made = QDateTime.fromSecsSinceEpoch(int(record.made))
+            when = QLocale().toString(made, QLocale.FormatType.ShortFormat)
+            base = model_name(recipe.base_model)
+            words = (
+                title,
+                base,
+                when,
+                human_bytes(record.bytes),
+                "yes" if record.exported else "no",
+            )
+            item = QTreeWidgetItem([plain(word) for word in words])
+            item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
+            item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            item.setSizeHint(0, QSize(0, self.fontMetrics().height() + _PADDING))
+            self.tree.addTopLevelItem(item)
+        self._sum_up()
+
+    def _ticked(self) -> list[Kept]:
+        items = (self.tree.topLevelItem(place) for place in range(self.tree.topLevelItemCount()))
+        ticked = [item is not None and item.checkState(0) == _CHECKED for item in items]
+        return [kept for kept, on in zip(self._kept, ticked, strict=False) if on]
+
+    def _sum_up(self) -> None:
+        ticked = self._ticked()
+        total = sum(record.bytes for _, record in self._kept)
+        freed = sum(record.bytes for _, record in ticked)
+        self.remove.setEnabled(bool(ticked))
+        self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
+        self.remove.setToolTip("" if ticked else "Tick what shall go")
+        if not self._kept:
+            self.said.setText("No merge is kept.")
+            return
+        if not ticked:
+            self.said.setText(f"{human_bytes(total)} in all. Tick what shall go.")
+            return
+        lost = sum(not record.exported for _, record in ticked)
+        words = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
+        self.said.setText(f"{words} {lost} not exported will be lost." if lost else words)
+
+    def _delete(self) -> None:
+        self._runs.delete_kept([store for store, _ in self._ticked()])
+        self.accept()

@@ -1,0 +1,158 @@
+"""What models were found in a folder: which is the base, and which of the others are experts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QDialog,
+    QDialogButtonBox,
+    QHeaderView,
+    QRadioButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import ModelsFound
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.recipe.values import model_name
+
+_TITLES: Final = ("Expert", "Base", "Architecture", "Size", "")
+_EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
+_ON: Final = Qt.CheckState.Checked
+_PADDING: Final = 12  # px
+
+
+class ScanDialog(QDialog):
+    """``chosen`` carries the base, None where one is open already, and the experts."""
+
+    chosen = Signal(object, object)
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        paths: Sequence[Path],
+        base: Path | None,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._given = base
+        self._found: ModelsFound | None = None
+        self.setWindowTitle("Models in this folder" if len(paths) == 1 else "Models")
+        self.resize(820, 440)
+        self.tree = QTreeWidget(self)
+        self.tree.setAccessibleName("Models found")
+        self.tree.setRootIsDecorated(False)
+        self.tree.setHeaderLabels(_TITLES)
+        header = self.tree.header()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setStretchLastSection(True)
+        self.tree.itemChanged.connect(lambda *_: self._allow())
+        self.bases = QButtonGroup(self)
+        self.bases.idToggled.connect(lambda *_: self._judge())
+        self.said = muted_label("Reading headers …", self)
+        self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
+        self.take = self._buttons.addButton("&Open", QDialogButtonBox.ButtonRole.AcceptRole)
+        self._buttons.accepted.connect(self._choose)
+        self._buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.tree, 1)
+        layout.addWidget(self.said)
+        layout.addWidget(self._buttons)
+        self.take.setEnabled(False)
+        conductor.models_found.connect(self._fill)
+        conductor.scan(paths, base)
+
+    def _fill(self, found: ModelsFound) -> None:
+        if self._found is not None:  # what another dialog asked for
+            return
+        self._found = found
+        for place, model in enumerate(found.models):
+            facts = " ".join(part for part in (model.architecture, model.dtype) if part)
+            size = human_bytes(model.bytes) if model.bytes else ""
+            item = QTreeWidgetItem([plain(model_name(model.path)), "", facts, size, ""])
+            item.setToolTip(_EXPERT, tooltip(str(model.path)))
+            item.setTextAlignment(
+                _SIZE, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            )
+            item.setSizeHint(_EXPERT, QSize(0, self.fontMetrics().height() + _PADDING))
+            self.tree.addTopLevelItem(item)
+            button = QRadioButton(self.tree)
+            button.setAccessibleName(f"{plain(model_name(model.path))} is the base model")
+            button.setEnabled(not model.problem and self._given is None)
+            self.bases.addButton(button, place)
+            self.tree.setItemWidget(item, _BASE, button)
+        if found.base is not None:
+            self.bases.button(found.base).setChecked(True)
+        self._judge()
+
+    def _judge(self) -> None:
+        """Say of each whether it fits the base, and tick those that do."""
+        found, base = self._found, self.bases.checkedId()
+        if found is None:
+            return
+        for place, model in enumerate(found.models):
+            item = self.tree.topLevelItem(place)
+            if item is None:
+                continue
+            fits = base >= 0 and place != base and place in found.alike[base]
+            item.setText(_SAID, plain(self._words(place, base, model.problem, fits=fits)))
+            item.setToolTip(_SAID, tooltip(model.problem))
+            allowed = fits and not model.problem
+            flags = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled
+            item.setFlags(flags | Qt.ItemFlag.ItemIsUserCheckable if allowed else flags)
+            if allowed:
+                item.setCheckState(_EXPERT, _ON)
+            else:
+                item.setData(_EXPERT, Qt.ItemDataRole.CheckStateRole, None)
+        self._allow()
+
+    def _words(self, place: int, base: int, problem: str, *, fits: bool) -> str:
+        if problem:
+            return problem
+        if base < 0:
+            return ""
+        if place == base:
+            return "the base"
+        return "fits" if fits else "other tensors than the base has"
+
+    def experts(self) -> list[Path]:
+        """Those that are ticked."""
+        models = self._found.models if self._found is not None else ()
+        items = (self.tree.topLevelItem(place) for place in range(len(models)))
+        ticked = [item is not None and item.checkState(_EXPERT) == _ON for item in items]
+        return [model.path for model, on in zip(models, ticked, strict=True) if on]
+
+    def _allow(self) -> None:
+        found, base, experts = self._found, self.bases.checkedId(), self.experts()
+        if found is None:
+            return
+        adding = self._given is not None
+        self.take.setEnabled(base >= 0 and (bool(experts) or not adding))
+        count = f"{len(experts)} expert{'s' if len(experts) != 1 else ''}"
+        self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
+        if not found.models:
+            self.said.setText("There is no model here, nor in the folders below.")
+        elif base < 0:
+            self.said.setText("Which one is the base, from which the others were fine-tuned?")
+        else:
+            self.said.setText(
+                "Only headers were read; whether all fits is checked once it is open."
+            )
+
+    def _choose(self) -> None:
+        found, base = self._found, self.bases.checkedId()
+        if found is not None and base >= 0:
+            chosen = None if self._given is not None else found.models[base].path
+            experts = self.experts()
+            self.accept()
+            self.chosen.emit(chosen, experts)

@@ -1,0 +1,175 @@
+"""The runs under the method: one is restored, exported, compared, renamed, deleted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QListView,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.models.runs_model import RunsModel
+from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.run_cells import RunCell
+
+_ROWS_SHOWN: Final = 3
+
+
+class RunsPanel(QWidget):
+    """``restore_wanted``, ``export_wanted`` and ``delete_wanted`` carry runs: one, one, several.
+
+    ``pair_wanted`` carries two to be compared; ``renamed`` a run and a name; ``clean_up_wanted``:
+    the person wants to see what is kept on the disk.
+    """
+
+    restore_wanted = Signal(object)
+    export_wanted = Signal(object)
+    delete_wanted = Signal(object)
+    pair_wanted = Signal(object, object)
+    renamed = Signal(object, str)
+    clean_up_wanted = Signal()
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.model = RunsModel(session, self)
+        self.model.renamed.connect(self.renamed)
+        self.list = self._make_list()
+        self._scores = muted_label("mean score", self)
+        self._used = muted_label("", self)
+        self._clean_up = QPushButton("Clean up…", self)
+        self._clean_up.setProperty("kind", "link")
+        self._clean_up.setFont(face(Face.CAPTION))
+        self._clean_up.setAccessibleName("Clean up the kept runs")
+        self._clean_up.setToolTip("Choose which kept merges to remove from the disk")
+        self._clean_up.clicked.connect(lambda _=False: self.clean_up_wanted.emit())
+        self._make_actions()
+        self._lay_out()
+        self.list.selectionModel().selectionChanged.connect(self._allow)
+        session.activity.changed.connect(self._allow)
+        session.results.changed.connect(self.refresh)
+        session.results.runs.changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's runs; nothing before there is one."""
+        runs = self._session.results.runs.all
+        self.setVisible(bool(runs))
+        if not runs:
+            return
+        hint = self.list.sizeHintForRow(0)
+        self.list.setFixedHeight(min(len(runs), _ROWS_SHOWN) * (hint + 1) + 2)
+        total = sum(run.bytes for run in runs)
+        self._used.setText(f"{len(runs)} kept, {human_bytes(total)}" if total else "")
+        self._scores.setVisible(any(run.accuracies for run in runs))
+        self._allow()
+
+    def selected(self) -> list[MergeRun]:
+        """The chosen runs, newest first."""
+        rows = sorted(index.row() for index in self.list.selectionModel().selectedIndexes())
+        return [self.model.run_at(row) for row in rows]
+
+    def _make_list(self) -> QListView:
+        made = QListView(self)
+        made.setAccessibleName("Runs")
+        made.setProperty("kind", "ground")
+        made.setModel(self.model)
+        made.setItemDelegate(RunCell(made))
+        made.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        made.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        made.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        made.setSpacing(0)
+        made.setMouseTracking(True)
+        made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        made.customContextMenuRequested.connect(self._show_menu)
+        made.activated.connect(self._restore_at)
+        return made
+
+    def _make_actions(self) -> None:
+        self.restore = self._action("&Restore", "Take this run's settings, and its merge")
+        self.restore.triggered.connect(lambda: self.restore_wanted.emit(self.selected()[0]))
+        self.export = self._action("&Export…", "Write this run's model as a folder")
+        self.export.triggered.connect(lambda: self.export_wanted.emit(self.selected()[0]))
+        self.compare = self._action("&Compare", "Compare layer by layer: two runs, or this merge")
+        self.compare.triggered.connect(lambda: self.pair_wanted.emit(*self._pair()))
+        self.rename = self._action("Re&name", "Give this run a name", key="F2")
+        self.rename.triggered.connect(lambda: self.list.edit(self.list.currentIndex()))
+        self.delete = self._action("&Delete", "Remove from the disk", key="Delete")
+        self.delete.triggered.connect(lambda: self.delete_wanted.emit(self.selected()))
+        self.more = QToolButton(self)
+        self.more.setIcon(icon("more"))
+        self.more.setAccessibleName("What to do with the chosen run")
+        self.more.setToolTip("Restore, export, compare, rename, delete")
+        self.more.clicked.connect(
+            lambda _=False: self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))
+        )
+
+    def _action(self, text: str, tip: str, key: str = "") -> QAction:
+        action = QAction(text, self.list)
+        action.setToolTip(tip)
+        if key:
+            action.setShortcut(QKeySequence(key))
+            action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self.list.addAction(action)
+        return action
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(heading("Runs", self), 1)
+        head.addWidget(self._scores)
+        head.addWidget(self.more)
+        foot = QHBoxLayout()
+        foot.addWidget(self._used, 1)
+        foot.addWidget(self._clean_up)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 4, 8, 4)
+        layout.setSpacing(2)
+        layout.addLayout(head)
+        layout.addWidget(self.list)
+        layout.addLayout(foot)
+
+    def _menu(self) -> QMenu:
+        menu = QMenu(self)
+        for action in (self.restore, self.export, self.compare, self.rename, self.delete):
+            menu.addAction(action)
+        menu.aboutToHide.connect(menu.deleteLater)
+        return menu
+
+    def _show_menu(self, place: QPoint) -> None:
+        self._menu().popup(self.list.viewport().mapToGlobal(place))
+
+    def _restore_at(self, index: QModelIndex) -> None:
+        if self.restore.isEnabled():
+            self.restore_wanted.emit(self.model.run_at(index.row()))
+
+    def _pair(self) -> list[MergeRun]:
+        """The two that are chosen; one is compared with the window's merge. Older first."""
+        chosen, current = self.selected(), self._session.results.merge
+        if len(chosen) == 1 and current is not None and current.finished is not None:
+            chosen = [*chosen, current] if current is not chosen[0] else chosen
+        return sorted(chosen[:2], key=lambda run: run.made)
+
+    def _allow(self) -> None:
+        chosen = self.selected()
+        free = not self._session.activity.is_running(State.MERGING, State.EXPORTING)
+        one = len(chosen) == 1
+        self.restore.setEnabled(one and free)
+        self.export.setEnabled(one and free)
+        self.rename.setEnabled(one)
+        self.compare.setEnabled(len(self._pair()) == 2 and len(chosen) <= 2)
+        self.delete.setEnabled(bool(chosen) and free)
+        self.more.setEnabled(bool(chosen))

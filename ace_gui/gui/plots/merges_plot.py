@@ -1,0 +1,210 @@
+"""Merges by several methods: one figure as bars, and how far each moved against what it gained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Signal
+from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.frame.axes import NameAxis
+from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.theme import Face, Tokens, face
+
+EMPTY: Final = "Merge by several methods to see them side by side."
+_SHARE: Final = 0.34  # of the width, for names
+_BAR: Final = 0.62
+_POINT: Final = 10  # px
+_NEAR: Final = 24.0  # px
+
+
+@dataclass(frozen=True)
+class MergePoint:
+    """A merge in a plot: its title, two figures, and whether it is the window's."""
+
+    title: str
+    x: float
+    y: float
+    current: bool = False
+
+
+class MergeBars(Plot):
+    """One figure of every merge as a bar, longest or best first as they are given."""
+
+    merge_chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._points: tuple[MergePoint, ...] = ()
+        self._left = NameAxis(_SHARE)
+        self._bottom = quantity_axis("bottom")
+        super().__init__(
+            name="Merges by one figure",
+            empty=EMPTY,
+            bottom=self._bottom,
+            left=self._left,
+            parent=parent,
+        )
+        self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
+        self.canvas.getViewBox().invertY(True)
+        self.canvas.scene().sigMouseClicked.connect(self._click)
+        self._items: list[pg.GraphicsObject] = []
+
+    def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
+        """Show ``x`` of these, which is ``figure``, from the top."""
+        self._points = tuple(points)
+        if not self._points:
+            self.show_message(EMPTY)
+            return
+        self.title.set_whole(figure)
+        self._draw()
+        said = ", ".join(f"{point.title} {point.x:.3g}" for point in self._points)
+        self.setAccessibleDescription(f"{figure}: {said}")
+        self.show_canvas()
+
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
+        self._draw()
+
+    def rescale(self) -> None:
+        self._draw()
+
+    def fit(self) -> None:
+        highest = max((point.x for point in self._points), default=1.0) or 1.0
+        lowest = min((point.x for point in self._points), default=0.0)
+        view = self.canvas.getViewBox()
+        # With room for the figure at a bar's end.
+        view.setXRange(min(0.0, lowest), max(highest, 0.0) + 0.18 * abs(highest), padding=0)
+        view.setYRange(-0.6, max(len(self._points), 5) - 0.4, padding=0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._left.set_names([point.title for point in self._points], self.width())
+
+    def _draw(self) -> None:
+        for item in self._items:
+            self.canvas.removeItem(item)
+        self._items = []
+        self._left.set_names([point.title for point in self._points], self.width())
+        for place, point in enumerate(self._points):
+            colour = self.theme.merged if point.current else self.theme.control
+            bar = pg.BarGraphItem(
+                x0=[0], width=[point.x], y=[place], height=_BAR, brush=QColor(colour), pen=None
+            )
+            end = pg.TextItem(f" {point.x:.3g}", color=self.theme.text2, anchor=(0, 0.5))
+            end.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
+            end.setPos(point.x, place)
+            for item in (bar, end):
+                self.canvas.addItem(item, ignoreBounds=True)
+                self._items.append(item)
+        self.fit()
+
+    def _click(self, event: object) -> None:
+        where = self.canvas.getViewBox().mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
+        place = round(where.y())
+        if 0 <= place < len(self._points):
+            self.merge_chosen.emit(place)
+
+
+class MergeScatter(Plot):
+    """How far each merge moved the model against what came of it."""
+
+    merge_chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._points: tuple[MergePoint, ...] = ()
+        self._bottom = quantity_axis("bottom", "norm of the change, by the experts' mean", "norm")
+        self._left = quantity_axis("left", grid=True)
+        super().__init__(
+            name="Norm of the change and result of every merge",
+            empty=EMPTY,
+            bottom=self._bottom,
+            left=self._left,
+            parent=parent,
+        )
+        self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
+        self.canvas.scene().sigMouseClicked.connect(self._click)
+        self._spots = pg.ScatterPlotItem(pxMode=True, size=_POINT)
+        self.canvas.addItem(self._spots, ignoreBounds=True)
+        self._names: list[pg.TextItem] = []
+
+    def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
+        """Show these; ``figure``: what ``y`` is."""
+        self._points = tuple(points)
+        if not self._points:
+            self.show_message(EMPTY)
+            return
+        self._left.set_titles(figure)
+        self.title.set_whole(f"{figure} against norm")
+        self._draw()
+        said = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in self._points)
+        self.setAccessibleDescription(f"{self.title.whole}: {said}")
+        self.show_canvas()
+
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
+        self._draw()
+
+    def rescale(self) -> None:
+        self._draw()
+
+    def fit(self) -> None:
+        if not self._points:
+            return
+        x, y = (np.array(axis) for axis in zip(*((p.x, p.y) for p in self._points), strict=True))
+        view = self.canvas.getViewBox()
+        wide, high = max(float(np.ptp(x)), 0.1), max(float(np.ptp(y)), 0.02)
+        view.setXRange(max(0.0, x.min() - 0.08 * wide), x.max() + 0.35 * wide, padding=0)
+        view.setYRange(y.min() - 0.12 * high, y.max() + 0.12 * high, padding=0)
+
+    def _draw(self) -> None:
+        theme = self.theme
+        ink = [theme.merged if point.current else theme.control for point in self._points]
+        self._spots.setData(
+            [point.x for point in self._points],
+            [point.y for point in self._points],
+            brush=[QColor(colour) for colour in ink],
+            pen=pg.mkPen(theme.card, width=1.5),
+        )
+        for name in self._names:
+            self.canvas.removeItem(name)
+        self._names = []
+        for point in self._points:
+            name = pg.TextItem(f"  {point.title}", color=theme.text2, anchor=(0, 0.5))
+            name.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
+            name.setPos(point.x, point.y)
+            self.canvas.addItem(name, ignoreBounds=True)
+            self._names.append(name)
+        self.fit()
+        self._part_names()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._part_names()
+
+    def _part_names(self) -> None:
+        """Leave out the names that would lie on another; the tip and the table have them."""
+        view = self.canvas.getViewBox()
+        taken: list[QRectF] = []
+        order = sorted(range(len(self._points)), key=lambda n: not self._points[n].current)
+        for place in order:
+            name, point = self._names[place], self._points[place]
+            corner = view.mapViewToScene(QPointF(point.x, point.y)) + QPointF(_POINT, 0)
+            room = name.boundingRect()
+            room.moveTo(corner.x(), corner.y() - room.height() / 2)
+            free = not any(room.intersects(other) for other in taken)
+            name.setVisible(free)
+            if free:
+                taken.append(room)
+
+    def _click(self, event: object) -> None:
+        scene = event.scenePos()  # type: ignore[attr-defined]
+        view = self.canvas.getViewBox()
+        spots = [view.mapViewToScene(QPointF(p.x, p.y)) - scene for p in self._points]
+        lengths = [float(np.hypot(spot.x(), spot.y())) for spot in spots]
+        if lengths and min(lengths) < _NEAR:
+            self.merge_chosen.emit(int(np.argmin(lengths)))

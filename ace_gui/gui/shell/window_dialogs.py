@@ -1,0 +1,134 @@
+"""The dialogs of the window, each made when it is wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import QMessageBox, QWidget
+
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.run_operations import RunOperations
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.session import Session
+
+if TYPE_CHECKING:
+    from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
+    from ace_gui.gui.dialogs.export_dialog import ExportDialog
+    from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+
+
+class Dialogs(QObject):
+    """``export`` and ``clean_up``: those that are open, if they are."""
+
+    def __init__(
+        self,
+        session: Session,
+        conductor: Conductor,
+        output: OutputOperations,
+        runs: RunOperations,
+        window: QWidget,
+    ) -> None:
+        super().__init__(window)
+        self._session, self._conductor = session, conductor
+        self._output, self._runs, self._window = output, runs, window
+        self._to_export: MergeRun | None = None
+        self.export: ExportDialog | None = None
+        self.clean_up: CleanUpDialog | None = None
+        self.question: QMessageBox | None = None
+        session.results.changed.connect(self._export_restored)
+
+    @property
+    def is_exporting(self) -> bool:
+        """Whether the export dialog is there to show what goes wrong."""
+        return self.export is not None and self.export.isVisible()
+
+    def choose_method(self) -> ChooseMethodDialog | None:
+        """The merge methods, once the engine has said which there are."""
+        from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+
+        draft = self._session.draft
+        if self._session.engine is None:
+            return None
+        experts = len(draft.inputs.experts)
+        dialog = ChooseMethodDialog(draft.methods, draft.inputs.method, experts, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.chosen.connect(self._conductor.choose_method)
+        dialog.open()
+        return dialog
+
+    def open_export(self) -> None:
+        """Export the window's merge."""
+        from ace_gui.gui.dialogs.export_dialog import ExportDialog
+
+        if self._session.can_export and self.export is None:
+            self.export = ExportDialog(self._session, self._output, self._window)
+            self.export.finished.connect(self._forget_export)
+            self.export.open()
+
+    def export_run(self, run: MergeRun) -> None:
+        """Restore a run, and export it once it is the window's merge."""
+        if run is self._session.results.merge:
+            self.open_export()
+        else:
+            self._to_export = run
+            self._runs.restore(run)
+
+    def _export_restored(self) -> None:
+        if self._to_export is not None and self._session.results.merge is self._to_export:
+            self._to_export = None
+            self.open_export()
+
+    def _forget_export(self) -> None:
+        if self.export is not None:
+            self.export.deleteLater()
+            self.export = None
+
+    def delete_runs(self, runs: list[MergeRun]) -> None:
+        """Delete runs, after asking where one of them is nowhere else."""
+        lost = [run for run in runs if not run.exported]
+        if not lost:
+            self._runs.delete(runs)
+            return
+        one = "this run" if len(runs) == 1 else f"these {len(runs)} runs"
+        box = QMessageBox(
+            QMessageBox.Icon.Question,
+            "ACE Workbench",
+            f"Delete {one}? {'It has' if len(lost) == 1 else f'{len(lost)} have'} not been "
+            "exported.",
+            parent=self._window,
+        )
+        delete = box.addButton("&Delete", QMessageBox.ButtonRole.DestructiveRole)
+        keep = box.addButton("&Keep", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(keep)
+        box.finished.connect(
+            lambda _: self._runs.delete(runs) if box.clickedButton() is delete else None
+        )
+        box.finished.connect(box.deleteLater)
+        self.question = box
+        box.open()
+
+    def clean_up_runs(self) -> None:
+        """Show every kept merge, of any base, to choose which go."""
+        from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
+
+        self.clean_up = CleanUpDialog(self._runs, self._window)
+        self.clean_up.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.clean_up.open()
+
+    def show_help(self) -> None:
+        """The help pages, beside the window."""
+        from ace_gui.gui.dialogs.help_dialog import HelpDialog
+
+        dialog = HelpDialog(self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.show()
+
+    def show_about(self) -> None:
+        """Version and licence."""
+        from ace_gui.gui.dialogs.about_dialog import AboutDialog
+
+        dialog = AboutDialog(self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()

@@ -1,0 +1,84 @@
+"""File dialogs that begin where the person was last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QListView, QTreeView, QWidget
+
+from ace_gui.gui.state.settings import Settings
+
+Use = Callable[[list[Path]], object]
+
+
+def ask_folders(
+    parent: QWidget, title: str, purpose: str, use: Use, *, start: Path | None = None
+) -> QFileDialog:
+    """Ask for one folder or several at once; ``start`` is where the first look goes."""
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)  # the system's take one folder only
+    for kind in (QListView, QTreeView):
+        for view in dialog.findChildren(kind):
+            view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+    return _show(dialog, purpose, lambda chosen: use(_without_parents(chosen)), start)
+
+
+def ask_files(
+    parent: QWidget,
+    title: str,
+    kinds: str,
+    purpose: str,
+    use: Use,
+    *,
+    many: bool = False,
+    start: Path | None = None,
+) -> QFileDialog:
+    """Ask for a file that is there, or several."""
+    dialog = QFileDialog(parent, title, "", kinds)
+    modes = QFileDialog.FileMode
+    dialog.setFileMode(modes.ExistingFiles if many else modes.ExistingFile)
+    return _show(dialog, purpose, use, start)
+
+
+def ask_target(
+    parent: QWidget, title: str, name: str, kinds: str, purpose: str, use: Use
+) -> QFileDialog:
+    """Ask where to write a file, first proposed as ``name``; the first of ``kinds`` ends it."""
+    dialog = QFileDialog(parent, title, "", kinds)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setFileMode(QFileDialog.FileMode.AnyFile)
+    path = Path(name)
+    shown = _show(dialog, purpose, use, path.parent if path.is_absolute() else None)
+    dialog.selectFile(path.name)
+    return shown
+
+
+def folder_of(purpose: str) -> Path | None:
+    """Where a dialog for this purpose was last; None where that is gone or there was none."""
+    folder = Settings().folder(purpose)
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QFileDialog:
+    begin = start if start is not None and start.is_dir() else folder_of(purpose)
+    if begin is not None:
+        dialog.setDirectory(str(begin))
+
+    def take(chosen: Sequence[str]) -> None:
+        paths = [Path(text) for text in chosen]
+        Settings().remember_folder(purpose, paths[0].parent)
+        use(paths)
+
+    dialog.filesSelected.connect(take)
+    dialog.finished.connect(dialog.deleteLater)
+    dialog.open()
+    return dialog
+
+
+def _without_parents(chosen: list[Path]) -> list[Path]:
+    """Qt counts the folder that is looked into among several that are selected in it."""
+    above = {parent for path in chosen for parent in path.parents}
+    return [path for path in chosen if path not in above] or chosen

@@ -1,0 +1,241 @@
+"""The list of runs: nothing that was merged is lost, and what was merged is found again."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.jobs import STORE_COMPLETE, MergeJob, PlanJob, ReadStoresJob
+from ace_gui.gui.control.merge_stores import MergeStores, record_of
+from ace_gui.gui.control.run_operations import read_all
+from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
+from ace_gui.gui.panels.runs_panel import RunsPanel
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.settings import Settings
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    finished_merge,
+    load,
+    plan,
+    started,
+)
+
+NORMS = {"layer.0.q": 3.0, "layer.2.q": 4.0}
+
+
+@pytest.fixture
+def merge(loaded: MainWindow, worker: FakeWorker) -> Callable[[], MergeRun]:
+    """Merge what is chosen, as the engine would."""
+
+    def merged() -> MergeRun:
+        loaded.merge.start()
+        run = loaded.session.results.merge
+        assert run is not None
+        run.store.mkdir(parents=True, exist_ok=True)
+        worker.say(started(), job=worker.newest(MergeJob))
+        for name, norm in NORMS.items():
+            loaded.session.record_report(LayerReport(name=name, delta_norm=norm))
+        (run.store / STORE_COMPLETE).touch()
+        worker.say(finished_merge(run.store), JobDone(), job=worker.newest(MergeJob))
+        return run
+
+    return merged
+
+
+@pytest.fixture
+def other_window(tmp_path: Path) -> Iterator[tuple[MainWindow, FakeWorker]]:
+    """A later window over the same folder of merges."""
+    worker = FakeWorker()
+    window = MainWindow(worker, Settings(), MergeStores(tmp_path / "merges"))
+    yield window, worker
+    window.close_unasked()
+    window.deleteLater()
+
+
+def choose(window: MainWindow, worker: FakeWorker, tau: float | None) -> None:
+    window.conductor.set_parameter("tau", tau)
+
+
+def test_settings_of_before_find_their_merge(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
+) -> None:
+    first = merge()
+    choose(loaded, worker, 0.7)
+    assert loaded.header.place.outdated.isVisible()
+    second = merge()
+    assert loaded.session.results.runs.all == (first, second)
+    choose(loaded, worker, None)
+    assert loaded.session.results.merge is first
+    assert loaded.session.merge_is_current
+    assert not loaded.header.place.outdated.isVisible()
+    assert loaded.session.can_export
+
+
+def test_a_merge_that_is_made_again_takes_the_earlier_ones_place_once_it_is_done(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
+) -> None:
+    first = merge()
+    loaded.runs.rename(first, "the best")
+    loaded.merge.start()
+    worker.say(JobCancelled())
+    assert loaded.session.results.merge is first, "cancelled: the finished one is still there"
+    assert first.store.exists()
+    second = merge()
+    assert loaded.session.results.runs.all == (second,)
+    assert second.name == "the best"
+    assert not first.store.exists()
+
+
+def test_the_norm_is_of_all_tensors_by_the_experts_mean(merge: Callable[[], MergeRun]) -> None:
+    # Over both tensors ‖Δ‖ = 5; the experts' energies are 1 and 2 in each.
+    assert merge().norm == pytest.approx(5.0 / ((2**0.5 + 4**0.5) / 2))
+
+
+def test_a_later_window_knows_the_kept_merges(
+    loaded: MainWindow,
+    merge: Callable[[], MergeRun],
+    other_window: tuple[MainWindow, FakeWorker],
+    qtbot: QtBot,
+) -> None:
+    run = merge()
+    loaded.runs.rename(run, "the best")
+    loaded.close_unasked()
+    loaded.runs._stores.close()
+    window, worker = other_window
+    worker.say(ENGINE, job=0)
+    window.opener.open_paths([BASE, COLA, SST2])
+    load(worker, COLA, SST2)
+    qtbot.waitUntil(lambda: bool(window.session.results.runs.all))
+    (found,) = window.session.results.runs.all
+    assert (found.store, found.name, found.norm, found.key) == (
+        run.store,
+        "the best",
+        run.norm,
+        run.key,
+    )
+    assert window.session.results.merge is None, "not before its files are known to be the same"
+    number = worker.newest(ReadStoresJob)
+    assert worker.jobs[number] == ReadStoresJob(stores=(run.store,))
+    reports = (LayerReport(name="layer.0.q", delta_norm=1.0),)
+    read = StoreRead(store=run.store, reports=reports, outdated=False)
+    worker.say(read, JobDone(), job=number)
+    assert window.session.results.merge is found
+    assert window.session.can_export
+    worker.say(*analysed(GAMMAS), job=len(worker.jobs))
+
+
+def test_a_kept_merge_of_changed_models_is_shown_and_never_taken_for_current(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
+) -> None:
+    run = merge()
+    choose(loaded, worker, 0.7)
+    run.outdated = True
+    choose(loaded, worker, None)
+    assert loaded.session.results.runs.find(run.key) is None
+    panel = loaded.workspace.runs
+    assert "models changed since" in panel.model.index(0).data(0x0100).line
+
+
+def test_a_run_is_restored_with_all_of_its_settings(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
+) -> None:
+    first = merge()
+    colours = [expert.colour for expert in loaded.session.draft.inputs.experts]
+    loaded.conductor.remove_experts([0])
+    kept = plan(loaded.session.draft.inputs.recipe())
+    worker.say(PlanReady(plan=kept), JobDone(), job=worker.newest(PlanJob))
+    choose(loaded, worker, 0.9)
+    loaded.runs.restore(first)
+    inputs = loaded.session.draft.inputs
+    assert inputs.recipe() == first.recipe
+    assert [expert.colour for expert in inputs.experts] == colours
+    worker.say(PlanReady(plan=plan(first.recipe)), JobDone(), job=worker.newest(PlanJob))
+    assert loaded.session.results.merge is first
+    loaded.actions_.undo.trigger()
+    assert loaded.session.draft.inputs.touched == {"tau": 0.9}
+    worker.say(PlanReady(plan=plan(loaded.session.draft.inputs.recipe())), JobDone())
+
+
+def test_the_panel_renames_compares_and_deletes(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
+) -> None:
+    panel: RunsPanel = loaded.workspace.runs
+    assert not panel.isVisible()
+    first = merge()
+    choose(loaded, worker, 0.7)
+    second = merge()
+    assert panel.isVisible()
+    assert [panel.model.run_at(row) for row in range(2)] == [second, first]
+    assert panel.model.index(0).data() == "ACE-Merging · tau 0.7"
+    panel.model.setData(panel.model.index(0), "sharper")
+    assert second.name == "sharper"
+    panel.list.setCurrentIndex(panel.model.index(1))
+    panel.compare.trigger()
+    assert loaded.session.results.comparison.pair == (first, second)
+    panel.delete.trigger()
+    box = loaded.dialogs.question
+    assert box is not None
+    next(button for button in box.buttons() if "Delete" in button.text()).click()
+    assert loaded.session.results.runs.all == (second,)
+    assert not first.store.exists()
+
+
+def test_an_exported_run_says_so_and_goes_unasked(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], tmp_path: Path
+) -> None:
+    run = merge()
+    loaded.output.export(tmp_path / "out", None, 10)
+    worker.say(Exported(folder=tmp_path / "out", files=(), bytes=1), JobDone())
+    loaded.runs.finish()
+    record = read_record(record_of(run.store))
+    assert record is not None
+    assert record.exported
+    loaded.dialogs.delete_runs([run])
+    assert loaded.session.results.runs.all == ()
+    assert not record_of(run.store).exists()
+
+
+def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], qtbot: QtBot
+) -> None:
+    run = merge()
+    loaded.runs.finish()
+    elsewhere = run.store.with_name("elsewhere")
+    shutil.copytree(run.store, elsewhere)
+    other = replace(run, recipe=replace(run.recipe, base_model=SST2), exported=True, bytes=7)
+    write_record(record_of(elsewhere), RunRecord.of(other))
+    loaded.actions_.clean_up.trigger()
+    dialog = loaded.dialogs.clean_up
+    assert dialog is not None
+    qtbot.waitUntil(lambda: dialog.tree.topLevelItemCount() == 2)
+    assert dialog.remove.text() == "&Delete 1", "what was exported is ticked"
+    dialog.remove.click()
+    assert not elsewhere.exists()
+    assert run.store.exists()
+
+
+def test_records_say_everything_and_damaged_ones_are_passed_over(
+    merge: Callable[[], MergeRun], tmp_path: Path
+) -> None:
+    run = replace(merge(), name="a", accuracies={"cola": 0.5}, bytes=9)
+    store = tmp_path / "kept" / "store"
+    store.mkdir(parents=True)
+    write_record(record_of(store), RunRecord.of(run))
+    (tmp_path / "kept" / "other.json").write_text("{}")
+    ((_, record),) = read_all(tmp_path / "kept")
+    again = record.run(store)
+    assert again.key == run.key
+    assert (again.name, again.accuracies, again.bytes) == ("a", {"cola": 0.5}, 9)
+    assert read_all(tmp_path / "nowhere") == []

@@ -1,0 +1,65 @@
+"""What is open outlives the window, however that ends."""
+
+from pathlib import Path
+
+import pytest
+
+from ace_gui.gui.control.sessions import Sessions, project_name
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.gui.fakes import COLA, SST2, TWO, adopt_two, plan, recipe
+
+
+@pytest.fixture
+def sessions(session: Session, tmp_path: Path) -> Sessions:
+    made = Sessions(session, tmp_path / "sessions")
+    adopt_two(session)
+    made.write()
+    made._background.wait()
+    return made
+
+
+def later(tmp_path: Path) -> Sessions:
+    return Sessions(Session(), tmp_path / "sessions")
+
+
+def test_a_window_that_died_leaves_what_was_open(sessions: Sessions, tmp_path: Path) -> None:
+    assert later(tmp_path).crashed is None, "it is still open"
+    assert sessions._lock is not None
+    sessions._lock.unlock()  # as at the end of the process
+    found = later(tmp_path).crashed
+    assert found is not None
+    assert load_recipe(found) == TWO.recipe()
+    kept = later(tmp_path).take_over(found)
+    assert load_recipe(kept) == TWO.recipe()
+    assert later(tmp_path).crashed is None
+    sessions.leave(keep=False)
+
+
+def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    kept = sessions.leave(keep=True)
+    assert kept is not None
+    assert kept.name == "base with cola, sst2.ace.yaml"
+    assert load_recipe(kept) == TWO.recipe()
+    assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [kept.name]
+    assert later(tmp_path).crashed is None
+
+
+def test_every_change_is_written(session: Session, sessions: Sessions) -> None:
+    session.draft.set_parameter("tau", 0.7)
+    assert sessions._timer.isActive()
+    sessions.write()
+    sessions._background.wait()
+    assert load_recipe(sessions._file).parameters == {"tau": 0.7}
+    one = TWO.without_experts([0])
+    session.adopt(one, plan(one.recipe()))
+    assert sessions._timer.isActive()
+    sessions.leave(keep=False)
+
+
+def test_a_name_can_be_that_of_a_file() -> None:
+    assert "/" not in project_name(recipe(Path("/models/a:b?"), COLA, SST2))
+    long = recipe(*(Path(f"/models/{'x' * 40}{place}") for place in range(9)))
+    assert len(project_name(long)) <= 80
