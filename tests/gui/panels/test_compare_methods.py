@@ -90,10 +90,10 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     opened.workspace.show_methods()
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.boxes.values()}
-    ace = {f"ACE-Merging, {v}": v == now for v in ("published", "automatic")}
+    ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
     assert titles == {**ace, "Weight averaging": False}
     dialog.all.click()
-    published, automatic, linear = dialog.recipes()
+    published, automatic, *_, linear = dialog.recipes()
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
     assert (linear.merge_method, linear.parameters) == ("linear", {})

@@ -318,7 +318,7 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
 
 def run(method: str, store: str, **parameters: float) -> MergeRun:
     of = recipe(COLA, SST2, merge_method=method, parameters=parameters)
-    made = MergeRun(recipe=of, store=Path(store))
+    made = MergeRun(recipe=of, store=Path(store), parameters=parameters)
     made.finished = finished_merge(Path(store))
     return made
 
