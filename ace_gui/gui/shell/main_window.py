@@ -424,6 +424,7 @@ class MainWindow(QMainWindow):
             self._workspace.save_layout(self.settings)
         self.project.leave()
         self.runs.finish()
+        self.history.stack.blockSignals(True)  # it tells of its own end
         event.accept()
         self.closed.emit()
 
