@@ -15,6 +15,7 @@
     ├── OutputError                the output folder cannot be written
     ├── ResourceError              not enough disk or memory for what was asked
     ├── ResumeError                an unfinished merge does not belong to this recipe
+    ├── ClusterError               the workers of a cluster stopped or cannot be used
     └── EngineError                the engine process stopped or cannot be reached
     Cancelled                      the person asked to stop; not an error
 
@@ -118,6 +119,10 @@ class ResourceError(WorkbenchError):
 
 class ResumeError(WorkbenchError):
     """An unfinished merge does not belong to this recipe or these files."""
+
+
+class ClusterError(WorkbenchError):
+    """Workers on other processes or machines stopped, or cannot be used."""
 
 
 class EngineError(WorkbenchError):

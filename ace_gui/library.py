@@ -157,6 +157,7 @@ def merge(
     convert: bool = False,
     complete_heads: bool = False,
     evaluate: bool = False,
+    cluster: str = "",
 ) -> MergeResult:
     """Merge into the new folder ``out``, which appears only when all of it is written.
 
@@ -171,6 +172,7 @@ def merge(
         convert=convert,
         complete_heads=complete_heads,
         evaluate=evaluate,
+        cluster=cluster,
     )
     warnings: tuple[str, ...] = ()
     seconds, exported = 0.0, None

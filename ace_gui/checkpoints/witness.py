@@ -49,6 +49,19 @@ class Witness:
             fresh, self._fresh = self._fresh, {}
         return fresh
 
+    def adopt(self, readings: Readings) -> None:
+        """What another process has read of the same files, perhaps through another machine.
+
+        Raises FileChangedError where that was another content than what was read here or before.
+        """
+        with self._lock:
+            for name, stretches in readings.items():
+                seen = self._seen.setdefault(name, {})
+                for start, stop, found in stretches:
+                    if seen.setdefault((start, stop), found) != found:
+                        raise changed(Path(name))
+                self._fresh.setdefault(name, []).extend(stretches)
+
     def recall(self, readings: Readings) -> None:
         """What an earlier run has read. Raises FileChangedError where it would read otherwise."""
         for name, stretches in readings.items():

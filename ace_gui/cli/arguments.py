@@ -86,6 +86,13 @@ Limit = Annotated[
     typer.Option(min=1, metavar="N", help="Examples of each task at most, drawn by chance."),
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        metavar="local:N|auto|ray://HOST:PORT",
+        help="Processes that merge: N here, or those of a Ray cluster.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(

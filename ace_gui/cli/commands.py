@@ -17,6 +17,7 @@ import typer
 
 from ace_gui import __version__
 from ace_gui.cli.arguments import (
+    Cluster,
     Convert,
     Device,
     JsonFile,
@@ -146,6 +147,7 @@ def merge(
         bool, typer.Option("--evaluate", help="Score on the recipe's tasks, for the model card.")
     ] = False,
     convert: Convert = False,
+    cluster: Cluster = "",
     verbose: Verbose = False,
 ) -> None:
     """Merge a recipe and write a folder that transformers loads."""
@@ -162,6 +164,7 @@ def merge(
             convert=convert,
             complete_heads=complete_heads,
             evaluate=evaluate,
+            cluster=cluster,
         )
         merge_to_folder(recipe, out, options)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
+from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, PlanReady
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
@@ -28,6 +30,7 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
@@ -49,7 +52,8 @@ class Options:
     ``threads`` None: as torch chooses. ``memory_bytes``: what the merge may use, None: what is
     free. ``resume``: go on with the merge that an earlier run left unfinished. ``convert``: convert
     PyTorch pickles among the models. ``complete_heads``: also write a whole model for each expert
-    with a head of its own. ``evaluate``: score it on the recipe's tasks, for its card.
+    with a head of its own. ``evaluate``: score it on the recipe's tasks, for its card. ``cluster``:
+    whose workers merge (``cluster.address``); empty: this process.
     """
 
     device: str = "auto"
@@ -59,6 +63,7 @@ class Options:
     convert: bool = False
     complete_heads: bool = False
     evaluate: bool = False
+    cluster: str = ""
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
@@ -82,8 +87,10 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     Closing the generator cancels, and leaves what was merged to be resumed in ``staging_folder``.
     Raises ResourceError for a check that failed, and what preparing, merging and publishing raise.
     """
+    if options.cluster:
+        Address.of(options.cluster)
     use_threads(options.threads)
-    device = resolve_device(options.device)
+    device = resolve_device("cpu" if options.cluster else options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
     with claimed_output(out, prepared.plan.input_folders) as target:
         store = staging_folder(target)
@@ -100,18 +107,34 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         refuse_errors(checks)
         if options.evaluate:  # what is wrong with the data is said before the merge
             result_of(require_tasks(prepared, options.device))
-        yield from merge(
-            prepared,
-            store,
-            device=options.device,
-            resume=options.resume,
-            as_output=True,
-            memory_bytes=options.memory_bytes,
-        )
+        with _workers(options) as workers:
+            yield from merge(
+                prepared,
+                store,
+                device=options.device,
+                resume=options.resume,
+                as_output=True,
+                memory_bytes=options.memory_bytes,
+                workers=workers,
+            )
         scores: tuple[TaskScore, ...] = ()
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
         yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
+
+
+@contextmanager
+def _workers(options: Options) -> Iterator[Workers | None]:
+    """Those of the cluster that the options name; None where they name none."""
+    if not options.cluster:
+        yield None
+        return
+    from ace_gui.engine.cluster.ray_workers import ray_workers
+
+    address = Address.of(options.cluster)
+    on_gpus = options.device.startswith("cuda")
+    with ray_workers(address, threads=options.threads, gpus=on_gpus) as workers:
+        yield workers
 
 
 def report_to_file(

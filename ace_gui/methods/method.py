@@ -234,6 +234,10 @@ WorkingMemory = Callable[[tuple[int, ...], int], float]
 holds at once at most, the expert in hand included."""
 
 
+Flops = Callable[[tuple[int, ...], int, Any], float]
+"""From the shape of a matrix (O × I), T and the parameters to how many arithmetic operations."""
+
+
 def per_entry(numbers: float) -> WorkingMemory:
     """So many float64 numbers an entry, whatever the number of experts."""
     return lambda shape, _experts: numbers * math.prod(shape)
@@ -276,7 +280,7 @@ class MergeMethod(Generic[Parameters]):
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
     such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
     for a tensor in one piece, None where the engine should allow for much; a method for entries is
-    given small parts.
+    given small parts. ``flops``: of a matrix, None: about those of T products with its transpose.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
     ``layer_norms``: whether it wants to know first how large its merged tensors of each role are in
@@ -306,6 +310,7 @@ class MergeMethod(Generic[Parameters]):
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None
     layer_norms: Callable[[Parameters], bool] | None = None
+    flops: Flops | None = None
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
         None
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,7 @@ from functools import partial
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -25,6 +27,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.batches import Batch, alone, batches
@@ -37,6 +40,7 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.merging.units import RowMerged, Workers, units
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
@@ -59,25 +63,27 @@ def merge(
     resume: bool = False,
     as_output: bool = False,
     memory_bytes: int | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[Event]:
     """Merge into a store at ``store_folder``.
 
     ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
     are kept in float32 (float64 where the base is), so that an export rounds once.
     ``memory_bytes``: what the merge may use, None: what is free. Stopping the iteration cancels;
-    the store can then be resumed.
+    the store can then be resumed. ``workers``: who merges; None: this process.
 
     Raises WorkbenchError of every kind that reading, merging and writing can raise.
     """
     require_experts(prepared)
-    started, where = time.monotonic(), resolve_device(device)
-    on_gpu = memory_of(where) if where.type == "cuda" else None
-    require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
+    started, where = time.monotonic(), resolve_device("cpu" if workers else device)
+    if workers is None:  # workers have memory of their own
+        on_gpu = memory_of(where) if where.type == "cuda" else None
+        require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
     yield from calibrated(prepared, where)
     far = tuple(check.line for check in unrelated_checks(prepared))
     manifest = replace(
-        make_manifest(prepared, where, memory_bytes, as_output=as_output),
+        make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers),
         warnings=prepared.plan.warnings + far,
     )
     readers = Readers(prepared)
@@ -89,7 +95,7 @@ def merge(
         opened(store_folder, manifest, readers.witness) as store,
     ):
         choose(where, store.manifest.split)
-        yield from _fill(store, prepared, readers, where, memory_bytes)
+        yield from _fill(store, prepared, readers, where, memory_bytes, workers)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
@@ -105,6 +111,7 @@ def _fill(
     readers: Readers,
     device: torch.device,
     memory_bytes: int | None,
+    workers: Workers | None,
 ) -> Iterator[Event]:
     """Merge the tensors that the store lacks, and write the other files of a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
@@ -117,7 +124,10 @@ def _fill(
         peak_bytes=prepared.plan.peak_bytes,
         reports=tuple(report for found in store.done.values() for report in found),
     )
-    yield from _merge_rows(rows, prepared, readers, store, device, memory_bytes)
+    if workers is None:
+        yield from _merge_rows(rows, prepared, readers, store, device, memory_bytes)
+    else:
+        yield from _merged_by(workers, rows, prepared, readers, store)
     _write_heads(prepared, readers, store.model / HEADS)
     _write_side_files(prepared.base.checkpoint, store.model)
     yield from write_modules(prepared, readers, store.model)
@@ -126,11 +136,21 @@ def _fill(
 
 
 def make_manifest(
-    prepared: Prepared, device: torch.device, memory_bytes: int | None, *, as_output: bool
+    prepared: Prepared,
+    device: torch.device,
+    memory_bytes: int | None,
+    *,
+    as_output: bool,
+    workers: Workers | None = None,
 ) -> Manifest:
-    """All on which the store depends: recipe, inputs as they are now, layout, versions."""
+    """All on which the store depends: recipe, inputs as they are now, layout, versions.
+
+    How many workers there are is no part of it, as each merges one unit at a time.
+    """
     plan, at_once = prepared.plan, GPU_AHEAD
-    if device.type == "cpu":
+    if workers is not None:
+        at_once = 1
+    elif device.type == "cpu":
         at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
     dtypes = {
         row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
@@ -149,8 +169,8 @@ def make_manifest(
         dtypes=dtypes,
         stems=prepared.base.checkpoint.stems,
         shard_bytes=SHARD_BYTES,
-        device=str(device),
-        threads=torch.get_num_threads(),
+        device=str(device) if workers is None else workers.device,
+        threads=torch.get_num_threads() if workers is None else workers.threads,
         side_by_side=at_once,
         split=pays(device),
         measurements=tuple(
@@ -172,7 +192,17 @@ def models_of(recipe: Recipe) -> tuple[Path, ...]:
 Begun = Sequence[tuple[PlanRow, TensorMerge]]
 """Rows that are merged together, with their work."""
 
-Merging = tuple[PlanRow, TensorMerge, Iterable[Piece]]
+
+class Reporting(Protocol):
+    """What says how a row was merged, once its pieces are taken."""
+
+    @property
+    def report(self) -> LayerReport:
+        """What was done."""
+        ...
+
+
+Merging = tuple[PlanRow, Reporting, Iterable[Piece]]
 """A row, its work, and the pieces that this gives."""
 
 
@@ -234,6 +264,42 @@ def _written(
             seconds=time.monotonic() - started,
         )
         started = time.monotonic()
+
+
+def _merged_by(
+    workers: Workers,
+    rows: list[PlanRow],
+    prepared: Prepared,
+    readers: Readers,
+    store: MergeStore,
+) -> Iterator[TensorFinished]:
+    """Have others merge what the store lacks, and write what they send.
+
+    Units come as they get done; the rows of one tensor are written in their order.
+    """
+    unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
+    for row in rows:
+        if row.tensor not in store.done:
+            unwritten[row.tensor].append(row)
+    left = [
+        unit
+        for unit in units(rows, prepared, torch.device(workers.device))
+        if any(row.tensor in unwritten for row in unit)
+    ]
+    arrived: dict[str, RowMerged] = {}
+
+    def next_rows() -> Iterator[Merging]:
+        for unit in workers.merged(left, prepared, store.manifest.dtypes):
+            readers.witness.adopt(unit.readings)
+            arrived.update((merged.name, merged) for merged in unit.rows)
+            for tensor in {merged.tensor for merged in unit.rows}:
+                waiting = unwritten.get(tensor)
+                while waiting and waiting[0].name in arrived:
+                    row = waiting.popleft()
+                    merged = arrived.pop(row.name)
+                    yield row, merged, merged.pieces(torch_dtype(store.manifest.dtypes[tensor]))
+
+    yield from _written(rows, next_rows(), store)
 
 
 def _begun(

@@ -19,6 +19,7 @@ bytes which never reached the disk are merged again.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -137,6 +138,15 @@ class Manifest:
 _MANIFEST = TypeAdapter(Manifest)
 
 
+@dataclass
+class _Unfinished:
+    """A tensor of which some is written: its rows' reports, and the CRC-32 of its bytes so far."""
+
+    assembly: Assembly = field(default_factory=Assembly)
+    reports: list[LayerReport] = field(default_factory=list)
+    checksum: int = 0
+
+
 class MergeStore:
     """An open store. Use ``create``, ``resume`` or ``finished``, and close it.
 
@@ -159,9 +169,7 @@ class MergeStore:
         self._writer = writer
         self._journal = journal
         self._witness = witness
-        self._checksum = 0
-        self._assembly = Assembly()
-        self._reports: list[LayerReport] = []
+        self._unfinished: defaultdict[str, _Unfinished] = defaultdict(_Unfinished)
         self.rows_done = sum(map(len, done.values()))
 
     @property
@@ -224,30 +232,31 @@ class MergeStore:
         return cls(folder, manifest, writer, journal, done, witness)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
-        """Put some elements of a row in their place in its tensor; pieces come in order.
+        """Put some elements of a row in their place; those of one tensor come in order.
 
         A matrix that lies between others in the tensor waits in memory until these are there too.
         """
+        tensor = self._unfinished[row.tensor]
         if row.part is not None:
-            complete = self._assembly.add(row.part, piece)
+            complete = tensor.assembly.add(row.part, piece)
             if complete is None:
                 return
             start, piece = row.part.start, complete
         self._writer.write_part(row.tensor, start, piece)
-        self._checksum = checksum(piece, self._checksum if start else 0)
+        tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
     def log(self, row: PlanRow, report: LayerReport) -> None:
         """Every piece of the row is written: put its tensor into the journal, once complete."""
-        self._reports.append(report)
+        self._unfinished[row.tensor].reports.append(report)
         self.rows_done += 1
         if not row.ends_tensor:
             return
+        tensor = self._unfinished.pop(row.tensor)
         self._writer.mark_written(row.tensor)
         self.log_readings()
-        self.done[row.tensor] = tuple(self._reports)
-        self._journal.write(_line(row.tensor, self.done[row.tensor], self._checksum))
+        self.done[row.tensor] = tuple(tensor.reports)
+        self._journal.write(_line(row.tensor, self.done[row.tensor], tensor.checksum))
         self._journal.flush()
-        self._reports.clear()
 
     def log_readings(self) -> None:
         """Put what was read since into the journal, before anything that was made of it."""

@@ -41,7 +41,7 @@ def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     More where matrices are so small that the processor merges several at a time.
     Independent of the number of experts: they are read one after another.
     """
-    largest = max((_working_set(row, method) for row in rows), default=0)
+    largest = max((working_set(row, method) for row in rows), default=0)
     whole = max(_whole(rows, method), default=0)
     return max(largest, matrices_at_once(rows, method, None) * whole)
 
@@ -59,7 +59,7 @@ def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit:
 
 def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
     """Working sets of the matrices that are merged in one piece."""
-    return [_working_set(row, method) for row in rows if is_whole(row, method)]
+    return [working_set(row, method) for row in rows if is_whole(row, method)]
 
 
 def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
@@ -70,7 +70,7 @@ def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
 
 def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
     """The name of the tensor that decides ``peak_bytes``; empty without any."""
-    largest = max(rows, key=lambda row: _working_set(row, method), default=None)
+    largest = max(rows, key=lambda row: working_set(row, method), default=None)
     return "" if largest is None else plain(largest.name)
 
 
@@ -95,7 +95,7 @@ def require_memory(
 
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
-            return _working_set(row, method)
+            return working_set(row, method)
         return _beside_gpu(row, method, gpu_bytes)
 
     largest = max(rows, key=needed, default=None)
@@ -123,14 +123,15 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
+def working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
+    """Bytes that merging a row takes of the processor's memory."""
     return max(_merging(row, default) + _between_others(row), _read_back(row))
 
 
 def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> int:
     """What a row takes of the host's memory where a GPU merges what it has room for."""
     if not is_whole(row, default) or whole_bytes(row, default) > gpu_bytes:
-        return _working_set(row, default)
+        return working_set(row, default)
     # As it is read, pinned, and what comes back, pinned and as it is stored.
     held = prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32)
     return max(held + _between_others(row), _read_back(row))

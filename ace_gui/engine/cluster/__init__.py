@@ -1,0 +1,1 @@
+"""Merging by several processes, on one machine or many, with Ray."""

@@ -1,0 +1,59 @@
+"""How much work a merge is, estimated from the plan alone: arithmetic, bytes and memory.
+
+A matrix is O outputs × I inputs; T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Final
+
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.planning.memory import working_set
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.methods.method import Kind
+from ace_gui.stored_formats import FORMATS
+
+ENTRY_FLOPS: Final = 4.0
+"""For each entry of each expert: widened, subtracted, weighted, added."""
+
+
+def row_flops(row: PlanRow, prepared: Prepared) -> float:
+    """Arithmetic operations of merging a row, about."""
+    if row.disposition not in COMBINED:
+        return 0.0
+    experts, entries = len(row.experts), prod(row.shape)
+    method = prepared.method_of(row)
+    read = ENTRY_FLOPS * experts * entries
+    if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
+        return read
+    shape = tuple(reversed(row.shape)) if row.transposed else row.shape
+    if method.flops is not None:
+        return read + method.flops(shape, experts, prepared.parameters_of(row))
+    return read + products_with_itself(shape, experts)
+
+
+def products_with_itself(shape: tuple[int, ...], experts: int) -> float:
+    """Operations of the product of T matrices with their own transposes, on the larger side."""
+    return 2.0 * experts * prod(shape) * max(shape)
+
+
+def row_bytes(row: PlanRow, output: str) -> int:
+    """Bytes that merging a row reads and writes; ``output``: the dtype tag in which it is kept."""
+    entries, models = prod(row.shape), 1
+    if row.disposition in COMBINED:
+        models += len(row.experts)
+    return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
+
+
+def unit_flops(rows: Iterable[PlanRow], prepared: Prepared) -> float:
+    """Arithmetic operations of merging rows, about."""
+    return sum(row_flops(row, prepared) for row in rows)
+
+
+def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
+    """Memory that merging rows in one place takes: the largest one's, and what comes of all."""
+    found = list(rows)
+    results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
+    return max(working_set(row, prepared.method) for row in found) + results
