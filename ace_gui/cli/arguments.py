@@ -12,6 +12,7 @@ import typer
 from ace_gui.paths import Sample
 
 MOST_THREADS: Final = 1024
+MOST_WORKERS: Final = 65_536
 MOST_GIGABYTES: Final = 1e6
 
 
@@ -63,6 +64,19 @@ def threads_given(text: str) -> int:
             f"{text[:40]!r} is not a number of threads; give 1 to {MOST_THREADS}."
         )
     return int(digits)
+
+
+def counts_given(text: str) -> tuple[int, ...]:
+    """Numbers of workers, as ``1,8,64``; none of an empty text. Raises BadParameter."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(
+        part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_WORKERS for part in parts
+    ):
+        raise typer.BadParameter(
+            f"{text[:40]!r} are not numbers of workers; give some from 1 to {MOST_WORKERS}, "
+            "as in 1,8,64."
+        )
+    return tuple(map(int, parts))
 
 
 Verbose = Annotated[

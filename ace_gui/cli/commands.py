@@ -27,6 +27,7 @@ from ace_gui.cli.arguments import (
     RecipeFile,
     Threads,
     Verbose,
+    counts_given,
     gigabytes_given,
     path_given,
     recipe_given,
@@ -224,6 +225,38 @@ def inspect(
             convert=convert,
             covariances=covariances,
             overwrite=overwrite,
+        )
+
+
+@app.command("plan")
+def plan(
+    recipe: RecipeFile,
+    cluster: Cluster = "",
+    workers: Annotated[
+        str, typer.Option(metavar="N,M,…", help="For how many workers to tell the time.")
+    ] = "",
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.01, metavar="GFLOPS", help="Of a worker (default: measured here)."),
+    ] = None,
+    disk: Annotated[
+        float | None,
+        typer.Option(min=0.01, metavar="MB/S", help="That a worker reads and the output takes."),
+    ] = None,
+    threads: Threads = None,
+    json: JsonFile = None,
+    overwrite: Overwrite = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show how much work a merge is and how long it takes; merge nothing."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.planning import Given, plan_recipe
+
+        given = Given(workers=counts_given(workers), gigaflops=speed, disk=disk, threads=threads)
+        plan_recipe(
+            recipe, given, cluster=cluster, json_file=json, convert=convert, overwrite=overwrite
         )
 
 

@@ -18,6 +18,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     parameter,
+    per_decomposition,
     per_matrix,
     scaling_parameter,
 )
@@ -96,4 +97,5 @@ CART = MergeMethod(
     parameters=CartParameters,
     merge=cart,
     working_memory=per_matrix(entries=4.8, smaller=2),
+    flops=per_decomposition(experts=1),
 )

@@ -21,6 +21,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     parameter,
+    per_decomposition,
     per_matrix,
     scaling_parameter,
 )
@@ -159,6 +160,7 @@ ISO_C = MergeMethod(
     parameters=IsoCParameters,
     merge=iso_c,
     working_memory=per_matrix(entries=3.6, smaller=1.2),
+    flops=per_decomposition(once=1),
 )
 
 ISO_CTS = MergeMethod(
@@ -177,4 +179,5 @@ ISO_CTS = MergeMethod(
     parameters=IsoCtsParameters,
     merge=iso_cts,
     working_memory=per_matrix(entries=6, smaller=2, expert=1.05),
+    flops=per_decomposition(experts=1, once=3),
 )

@@ -21,6 +21,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     parameter,
+    per_decomposition,
     per_matrix,
     scaling_parameter,
 )
@@ -208,6 +209,7 @@ KNOTS_TIES = MergeMethod(
     merge=knots_ties,
     survey=survey,
     working_memory=per_matrix(entries=7.5, outputs=1.6),
+    flops=per_decomposition(experts=1),
 )
 
 KNOTS_DARE_TIES = MergeMethod(
@@ -223,4 +225,5 @@ KNOTS_DARE_TIES = MergeMethod(
     merge=knots_dare_ties,
     seeded=True,
     working_memory=per_matrix(entries=7.5, outputs=1.6),
+    flops=per_decomposition(experts=1),
 )

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
 
@@ -236,6 +236,21 @@ holds at once at most, the expert in hand included."""
 
 Flops = Callable[[tuple[int, ...], int, Any], float]
 """From the shape of a matrix (O × I), T and the parameters to how many arithmetic operations."""
+
+
+def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
+    """Operations of so many singular value decompositions for each expert, and once."""
+
+    def flops(shape: tuple[int, ...], found: int, _parameters: Any) -> float:
+        one = _DECOMPOSITION * math.prod(shape) * min(shape)
+        return (experts * found + once) * one
+
+    return flops
+
+
+_DECOMPOSITION: Final = 14.0
+"""Operations of one, in multiples of O · I · min(O, I): with vectors, of a matrix not far from
+square; the usual count."""
 
 
 def per_entry(numbers: float) -> WorkingMemory:

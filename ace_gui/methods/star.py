@@ -18,6 +18,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     parameter,
+    per_decomposition,
     per_matrix,
     scaling_parameter,
 )
@@ -91,4 +92,5 @@ STAR = MergeMethod(
     parameters=StarParameters,
     merge=star,
     working_memory=per_matrix(entries=4.6, smaller=1.2),
+    flops=per_decomposition(experts=1),
 )

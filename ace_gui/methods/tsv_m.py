@@ -17,7 +17,14 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.side_by_side import side_by_side
-from ace_gui.methods.method import Context, Merged, MergeMethod, per_matrix, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    MergeMethod,
+    per_decomposition,
+    per_matrix,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.expert_modules import Factors
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
@@ -120,6 +127,7 @@ TSV_M = MergeMethod(
     parameters=TsvMParameters,
     merge=tsv_m,
     working_memory=per_matrix(entries=4.5, smaller=5.5),
+    flops=per_decomposition(experts=1, once=2),
 )
 
 TSV_C = MergeMethod(
@@ -138,4 +146,5 @@ TSV_C = MergeMethod(
     merge=tsv_m,
     modules=Factors(of=factors, rank=compressed_rank),
     working_memory=per_matrix(entries=4.5, smaller=5.5),
+    flops=per_decomposition(experts=1, once=2),
 )

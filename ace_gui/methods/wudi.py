@@ -108,6 +108,14 @@ def wudi(
     return finished(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
 
 
+def flops(shape: tuple[int, ...], experts: int, parameters: WudiParameters) -> float:
+    """Of S and B, then of a product with S at every step, or of one solution."""
+    outputs, inputs = shape
+    product = 2.0 * outputs * inputs**2
+    closed_form = parameters.solution == "closed"
+    return 2 * experts * product + (inputs**3 if closed_form else parameters.steps * product)
+
+
 def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
     """S (I × I) and B (O × I)."""
     first_OI = experts.matrix(found.kept[0])
@@ -194,4 +202,5 @@ WUDI = MergeMethod(
     parameters=WudiParameters,
     merge=wudi,
     working_memory=per_matrix(entries=7, inputs=3.2),
+    flops=flops,
 )

@@ -1,6 +1,6 @@
 """ACE-Merging, as a merge method: `algorithm` has the procedure, `parameters` what can be set."""
 
-from ace_gui.methods.ace.algorithm import ace, ace_batch, working_memory
+from ace_gui.methods.ace.algorithm import ace, ace_batch, flops, working_memory
 from ace_gui.methods.ace.parameters import AceParameters, family_defaults, needs
 from ace_gui.methods.method import Kind, MergeMethod
 
@@ -32,6 +32,7 @@ ACE = MergeMethod(
     # Centred over one output nothing is left, and a row's mean over one input is all of it.
     narrowest=2,
     working_memory=working_memory,
+    flops=flops,
     needs=needs,
     defaults=family_defaults,
 )

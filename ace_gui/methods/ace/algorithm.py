@@ -342,3 +342,14 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
     refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
     widening = 3 * (inputs**2 + both) / 2  # sums in float32 beside the same in float64
     return max(summing, widening, solving, refining)
+
+
+def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> float:
+    """Of the sums, of the solution, and of the refinement, which not every matrix needs."""
+    outputs, inputs = shape
+    small, both, rows = min(shape), outputs * inputs, experts * outputs
+    refining = 4.0 * both * small + 10.0 * small**3
+    if by_rows.few_experts((outputs, inputs), experts):
+        return 3.0 * rows**2 * inputs + rows**3 / 3 + 2.0 * rows * both + refining
+    summing = experts * min(3.0 * outputs * inputs**2, inputs * both + 4.0 * outputs * both)
+    return summing + inputs**3 / 3 + 4.0 * both * inputs + refining

@@ -1,0 +1,134 @@
+"""``ace-gui plan``: how much work a merge is, and how long it takes on so many workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.table import Table
+
+from ace_gui.cli.console import Outputs, said_to_convert, wide_console
+from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.schedule import (
+    PlannedUnit,
+    Schedule,
+    Speed,
+    measured,
+    planned_units,
+    schedule,
+)
+from ace_gui.engine.contract.plan import bytes_in_output
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.merging.merge import input_paths
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.workflow import prepared_with_consent
+from ace_gui.formatting import duration, human_bytes
+from ace_gui.recipe.recipe_file import load_recipe
+
+PLAN_MARK: Final = b'{\n "units": ['
+SHOWN: Final = 12
+"""Units in the table; the JSON has all of them."""
+
+WRITE: Final = 5e8
+"""Bytes a second that the writer is taken to write, where nobody says otherwise."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the command line says of the workers; None: to be measured, or the default.
+
+    ``gigaflops``: of one worker, billions of operations a second; ``disk``: megabytes a second
+    that a worker reads and the writer writes. ``workers``: for how many the time is told.
+    """
+
+    workers: tuple[int, ...]
+    gigaflops: float | None
+    disk: float | None
+    threads: int | None
+
+
+def plan_recipe(
+    recipe_file: Path,
+    given: Given,
+    *,
+    cluster: str,
+    json_file: Path | None,
+    convert: bool,
+    overwrite: bool,
+) -> None:
+    """Print every kind of unit, the totals, and the times; read headers, and a few matrices where
+    no speed is given."""
+    address = Address.of(cluster) if cluster else None
+    use_threads(given.threads)
+    with said_to_convert(convert):
+        prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
+    outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
+    outputs.check({json_file: PLAN_MARK})
+    speed = _speed(prepared, given)
+    planned = planned_units(prepared, speed)
+    written = bytes_in_output(prepared.plan.rows, prepared.plan.recipe.out_dtype)
+    counts = given.workers or (address.workers if address and address.workers else 1,)
+    times = [schedule(planned, count, written, speed) for count in counts]
+    if json_file is not None:
+        content = {
+            "units": [dataclasses.asdict(unit) for unit in planned],
+            "speed": {"flops": speed.flops, "read": speed.read, "write": speed.write},
+            "schedules": [dataclasses.asdict(each) for each in times],
+        }
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        outputs.write(json_file, text + "\n", PLAN_MARK)
+    _print_units(planned)
+    _print_times(planned, times, speed, written)
+
+
+def _speed(prepared: Prepared, given: Given) -> Speed:
+    disk = None if given.disk is None else given.disk * 1e6
+    if given.gigaflops is None:
+        found = measured(prepared, disk or WRITE)
+        return found if disk is None else dataclasses.replace(found, read=disk)
+    return Speed(flops=given.gigaflops * 1e9, read=disk or WRITE, write=disk or WRITE)
+
+
+def _print_units(planned: Sequence[PlannedUnit]) -> None:
+    table = Table(title=f"{len(planned)} units of work, the largest first", title_justify="left")
+    for title in ("unit", "tensors", "operations", "read and written", "memory", "seconds"):
+        table.add_column(title, justify="left" if title == "unit" else "right")
+    for unit in planned[:SHOWN]:
+        table.add_row(
+            unit.name,
+            str(unit.rows),
+            f"{unit.flops / 1e9:,.1f} G",
+            human_bytes(unit.bytes),
+            human_bytes(unit.memory),
+            f"{unit.seconds:.3g}",
+        )
+    console = wide_console()
+    console.print(table)
+    if len(planned) > SHOWN:
+        console.print(f"… and {len(planned) - SHOWN} more; --json writes all of them.")
+
+
+def _print_times(
+    planned: Sequence[PlannedUnit], times: Sequence[Schedule], speed: Speed, written: int
+) -> None:
+    console = wide_console()
+    flops, moved = sum(unit.flops for unit in planned), sum(unit.bytes for unit in planned)
+    console.print(
+        f"\nIn all {flops / 1e12:,.2f} T operations, {human_bytes(moved)} read and written, of "
+        f"which {human_bytes(written)} are the output. A worker needs up to "
+        f"{human_bytes(max((unit.memory for unit in planned), default=0))} of memory. "
+        f"One worker does {speed.flops / 1e9:,.1f} G operations and reads "
+        f"{human_bytes(int(speed.read))} a second; the output is written with "
+        f"{human_bytes(int(speed.write))} a second."
+    )
+    table = Table()
+    for title in ("workers", "time", "at work", "limited by"):
+        table.add_column(title, justify="left" if title == "limited by" else "right")
+    for each in times:
+        table.add_row(
+            str(each.workers), duration(each.seconds), f"{each.busy:.0%}", each.bottleneck
+        )
+    console.print(table)

@@ -1,0 +1,170 @@
+"""How long a merge by N workers will take: from the plan, and from how fast a worker is.
+
+Units go to the worker that is free first, those with most work first, as ``ray_workers`` does it;
+one process writes what they send.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from ace_gui.engine.cluster.estimates import row_bytes, row_flops, unit_bytes
+from ace_gui.engine.contract.plan import COMBINED, PlanRow
+from ace_gui.engine.merging.gpu_memory import rooms_of
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.units import Unit, merge_unit, units
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import MethodError, NonFiniteError
+
+UNIT_SECONDS: Final = 0.005
+"""What giving a unit to a worker and taking what it sends costs beside its bytes."""
+
+TRIAL_SECONDS: Final = 8.0
+"""For which matrices are tried, to see how fast a worker is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast one worker is, and the one that writes.
+
+    ``flops``, ``read``: operations and bytes a second; ``write``: bytes a second of the writer.
+    ``tried``: seconds of rows of a kind that were merged to see it.
+    """
+
+    flops: float
+    read: float
+    write: float
+    tried: Mapping[Any, float] = field(default_factory=dict)
+
+    def seconds(self, row: PlanRow, prepared: Prepared) -> float:
+        """Of merging a row, its reading included."""
+        known = self.tried.get(_kind(row, prepared))
+        if known is not None:
+            return known
+        moved = row_bytes(row, row.store_dtype) / self.read
+        return row_flops(row, prepared) / self.flops + moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedUnit:
+    """One unit: its first tensor and how many, arithmetic, bytes, memory, seconds on one worker."""
+
+    name: str
+    rows: int
+    flops: float
+    bytes: int
+    memory: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A merge by ``workers``: ``seconds`` from the first unit to the last byte.
+
+    ``bottleneck``: what decides that: "work", "largest unit" or "writing".
+    """
+
+    workers: int
+    seconds: float
+    busy: float
+    bottleneck: str
+
+
+def planned_units(prepared: Prepared, speed: Speed, *, gpu: bool = False) -> list[PlannedUnit]:
+    """Every unit of a merge, those with most work first."""
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    found = [
+        _planned(unit, prepared, speed)
+        for unit in units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
+    ]
+    return sorted(found, key=lambda unit: -unit.flops)
+
+
+def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
+    return PlannedUnit(
+        name=unit[0].name,
+        rows=len(unit),
+        flops=sum(row_flops(row, prepared) for row in unit),
+        bytes=sum(row_bytes(row, row.store_dtype) for row in unit),
+        memory=unit_bytes(unit, prepared),
+        seconds=sum(speed.seconds(row, prepared) for row in unit),
+    )
+
+
+def schedule(
+    planned: Sequence[PlannedUnit], workers: int, bytes_to_write: int, speed: Speed
+) -> Schedule:
+    """When the last unit is done and written; ``planned``: in the order in which they are given."""
+    free = [0.0] * workers
+    for unit in planned:
+        heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
+    work = sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    merged, written = max(free), bytes_to_write / speed.write
+    longest = max((unit.seconds for unit in planned), default=0.0)
+    bottleneck = "work" if merged > 1.1 * longest else "largest unit"
+    seconds = max(merged, written)
+    return Schedule(
+        workers=workers,
+        seconds=seconds,
+        busy=work / (workers * seconds) if seconds else 0.0,
+        bottleneck="writing" if written > merged else bottleneck,
+    )
+
+
+def measured(prepared: Prepared, write: float) -> Speed:
+    """The speed of this process, by merging one row of every kind, the smallest kinds first.
+
+    What does not fit into ``TRIAL_SECONDS`` is told from the rate of the largest that did. Rows
+    whose method looks at the whole model first are not tried. ``write``: bytes a second.
+
+    Raises CheckpointError, FileChangedError and ResourceError.
+    """
+    readers, rooms = Readers(prepared), rooms_of(torch.device("cpu"))
+    dtypes = {row.tensor: row.store_dtype for row in prepared.plan.rows}
+    tried: dict[Any, float] = {}
+    flops, read, left = 2e10, 5e8, TRIAL_SECONDS
+    for kind, row in _kinds(prepared):
+        expected = row_flops(row, prepared) / flops
+        if expected > left:
+            continue
+        try:
+            times = [merge_unit((row,), prepared, readers, rooms, dtypes).seconds for _ in range(2)]
+        except (MethodError, NonFiniteError):  # the merge itself will say so
+            continue
+        left -= sum(times)
+        tried[kind] = min(times)
+        if prepared.is_whole(row):
+            flops = max(row_flops(row, prepared), 1.0) / min(times)
+        else:
+            read = max(row_bytes(row, row.store_dtype), 1) / min(times)
+    return Speed(flops=flops, read=read, write=write, tried=tried)
+
+
+def _kinds(prepared: Prepared) -> Iterator[tuple[Any, PlanRow]]:
+    """One row of every kind, the least work first; from the middle of the model."""
+    alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
+    for row in prepared.plan.rows:
+        if row.in_base and 0 not in row.shape and not _waits_for_survey(row, prepared):
+            alike[_kind(row, prepared)].append(row)
+    by_work = sorted(alike.items(), key=lambda item: row_flops(item[1][0], prepared))
+    return ((kind, rows[len(rows) // 2]) for kind, rows in by_work)
+
+
+def _kind(row: PlanRow, prepared: Prepared) -> Any:
+    """Equal for rows that take the same time to merge."""
+    method = prepared.method_of(row).name if row.disposition in COMBINED else ""
+    return (row.shape, row.transposed, row.dtype, row.disposition, len(row.experts), method)
+
+
+def _waits_for_survey(row: PlanRow, prepared: Prepared) -> bool:
+    survey = prepared.method_of(row).survey
+    return (
+        survey is not None
+        and survey(prepared.parameters_of(row), len(prepared.experts)) is not None
+    )

@@ -1,0 +1,173 @@
+"""Who merges which unit changes no bit, and a lost worker loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ace_gui.engine.cluster.ray_workers import ATTEMPTS, RayWorkers
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.units import PACKED, units
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.errors import ClusterError, FileChangedError, NonFiniteError, ResumeError
+from ace_gui.recipe import Recipe
+from tests.helpers.checkpoints import same_bits
+from tests.helpers.merges import merged_tensors
+from tests.helpers.models import Family, gpt2_family
+from tests.helpers.ray_stand_in import RayStandIn
+from tests.helpers.recipes import recipe_of
+
+THREADS = 1
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("family"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(THREADS)
+
+
+def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
+    return RayWorkers(ray, count, THREADS, "cpu")
+
+
+def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
+    return merged_tensors(prepare(recipe), store, device="cpu")
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        same_bits(first[name], second[name]) for name in first
+    )
+
+
+@pytest.mark.parametrize("method", ["ace", "ties", "dare_ties", "wudi", "linear"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_same_bits_as_one_process(
+    family: Family, tmp_path: Path, method: str, count: int
+) -> None:
+    recipe = recipe_of(family, merge_method=method)
+    expected = alone(recipe, tmp_path / "alone")
+    found = merged_tensors(
+        prepare(recipe), tmp_path / "many", workers=workers(RayStandIn(), count)
+    )
+    assert same(found, expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) -> None:
+    recipe = recipe_of(family)
+    generator = torch.Generator().manual_seed(seed)
+    lost = torch.rand(10_000, generator=generator) < 0.15
+    ray = RayStandIn(lambda call, number: call == "merge" and bool(lost[number]))
+    members = workers(ray)
+    expected = alone(recipe, tmp_path / "alone")
+    assert same(merged_tensors(prepare(recipe), tmp_path / "many", workers=members), expected)
+    assert members.lost > 0
+    assert ray.killed == ray.started  # nobody is left
+
+
+def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None:
+    recipe = recipe_of(family)
+    ray = RayStandIn()
+    ray.hangs = lambda call, number: number == 2
+    members = workers(ray)
+    members.longest = 0.0
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(found, alone(recipe, tmp_path / "alone"))
+    assert members.lost >= 1
+
+
+def test_a_unit_that_costs_too_many_workers_stops_the_merge(
+    family: Family, tmp_path: Path
+) -> None:
+    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+    after = 8
+    ray = RayStandIn(lambda call, number: call == "merge" and number > after)
+    with pytest.raises(ClusterError, match="give workers more memory, then resume") as stopped:
+        merged_tensors(prepared, store, workers=workers(ray, 1))
+    assert stopped.value.tensor
+    assert ray.started == ATTEMPTS
+    # With a cluster that is well, it goes on where it was.
+    found: dict[str, torch.Tensor] = {}
+    again = RayStandIn()
+    calls = []
+    again.fails = lambda call, number: calls.append(call) is not None
+    found = merged_tensors(prepared, store, workers=workers(again), resume=True)
+    assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
+    everything = len(units(in_base(prepared), prepared, torch.device("cpu")))
+    assert calls.count("merge") < everything
+
+
+def in_base(prepared: Prepared) -> list:
+    return [row for row in prepared.plan.rows if row.in_base]
+
+
+def test_every_row_is_in_one_unit(family: Family) -> None:
+    for method in ("ace", "ties", "linear"):
+        prepared = prepare(recipe_of(family, merge_method=method))
+        rows = in_base(prepared)
+        for device in ("cpu", "cuda"):
+            found = units(rows, prepared, torch.device(device))
+            names = [row.name for unit in found for row in unit]
+            assert sorted(names) == sorted(row.name for row in rows)
+            packed = [unit for unit in found if not prepared.is_whole(unit[0])]
+            for unit in packed:
+                entries = sum(torch.Size(row.shape).numel() for row in unit)
+                assert len(unit) == 1 or entries <= PACKED
+
+
+def test_an_interrupted_merge_leaves_no_workers(family: Family, tmp_path: Path) -> None:
+    ray = RayStandIn()
+    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
+    for _ in range(3):
+        next(events)
+    events.close()
+    assert ray.started == ray.killed == 2
+
+
+def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = next(iter(family.experts.values())) / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if "mlp" in name and name.endswith("weight"))
+    spoilt = tensors[name].clone()
+    spoilt[0, 0] = float("nan")
+    original = file.read_bytes()
+    save_file(tensors | {name: spoilt}, file, metadata={"format": "pt"})
+    try:
+        with pytest.raises(NonFiniteError) as error:
+            merged_tensors(
+                prepare(recipe_of(family)), tmp_path / "store", workers=workers(RayStandIn())
+            )
+        assert error.value.tensor == name
+    finally:
+        file.write_bytes(original)
+
+
+def test_a_store_of_one_process_is_not_continued_by_others(family: Family, tmp_path: Path) -> None:
+    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+    torch.set_num_threads(2)
+    events = merge(prepared, store, device="cpu")
+    for _ in range(4):
+        next(events)
+    events.close()
+    torch.set_num_threads(1)
+    with pytest.raises(ResumeError, match="threads"):
+        merged_tensors(prepared, store, workers=workers(RayStandIn()), resume=True)
+
+
+def test_what_machines_read_must_agree(tmp_path: Path) -> None:
+    from ace_gui.checkpoints import Witness
+
+    witness = Witness()
+    witness.adopt({str(tmp_path / "a"): [(0, 8, 1), (8, 16, 2)]})
+    witness.adopt({str(tmp_path / "a"): [(0, 8, 1)]})
+    with pytest.raises(FileChangedError):
+        witness.adopt({str(tmp_path / "a"): [(8, 16, 3)]})
