@@ -16,11 +16,11 @@ Fails = Callable[[str, int], bool]
 """From the name of a call and its number to whether the worker is lost over it."""
 
 
-class WorkerLost(Exception):
+class WorkerLostError(Exception):
     pass
 
 
-class TookTooLong(Exception):
+class TookTooLongError(Exception):
     pass
 
 
@@ -53,12 +53,12 @@ class RayStandIn:
     """``started``: workers so far; ``killed``: of them; ``hangs``: calls that never end."""
 
     exceptions = SimpleNamespace(
-        RayActorError=WorkerLost,
-        WorkerCrashedError=WorkerLost,
-        ObjectLostError=WorkerLost,
-        OutOfMemoryError=WorkerLost,
-        NodeDiedError=WorkerLost,
-        GetTimeoutError=TookTooLong,
+        RayActorError=WorkerLostError,
+        WorkerCrashedError=WorkerLostError,
+        ObjectLostError=WorkerLostError,
+        OutOfMemoryError=WorkerLostError,
+        NodeDiedError=WorkerLostError,
+        GetTimeoutError=TookTooLongError,
     )
 
     def __init__(self, fails: Fails = lambda call, number: False) -> None:
@@ -88,7 +88,7 @@ class RayStandIn:
             return [self.get(ref) for ref in refs]
         if not refs.owner.alive or self.fails(refs.call, self._number(refs)):
             refs.owner.alive = False
-            raise WorkerLost
+            raise WorkerLostError
         return pickle.loads(pickle.dumps(refs.owner.run(refs.call, refs.arguments)))
 
     def kill(self, handle: Handle) -> None:

@@ -48,14 +48,10 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 
 @pytest.mark.parametrize("method", ["ace", "ties", "dare_ties", "wudi", "linear"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_same_bits_as_one_process(
-    family: Family, tmp_path: Path, method: str, count: int
-) -> None:
+def test_same_bits_as_one_process(family: Family, tmp_path: Path, method: str, count: int) -> None:
     recipe = recipe_of(family, merge_method=method)
     expected = alone(recipe, tmp_path / "alone")
-    found = merged_tensors(
-        prepare(recipe), tmp_path / "many", workers=workers(RayStandIn(), count)
-    )
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=workers(RayStandIn(), count))
     assert same(found, expected)
 
 
@@ -83,9 +79,7 @@ def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None
     assert members.lost >= 1
 
 
-def test_a_unit_that_costs_too_many_workers_stops_the_merge(
-    family: Family, tmp_path: Path
-) -> None:
+def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_path: Path) -> None:
     prepared, store = prepare(recipe_of(family)), tmp_path / "store"
     after = 8
     ray = RayStandIn(lambda call, number: call == "merge" and number > after)

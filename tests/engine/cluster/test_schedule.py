@@ -1,0 +1,116 @@
+"""What is predicted of a merge on N workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaConfig
+
+from ace_gui.engine.cluster.schedule import (
+    UNIT_SECONDS,
+    PlannedUnit,
+    Speed,
+    measured,
+    planned_units,
+    schedule,
+)
+from ace_gui.engine.contract.plan import bytes_in_output
+from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.command import ace_gui
+from tests.helpers.models import Family, gpt2_family
+from tests.helpers.recipes import file_of, file_over, recipe_of
+from tests.helpers.sparse_models import sparse_model
+
+FAST_DISK = Speed(flops=1e9, read=1e12, write=1e15)
+
+
+def unit(seconds: float) -> PlannedUnit:
+    return PlannedUnit(name="a", rows=1, flops=seconds, bytes=1, memory=1, seconds=seconds)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.integers(1, 9))
+def test_bounds_of_every_schedule(lengths: list[float], workers: int) -> None:
+    planned = sorted(map(unit, lengths), key=lambda each: -each.seconds)
+    found = schedule(planned, workers, 0, FAST_DISK)
+    work = sum(lengths) + UNIT_SECONDS * len(lengths)
+    longest = max(lengths) + UNIT_SECONDS
+    least = max(work / workers, longest)
+    assert found.seconds >= least * (1 - 1e-9)
+    # Graham's bound for giving the longest first.
+    assert found.seconds <= (4 / 3) * least + longest * 1e-9
+    assert 0 < found.busy <= 1 + 1e-9
+
+
+def test_what_limits_a_merge() -> None:
+    many, one = [unit(1.0)] * 64, [unit(64.0), *[unit(0.01)] * 10]
+    assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
+    assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
+    slow = Speed(flops=1e9, read=1e12, write=1.0)
+    found = schedule(many, 8, 1000, slow)
+    assert found.bottleneck == "writing"
+    assert found.seconds == 1000
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("family"))
+
+
+@pytest.mark.parametrize("method", ["ace", "ties", "wudi", "tsv_m", "knots_ties", "linear"])
+def test_units_have_all_rows_and_their_cost(family: Family, method: str) -> None:
+    prepared = prepare(recipe_of(family, merge_method=method))
+    planned = planned_units(prepared, FAST_DISK)
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    assert sum(each.rows for each in planned) == len(rows)
+    assert [each.flops for each in planned] == sorted((e.flops for e in planned), reverse=True)
+    stored = bytes_in_output(rows, None)
+    everything = sum(each.bytes for each in planned)
+    assert everything >= (1 + len(prepared.experts)) * stored * 0.99
+    assert all(each.memory > 0 and each.seconds > 0 for each in planned)
+
+
+def test_a_speed_is_measured_on_real_matrices(family: Family) -> None:
+    prepared = prepare(recipe_of(family))
+    speed = measured(prepared, 1e9)
+    matrices = {row.shape for row in prepared.plan.rows if prepared.is_whole(row)}
+    assert matrices <= {kind[0] for kind in speed.tried}
+    assert all(seconds > 0 for seconds in speed.tried.values())
+
+
+def test_command_reads_headers_alone(tmp_path: Path) -> None:
+    config = LlamaConfig(
+        hidden_size=8192, intermediate_size=28672, num_hidden_layers=2, vocab_size=128256
+    )
+    models = [sparse_model(config, tmp_path / f"model-{t}") for t in range(3)]
+    recipe = file_over(tmp_path / "recipe", models[0], models[1:])
+    found = tmp_path / "plan.json"
+    done = ace_gui(
+        "plan", recipe, "--speed", "1000", "--disk", "1000", "--workers", "1,4", "--json", found
+    )
+    assert done.returncode == 0, done.stderr
+    assert "limited by" in done.stdout
+    content = json.loads(found.read_text())
+    assert [each["workers"] for each in content["schedules"]] == [1, 4]
+    largest = max(content["units"], key=lambda each: each["memory"])
+    assert largest["memory"] > 8 * 28672 * 8192
+    written = sum(path.stat().st_blocks for path in tmp_path.rglob("*.safetensors")) * 512
+    assert written < 10_000_000  # nothing has filled the holes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("--workers", "0"), 2, "numbers of workers"),
+        (("--workers", "1,,x"), 2, "numbers of workers"),
+        (("--cluster", "here"), 1, "is not a cluster"),
+    ],
+)
+def test_wrong_arguments(
+    family: Family, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    done = ace_gui("plan", file_of(tmp_path, family), *arguments)
+    assert (done.returncode, says in done.stderr) == (status, True), done.stderr
