@@ -23,6 +23,7 @@ PAGES = (
     "tasks",
     "calibration",
     "command-line",
+    "cluster",
     "ace",
     "ridge",
     "limits",

@@ -40,8 +40,8 @@ def test_bounds_of_every_schedule(lengths: list[float], workers: int) -> None:
     longest = max(lengths) + UNIT_SECONDS
     least = max(work / workers, longest)
     assert found.seconds >= least * (1 - 1e-9)
-    # Graham's bound for giving the longest first.
-    assert found.seconds <= (4 / 3) * least + longest * 1e-9
+    # Graham's bound for giving each to who is free first.
+    assert found.seconds <= (work / workers + (1 - 1 / workers) * longest) * (1 + 1e-9)
     assert 0 < found.busy <= 1 + 1e-9
 
 
