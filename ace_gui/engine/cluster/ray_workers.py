@@ -18,6 +18,7 @@ from ace_gui.engine.merging.units import Unit, UnitMerged
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError
 from ace_gui.machine import processors
+from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe
 
 ATTEMPTS: Final = 3
@@ -135,6 +136,10 @@ class RayWorkers:
             headers=how_read(prepared),
             dtypes=dict(dtypes),
             findings=[(*key, found) for key, found in prepared.findings.items()],
+            measured={
+                need: [statistics_folder() / each.key for each in own]
+                for need, own in prepared.measurements.items()
+            },
             device=self.device,
             threads=self.threads,
         )

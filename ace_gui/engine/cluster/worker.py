@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.merging.gpu_memory import rooms_of
 from ace_gui.engine.merging.how_read import how_read
@@ -15,6 +17,8 @@ from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.units import UnitMerged, merge_unit
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ClusterError, WorkbenchError
+from ace_gui.linalg.split import choose
+from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.offline import go_offline
 from ace_gui.recipe import Recipe
@@ -51,13 +55,14 @@ class Order:
     """What a worker must know of a merge. ``headers``: what ``how_read`` must find on its machine.
 
     ``dtypes``: of the output's tensors; ``findings``: what methods know of the whole model, by the
-    name of a method and the place among the orders of its parameters.
+    name of a method and its parameters; ``measured``: folders of what was measured with data.
     """
 
     recipe: Recipe
     headers: str
     dtypes: Mapping[str, str]
     findings: Sequence[tuple[str, object, Findings]]
+    measured: Mapping[Need, Sequence[Path]]
     device: str
     threads: int
 
@@ -88,6 +93,9 @@ class Worker:
             )
         for method, parameters, found in self._order.findings:
             self._prepared.findings[method, parameters] = found
+        for need, folders in self._order.measured.items():
+            self._prepared.measurements[need] = tuple(map(Statistics, folders))
+        choose(self._rooms.device, False)  # float64 everywhere, however fast a worker is in it
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
