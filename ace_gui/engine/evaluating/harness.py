@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -92,5 +93,5 @@ def _scores(figures: Mapping[str, Any], name: str, task: str, count: int) -> Ite
             metric=metric if answers == "none" else f"{metric}, {answers}",
             score=float(value),
             n=count,
-            standard_error=float(error) if isinstance(error, int | float) else float("nan"),
+            standard_error=float(error) if isinstance(error, int | float) else math.nan,
         )
