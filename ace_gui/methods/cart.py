@@ -15,6 +15,7 @@ from torch import Tensor
 from ace_gui.linalg.leading import leading_triplets
 from ace_gui.methods.method import (
     Context,
+    Diagnostics,
     Merged,
     MergeMethod,
     parameter,
@@ -23,6 +24,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import combination, finished, require_mean
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -73,7 +75,7 @@ def cart(
         centred_OI = plain.matrix(t).sub_(mean_OI)
         kept = leading_triplets(centred_OI, rank, scale=norm)
         merged_OI.add_(kept.product, alpha=parameters.scaling * weight)
-    return finished(merged_OI)
+    return finished(merged_OI, diagnostics=Diagnostics(precision=IN_FLOAT64))
 
 
 def _rank(share: float, directions: int) -> int:

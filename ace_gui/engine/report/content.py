@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from ace_gui.engine.contract.checks import Check
-from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.events import GpuPeak, MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
@@ -23,7 +23,8 @@ NONE: Final = "–"
 class Content:
     """Everything that a report says. ``statistics`` and ``reports`` are by the rows' names.
 
-    ``recipe_text``: the recipe as YAML. ``program``: its version. ``created``: when, for people.
+    ``recipe_text``: the recipe as YAML. ``gpu_peak``: where a GPU merged. ``program``: its version.
+    ``created``: when, for people.
     """
 
     plan: Plan
@@ -36,6 +37,7 @@ class Content:
     created: str
     checks: tuple[Check, ...] = ()
     scores: tuple[TaskScore, ...] = ()
+    gpu_peak: GpuPeak | None = None
 
     @property
     def merged_rows(self) -> tuple[PlanRow, ...]:

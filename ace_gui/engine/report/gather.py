@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.health import layer_health
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.devices import peak_on
 from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
@@ -81,6 +83,7 @@ def report(
     if store is not None:
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
     content = content_of(prepared, statistics, told, spectra, scores)
+    content = replace(content, gpu_peak=peak_on(device))
     yield ReportProgress(done=total, total=total)
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)

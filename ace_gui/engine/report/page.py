@@ -15,6 +15,7 @@ from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
+from ace_gui.formatting import human_bytes
 
 TEMPLATE: Final = "report.html.jinja"
 
@@ -47,6 +48,7 @@ def page(content: Content) -> str:
         ],
         figures=figures,
         tables=tables,
+        bytes=human_bytes,
     )
 
 

@@ -54,6 +54,18 @@ def parameter_table(content: Content) -> Table:
     return Table(caption="Parameters", headings=headings, rows=rows, texts=4)
 
 
+def precision_table(content: Content) -> Table | None:
+    """In which numbers matrices were computed, and why; None where no method says so."""
+    found = Counter(report.precision for report in content.reports.values() if report.precision)
+    rows = tuple((sentence, str(count)) for sentence, count in found.most_common())
+    headings = ("numbers", "tensors")
+    return (
+        Table(caption="In which numbers it was computed", headings=headings, rows=rows)
+        if rows
+        else None
+    )
+
+
 def model_table(content: Content) -> Table:
     """The base and the experts: where they are, how much each counts, how far each went."""
     plan = content.plan

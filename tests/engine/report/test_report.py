@@ -4,6 +4,8 @@ import math
 import re
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,13 +18,15 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
-from ace_gui.engine.contract.events import Event, Reported, ReportProgress
+from ace_gui.engine.contract.events import Event, GpuPeak, Reported, ReportProgress
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.content import number
-from ace_gui.engine.report.gather import report
+from ace_gui.engine.report.gather import content_of, report
+from ace_gui.engine.report.page import page as page_of
 from ace_gui.engine.report.svg import Axis, power, tag
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
@@ -243,7 +247,9 @@ def test_an_element_holds_any_text(inside: str, attribute: str) -> None:
 @pytest.mark.parametrize("method", ["linear", "iso_c", "ties"])
 def test_other_methods_have_a_report_too(family: Family, tmp_path: Path, method: str) -> None:
     page = Page(written(prepare(recipe_of(family, merge_method=method)), tmp_path))
-    assert "knows no heterogeneity" in page.text
+    assert page.table("γ by role").column(
+        "median γ"
+    )  # a property of the experts, not of the method
     assert page.table("All tensors").column("‖ΔW‖")
 
 
@@ -353,3 +359,17 @@ def test_an_axis_holds_its_values_and_few_ticks(values: list[float], log: bool) 
     assert 1 <= len(ticks) <= 14
     assert all(-1e-6 <= axis.share(value) <= 1 + 1e-6 for value, _ in ticks)
     assert len({text for _, text in ticks}) == len(ticks)
+
+
+def test_says_in_which_numbers_and_with_what_of_a_gpu(prepared: Prepared, text: str) -> None:
+    merged = [row for row in prepared.plan.rows if row.disposition is Disposition.MERGED]
+    page = text[text.index('id="recipe"') : text.index('id="heterogeneity"')]
+    rows = re.findall(r"<th[^>]*>(Computed in [^<]*)</th>\s*<td[^>]*>(\d+)</td>", page)
+    assert sum(int(count) for _, count in rows) == len(merged), page
+    assert "Of the GPU" not in text
+    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
+    with_gpu = replace(
+        content_of(prepared, statistics, {}, ()),
+        gpu_peak=GpuPeak(allocated=10**9, reserved=3 * 10**9),
+    )
+    assert "Of the GPU's memory: 1.0 GB, 3.0 GB reserved." in unescape(page_of(with_gpu))
