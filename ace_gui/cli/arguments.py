@@ -37,7 +37,7 @@ def recipe_given(text: str) -> Path:
     """The path of a recipe, or ``sample`` or ``text-sample`` where no such file exists."""
     path = path_given(text)
     samples = {sample.recipe.parent.name: sample.recipe for sample in Sample}
-    return path if path.is_file() else samples.get(text, path)
+    return path if os.path.isfile(path) else samples.get(text, path)  # noqa: PTH113 - Path's fails where it may not look
 
 
 def gigabytes_given(text: str) -> float:

@@ -62,12 +62,16 @@ def chosen(device: torch.device) -> bool:
 def pays(device: torch.device) -> bool:
     """Whether splitting is the faster on the device, by a measurement of milliseconds.
 
-    Never on a processor, whose float64 is at most five times slower.
+    Never on a processor, whose float64 is at most five times slower, nor on a GPU that has no room
+    even for the measurement.
     """
     if device.type != "cuda":
         return False
-    with full_float32():
-        single, double = (_seconds(dtype, device) for dtype in (torch.float32, torch.float64))
+    try:
+        with full_float32():
+            single, double = (_seconds(dtype, device) for dtype in (torch.float32, torch.float64))
+    except RuntimeError:  # in whatever way it says that there is no room
+        return False
     return double > WORTH * single
 
 
