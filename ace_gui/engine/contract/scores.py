@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # an empty window does without
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def _of_no_example() -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.empty(0)
+
 
 LESS_IS_BETTER: Final = frozenset({"perplexity"})
 EXPERTS: Final = "experts"
@@ -32,9 +40,7 @@ class TaskScore:
     standard_error: float
     normalised: float | None = None
     own: bool = False
-    each_N: NDArray[np.float64] = field(
-        default_factory=lambda: np.empty(0), compare=False, repr=False
-    )
+    each_N: NDArray[np.float64] = field(default_factory=_of_no_example, compare=False, repr=False)
 
     def record(self) -> dict[str, object]:
         """As ``evaluate --json`` has it; JSON has no NaN."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ace_gui.engine.contract.verdicts import Verdict
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
+
+if TYPE_CHECKING:  # an empty window does without
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ace_gui.engine.contract.verdicts import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
