@@ -40,6 +40,7 @@ from ace_gui.formatting import value_text
 from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.formula import citation, formula
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
 
 _SIZE: Final = (980, 672)
@@ -242,9 +243,7 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
         layout.addWidget(heading("Parameters", page))
         layout.addLayout(_parameters(method.fields))
     layout.addWidget(heading("Paper", page))
-    cited = secondary_label(method.citation, page)
-    cited.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    layout.addWidget(cited)
+    layout.addWidget(citation(method.citation, page))
     layout.addStretch(1)
     return page
 
@@ -252,11 +251,9 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
 def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
     made = QFrame(parent)
     made.setProperty("kind", "sunk")
-    formula = plain_label(method.formula, made)
-    formula.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     room = QVBoxLayout(made)
     room.setContentsMargins(16, 12, 16, 12)
-    room.addWidget(formula)
+    room.addWidget(formula(method.name, method.formula, made))
     return made
 
 

@@ -1,0 +1,69 @@
+"""Formulas are drawn in the colour of text, for every method; papers can be opened."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtGui import QColor
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QLabel
+
+from ace_gui.gui.theme import DARK, LIGHT, set_scheme
+from ace_gui.gui.widgets.formula import citation, formula
+from ace_gui.methods.registry import METHODS
+from ace_gui.paths import resource_path
+from tests.helpers.windows import in_view
+
+
+def test_drawings_are_of_methods_there_are_and_can_be_drawn(qapp):
+    files = sorted(resource_path("formulas").glob("*.svg"))
+    assert len(files) > 30
+    for file in files:
+        assert file.stem in METHODS
+        renderer = QSvgRenderer(str(file))
+        assert renderer.isValid()
+        assert renderer.defaultSize().width() > 100
+
+
+def darkest_and_lightest(widget) -> tuple[int, int]:
+    image = widget.grab().toImage()
+    values = [
+        image.pixelColor(x, y).lightness()
+        for x in range(image.width())
+        for y in range(image.height())
+    ]
+    return min(values), max(values)
+
+
+def test_a_formula_is_in_the_colour_of_text_in_both_schemes(qtbot):
+    drawn = in_view(qtbot, formula("ties", METHODS["ties"].formula), width=500, height=120)
+    try:
+        set_scheme("light")
+        assert darkest_and_lightest(drawn)[0] <= QColor(LIGHT.text).lightness() + 8
+        set_scheme("dark")
+        assert darkest_and_lightest(drawn)[1] >= QColor(DARK.text).lightness() - 8
+    finally:
+        set_scheme("system")
+
+
+def test_a_formula_has_its_words_for_a_screen_reader_and_shrinks_to_its_room(qtbot):
+    drawn = formula("ace", METHODS["ace"].formula)
+    qtbot.addWidget(drawn)
+    assert drawn.accessibleName().startswith("Formula: W = W₀")
+    whole = drawn.sizeHint()
+    assert drawn.heightForWidth(whole.width() // 2) == pytest.approx(whole.height() / 2, abs=2)
+
+
+def test_a_method_of_ones_own_shows_its_formula_as_text(qtbot):
+    shown = formula("no_such_method", "W = W₀")
+    qtbot.addWidget(shown)
+    assert isinstance(shown, QLabel)
+    assert shown.text() == "W = W₀"
+
+
+def test_a_paper_on_arxiv_is_a_link_and_other_signs_are_text(qtbot):
+    shown = citation("A & B, <i>Title</i>, 2024, arXiv:2403.13257")
+    qtbot.addWidget(shown)
+    assert 'href="https://arxiv.org/abs/2403.13257"' in shown.text()
+    assert "&lt;i&gt;" in shown.text()
+    assert "<" not in shown.accessibleName().replace("<i>", "").replace("</i>", "")
+    assert shown.openExternalLinks()
