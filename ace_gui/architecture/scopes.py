@@ -45,7 +45,8 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             Scope(
                 name=DEFAULT,
                 description="Matrices of linear modules are merged, oriented outputs × inputs; "
-                "embeddings, norms, biases and convolutions are averaged.",
+                "embeddings, norms, biases and convolutions are averaged, unless the method "
+                "goes entry by entry: then it merges them, too.",
             ),
             Scope(
                 name="authors-roberta",

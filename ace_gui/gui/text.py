@@ -5,12 +5,16 @@ from __future__ import annotations
 import html
 import os.path
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from PySide6.QtGui import Qt
+
 _ZERO_WIDTH_SPACE = "\u200b"
+TIP_WIDTH: Final = 64  # letters of a line of a tip
 
 _NOT_IN_NAMES: Final = re.compile(r'[\\/:*?"<>|\x00-\x1f]')
 ENDING: Final = ".ace.yaml"
@@ -37,8 +41,16 @@ def breakable(text: str) -> str:
 
 
 def tooltip(text: str) -> str:
-    """For setToolTip: shown literally and wrapped, whatever markup the text looks like."""
-    return f"<p style='white-space: pre-wrap'>{html.escape(plain(text))}</p>"
+    """For setToolTip: shown literally and wrapped, whatever markup the text looks like.
+
+    Plain text wherever Qt takes it for that: a screen reader reads a tip as the description of what
+    has none of its own.
+    """
+    lines = [textwrap.wrap(line, TIP_WIDTH) or [""] for line in plain(text).split("\n")]
+    wrapped = "\n".join(part for line in lines for part in line)
+    if not Qt.mightBeRichText(wrapped):
+        return wrapped
+    return f"<p style='white-space: pre-wrap'>{html.escape(wrapped)}</p>"
 
 
 def shared_prefix(names: Sequence[str]) -> str:

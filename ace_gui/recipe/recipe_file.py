@@ -254,6 +254,9 @@ def _explain(path: Path, error: ValidationError) -> RecipeError:
         sentence = f"{path}: unknown key {shown(key)}{hint}.{listed}"
     elif first["type"] == "missing":
         sentence = f"{path}: the key {key!r} is missing; add it."
+    elif first["type"] == "too_short":
+        noun = "model" if key == "models" else "entry"
+        sentence = f"{path}: list at least one {noun} under {key!r}."
     else:
         given = first["input"]
         told = shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
@@ -266,8 +269,6 @@ def _wanted(complaint: dict[str, Any]) -> str:
         return f"must be one of {complaint['ctx']['expected']}"
     if complaint["type"] == "model_type":
         return "must be keys with values"
-    if complaint["type"] == "too_short":
-        return "at least one entry is needed"
     if complaint["type"] == "value_error":
         return str(complaint["ctx"]["error"])
     return str(complaint["msg"]).replace("Input should", "should")

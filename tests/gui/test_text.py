@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.formatting import duration, human_bytes, value_text
-from ace_gui.gui.text import breakable, plain, shared_prefix, tooltip
+from ace_gui.gui.text import TIP_WIDTH, breakable, plain, shared_prefix, tooltip
 
 
 def test_sizes_keep_two_or_three_figures() -> None:
@@ -26,6 +26,12 @@ def test_direction_and_control_characters_are_left_out() -> None:
 def test_tooltips_show_markup_literally() -> None:
     assert "<img" not in tooltip("<img src=x>")
     assert "&lt;img" in tooltip("<img src=x>")
+
+
+def test_tooltips_are_plain_text_in_short_lines() -> None:
+    tip = tooltip("Limits how far a merge moves each matrix, " * 5 + "\n\nx < y")
+    assert max(map(len, tip.split("\n"))) <= TIP_WIDTH
+    assert tip.endswith("\n\nx < y")
 
 
 def test_long_paths_can_wrap_and_lose_nothing() -> None:

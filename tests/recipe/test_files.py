@@ -15,7 +15,7 @@ REFUSED = {
     "empty": ("", "not a recipe"),
     "list": ("- 1", "not a recipe"),
     "no base": ("models: [{model: a}]", "'base_model' is missing"),
-    "no models": ("base_model: x\nmodels: []", "at least one entry"),
+    "no models": ("base_model: x\nmodels: []", "list at least one model"),
     "models of the wrong kind": ("base_model: x\nmodels: 3", "'models' is 3"),
     "unknown key": (MINIMAL + "paramters: {}", "did you mean 'parameters'"),
     "unknown nested key": (

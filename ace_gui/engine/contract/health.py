@@ -18,14 +18,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.recipe.values import ParameterValue
+
+if TYPE_CHECKING:  # an empty window does without
+    import numpy as np
+    from numpy.typing import NDArray
 
 LARGEST_RIDGE_MASS: Final = 0.5
 NOTED_RIDGE_MASS: Final = 0.1
@@ -136,7 +137,7 @@ def layer_health(
     share = cap_ratio(statistics, report)
     published = report is not None and report.regime is not None
     if published and share is not None and share > FAR_ABOVE_CAP:
-        found.append(_warning("Cap", _cap_sentence(share)))
+        found.append(_warning("Above the cap", _cap_sentence(share)))
     found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
     return LayerHealth(
         name=known.name,
@@ -261,14 +262,14 @@ def _before(
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
     kept = [value for name, value in found.energies.items() if name not in found.left_out]
     if report is None and found.left_out:
-        yield _note("Left out", _left_out_sentence(found))
+        yield _note("Expert left out", _left_out_sentence(found))
     if found.gamma is None or tau is None or not found.gamma > tau:
         return
     if report is None and near_pole(found, tau):
         yield _warning("γ near its pole", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
     mean_energy = math.fsum(kept) / len(kept)
     if mean_energy < SMALL_ENERGY:
-        yield _note("Prior", _prior_sentence(mean_energy))
+        yield _note("Strong prior", _prior_sentence(mean_energy))
     if report is None and epsilon is not None:
         least = math.fsum(epsilon / value for value in kept)
         if least > LARGEST_RIDGE_MASS:
@@ -365,7 +366,7 @@ def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
         ("Largest ridge mass Σ εₜ", "ridge_mass", max),
         ("Largest condition number", "condition", max),
         ("Lowest refinement cosine", "refinement_cosine", min),
-        ("Largest refinement by solution", "refinement_ratio", max),
+        ("Largest refinement ratio", "refinement_ratio", max),
         ("Largest merged by experts' norm", "norm_ratio", max),
         ("Smallest merged by experts' norm", "norm_ratio", min),
     )

@@ -231,7 +231,7 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
     if method.most is not None and len(recipe.models) > method.most:
         raise RecipeError(
             f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
-            "leave some out, or choose another method, such as karcher.",
+            "leave some out, or choose another method, such as the Karcher mean.",
             key="models",
         )
 

@@ -171,8 +171,8 @@ def tensor_table(content: Content) -> Table:
     """Every tensor of the base: its disposition and its figures."""
     headings = (
         *("tensor", "role", "shape", "what happened", "regime", "health"),
-        *("γ", "‖ΔW‖", "by experts' mean", "Σ εₜ", "condition ≤", "refinement cosine"),
-        "refinement by solution",
+        *("γ", "‖ΔW‖", "by experts' mean", "Σ εₜ", "condition number", "refinement cosine"),
+        "refinement ratio",
     )
     rows = tuple(_tensor(content, row) for row in content.plan.rows if row.in_base)
     return Table(caption="All tensors", headings=headings, rows=rows, texts=6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QUrl
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
     QDialog,
@@ -32,6 +34,10 @@ PAGES = (
 )
 """File names in the resources, in the order in which to read them."""
 
+_LIST: Final = 13  # lines of text that the list of pages is wide
+_MARGIN: Final = 16  # px round a page
+_OF_SCREEN: Final = 0.92
+
 
 class HelpDialog(QDialog):
     """Stays open beside the window. Links between pages turn the page; others open a browser."""
@@ -39,13 +45,17 @@ class HelpDialog(QDialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Help")
-        self.resize(900, 640)
+        self.resize(QSize(900, 640).boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.pages = QListWidget(self)
         self.pages.setAccessibleName("Help pages")
-        self.pages.setMaximumWidth(220)
+        self.pages.setFixedWidth(_LIST * self.fontMetrics().height())
+        self.pages.setWordWrap(True)
+        self.pages.setSpacing(3)
+        self.pages.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.text = QTextBrowser(self)
         self.text.setAccessibleName("Help page")
         self.text.setOpenLinks(False)
+        self.text.document().setDocumentMargin(_MARGIN)
         for name in PAGES:
             text = page(name)
             item = QListWidgetItem(text.partition("\n")[0].removeprefix("# "), self.pages)

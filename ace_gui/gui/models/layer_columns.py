@@ -102,6 +102,6 @@ HEALTH_ICONS: Final = {
 STATE_TIPS: Final = {
     LayerState.NONE: "Not merged yet.",
     LayerState.WAITING: "Waiting for its turn in the merge.",
-    LayerState.EARLIER: "Merged with earlier parameters; merge again to apply the present ones.",
+    LayerState.EARLIER: "Settings changed since this tensor was merged; merge again to apply them.",
     LayerState.DONE: "Merged with the present parameters.",
 }

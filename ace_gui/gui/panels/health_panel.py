@@ -27,7 +27,7 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, shared_prefix, tooltip
+from ace_gui.gui.text import counted, plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.arrangement import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
@@ -94,7 +94,10 @@ class HealthPanel(QWidget):
         found = self._healths.summary()
         known = bool(found.counts)
         self.summary.setText(found.sentence if known else "Nothing is known of the layers yet.")
-        titles = (f"{plain(title)}: {count}" for title, count in found.titles.items())
+        titles = (
+            f"{plain(title)}: {counted(count, 'tensor', 'tensors')}"
+            for title, count in found.titles.items()
+        )
         self._titles.setText(" · ".join(titles))
         self._titles.setVisible(bool(found.titles))
         self._misbehaving = found.misbehaving

@@ -27,7 +27,7 @@ def layer_menu(
     """
     menu = QMenu(parent)
     chosen = open_to_override(session, names)
-    title = f"{len(chosen)} layers" if len(chosen) != 1 else next(iter(chosen)).split(".", 1)[-1]
+    title = f"{len(chosen)} tensors" if len(chosen) != 1 else next(iter(chosen)).split(".", 1)[-1]
     menu.addSection(title if chosen else "No part of the merge")
 
     def act(change: Override) -> None:

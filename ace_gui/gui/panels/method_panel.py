@@ -25,10 +25,11 @@ from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.arrangement import Column, scroll_area, tab_through
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.folding import Folding
+from ace_gui.gui.widgets.formula import citation
 from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
@@ -246,10 +247,14 @@ class MethodPanel(QWidget):
         form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))
         form.addRow(self.overrides)
         if method is not None:
-            about = plain_label(f"{method.formula}\n\n{method.citation}")
-            about.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            about = QWidget()
+            lines = QVBoxLayout(about)
+            lines.setContentsMargins(0, 0, 0, 0)
+            lines.addWidget(plain_label(method.formula))  # typeset, it is too wide for the column
+            lines.addWidget(citation(method.citation))
             form.addRow(Folding("Formula and paper", about))
         self._scroll.setWidget(form_widget)
+        tab_through(self._change, self._scroll)
 
     def _add_field(self, form: QFormLayout, field: ParameterField) -> None:
         name = field.field.name

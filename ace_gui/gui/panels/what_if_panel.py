@@ -38,7 +38,7 @@ FIGURES: Final = (
     ("regime", "Heterogeneous where γ exceeds τ: there the solution is refined", "regime"),
     ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
     ("ridge mass Σεₜ", "Near 1 the refinement turns against the experts", "ridge_mass"),
-    ("condition ≤", "Bound on the condition number of the solved system", "condition"),
+    ("condition number", "Bound on the condition number of the solved system", "condition"),
     ("refinement cosine", "Of the refinement with the summed task vectors", "refinement_cosine"),
     ("refinement ratio", "Norm of the refinement by that of W_pre", "refinement_ratio"),
     ("cap factor", "By how much a cap shortened the change; 1: it was short enough", "cap_factor"),
@@ -69,7 +69,7 @@ class WhatIfPanel(QWidget):
         self.scope.setAccessibleName("Scope to try")
         self.scope.setMinimumContentsLength(8)
         self.apply = QPushButton("Apply")
-        self.back = QPushButton("Back")
+        self.back = QPushButton("Discard")
         self.back.setToolTip("Back to the values of the recipe")
         self.own = muted_label("")
         self._scroll = scroll_area("Values to try")

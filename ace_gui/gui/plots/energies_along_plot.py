@@ -230,7 +230,7 @@ class EnergiesAlongPlot(LayersPlot):
             self.canvas.getViewBox().setYRange(low, high, padding=0.08)
 
     def _tell(self) -> None:
-        self.title.set_whole(f"{len(self._experts)} experts in {self._shown.size} layers")
+        self.title.set_whole(f"{len(self._experts)} experts in {self._shown.size} matrices")
         totals = np.nansum(self._energies[self._shown], axis=0)
         words = (
             f"{e} {number_text(v, 3)}" for e, v in zip(self._experts, totals, strict=True) if v > 0
@@ -275,5 +275,5 @@ def _brush(colour: str) -> QBrush:
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
     """None stands for all of them."""
-    every: dict[Hashable, tuple[str, str]] = {None: ("all roles", _ROLE_TIP)}
+    every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
     return every | {role: (role, _ROLE_TIP) for role in roles}

@@ -210,9 +210,9 @@ class RoleMapPlot(LayersPlot):
         if low <= at <= high:
             ticks.append((at, tau_text(self._tau)))
         self._bar.axis.setTicks([ticks])
-        text = f"{above.size} of {len(self._names)} layers heterogeneous"
+        text = f"{above.size} of {len(self._names)} matrices heterogeneous"
         if self._tau == inf:
-            text = f"{len(self._names)} layers, treated alike whatever their γ"
+            text = f"{len(self._names)} matrices, treated alike whatever their γ"
         if self._outside:
             text += f"; {self._outside} outside the blocks are not shown"
         self.title.set_whole(text)

@@ -264,9 +264,9 @@ class GammaPlot(LayersPlot):
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
         count = len(self._names)
-        text = f"{above} layers heterogeneous, {known - above} homogeneous"
+        text = f"{above} of {known} matrices {'is' if above == 1 else 'are'} heterogeneous"
         if not isfinite(self._tau):
-            text = f"{known} layers, treated alike whatever their γ"
+            text = f"{known} matrices, treated alike whatever their γ"
         if crossed:
             text += f"; {crossed} of the {above} near the pole of γ"
         if known < count:

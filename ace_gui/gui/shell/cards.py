@@ -52,17 +52,21 @@ class Cards(QWidget):
         self.top.setStretchFactor(1, 1)
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
+        self._bars: dict[int, QWidget] = {}
         for place, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
             shown.installEventFilter(self)
             if bar is not None:
                 self._buttons[place] = self._maximiser(place)
                 bar.set_corner(self._buttons[place])
+                self._bars[place] = bar.bar
                 bar.bar.tabBarDoubleClicked.connect(lambda _, p=place: self._toggle(p))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GAP)
         layout.addWidget(self.turns, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addWidget(self.rows, 1)
+        for place, button in self._buttons.items():
+            QWidget.setTabOrder(self._bars[place], button)
         self.reset()
 
     @property
@@ -70,6 +74,10 @@ class Cards(QWidget):
         """Whether there is no room for all of them at once."""
         line = self.fontMetrics().height()
         return self.width() < _LEAST[0] * line or self.height() < _LEAST[1] * line
+
+    def in_order(self) -> tuple[QWidget, ...]:
+        """The row of segments, then the panels as one reads."""
+        return self.turns, *self._panels
 
     def bring(self, place: int) -> None:
         """Show this card, whatever else is shown."""

@@ -178,6 +178,8 @@ class MainWindow(QMainWindow):
         self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
         made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
+        last = made.order_tabs(self.header.place.main)
+        QWidget.setTabOrder(last, self._footer.device)
         self._workspace = made
 
     # Layout
@@ -196,7 +198,8 @@ class MainWindow(QMainWindow):
         self.notice.setParent(central)
         self._toast = Toast(self.notice, central)
         self.setMenuWidget(self.header)
-        self.setStatusBar(Footer(self.session, self.menus.devices, self.actions_, self))
+        self._footer = Footer(self.session, self.menus.devices, self.actions_, self)
+        self.setStatusBar(self._footer)
 
     def _starts(self) -> list[Start]:
         a = self.actions_

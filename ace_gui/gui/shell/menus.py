@@ -122,7 +122,7 @@ class Menus(QObject):
     ) -> None:
         """Offer the engine's devices, and to say why others are not among them."""
         names = {device.name for device in devices}
-        auto = [] if "auto" in names else [("auto", "automatic", "The fastest device there is")]
+        auto = [] if "auto" in names else [("auto", "Automatic", "The fastest device there is")]
         entries = [*auto, *((device.name, device.title, device.title) for device in devices)]
         self.devices.fill(entries)
         if not_used:

@@ -34,6 +34,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.arrangement import tab_through
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
 
@@ -147,6 +148,12 @@ class Workspace(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.left.fit(event.size().width())
+
+    def order_tabs(self, first: QWidget) -> QWidget:
+        """Have the Tab key go from ``first`` through what is seen, as one reads; the last stop."""
+        for part in (self.left.rail, self.experts, self.method, *self.cards.in_order()):
+            first = tab_through(first, part)
+        return first
 
     def _share_width(self) -> None:
         """The splitter does not look at new limits by itself while it is hidden."""

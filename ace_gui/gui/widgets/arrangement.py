@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QLayoutItem,
     QScrollArea,
     QSplitter,
+    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -41,6 +42,11 @@ class _Area(QScrollArea):
             return least
         width = content.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
         return QSize(max(least.width(), width), least.height())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:  # the content may need another width
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
 
 
 def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
@@ -77,6 +83,49 @@ def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Seque
     layout = QVBoxLayout(panel)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.addWidget(splitter)
+
+
+def tab_through(first: QWidget, panel: QWidget) -> QWidget:
+    """Have the Tab key go from ``first`` through ``panel`` as it is laid out; its last stop.
+
+    Qt goes by the order in which widgets were made, and what is made late comes last of all.
+    """
+    last = first
+    for widget in _as_laid_out(panel):
+        stops = widget.focusPolicy() & Qt.FocusPolicy.TabFocus and widget.focusProxy() is None
+        if stops and widget is not first and widget.window() is first.window():
+            QWidget.setTabOrder(last, widget)
+            last = widget
+    return last
+
+
+def _as_laid_out(widget: QWidget) -> Iterator[QWidget]:
+    """The widget and all that lies in it, in the order of the layouts."""
+    yield widget
+    parts: list[QWidget | None] = []
+    layout = widget.layout()
+    if layout is not None:
+        yield from _items_of(layout)
+    elif isinstance(widget, QScrollArea):
+        parts = [widget.widget()]
+    elif isinstance(widget, QTabWidget):
+        parts = [widget.tabBar(), widget.cornerWidget(Qt.Corner.TopRightCorner)]
+        parts += [widget.widget(place) for place in range(widget.count())]
+    elif isinstance(widget, QSplitter):
+        parts = [widget.widget(place) for place in range(widget.count())]
+    for part in parts:
+        if part is not None:
+            yield from _as_laid_out(part)
+
+
+def _items_of(layout: QLayout) -> Iterator[QWidget]:
+    for place in range(layout.count()):
+        item = layout.itemAt(place)
+        inner, widget = (item.layout(), item.widget()) if item is not None else (None, None)
+        if inner is not None:
+            yield from _items_of(inner)
+        if widget is not None:
+            yield from _as_laid_out(widget)
 
 
 def clear_layout(layout: QLayout) -> None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
+from ace_gui.gui.widgets.arrangement import tab_through
 from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.gui.widgets.tab_bar import FittingTabBar
 
@@ -58,6 +59,7 @@ class LazyTabs(QTabWidget):
             content = self._new.pop(index, None) or self._makers[index]()
             self._contents[index] = content
             self._rooms[index].addWidget(content)
+            tab_through(self.bar, content)
             self.made.emit(content)
         return self._contents[index]
 

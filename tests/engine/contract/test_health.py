@@ -80,7 +80,7 @@ def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]) -> Non
 
 def test_experts_without_change_are_named() -> None:
     health = layer_health(statistics(1.0, 0.0, 2.0), None, PARAMETERS)
-    (finding,) = [each for each in health.findings if each.title == "Left out"]
+    (finding,) = [each for each in health.findings if each.title == "Expert left out"]
     assert finding.verdict is Verdict.NOTE
     assert "e1" in finding.sentence
     assert "the other 2" in finding.sentence
@@ -89,9 +89,9 @@ def test_experts_without_change_are_named() -> None:
 
 
 def test_the_prior_is_noted_where_energies_are_small_and_unequal() -> None:
-    assert titles(statistics(1e-1, 1e-4, 1e-7))["Prior"] is Verdict.NOTE
-    assert "Prior" not in titles(statistics(1e-3, 1.1e-3, 1.2e-3)), "homogeneous"
-    assert "Prior" not in titles(statistics(100.0, 1e-2, 1e4)), "large"
+    assert titles(statistics(1e-1, 1e-4, 1e-7))["Strong prior"] is Verdict.NOTE
+    assert "Strong prior" not in titles(statistics(1e-3, 1.1e-3, 1.2e-3)), "homogeneous"
+    assert "Strong prior" not in titles(statistics(100.0, 1e-2, 1e4)), "large"
 
 
 def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
@@ -101,7 +101,7 @@ def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
     assert titles(unequal, report(ridge_mass=0.2))["Ridge mass"] is Verdict.NOTE
     assert "Ridge mass" not in titles(unequal, report(ridge_mass=0.05))
     told = report(ridge_mass=LARGEST_RIDGE_MASS + 1, warnings=("The ridge mass is large.",))
-    assert titles(unequal, told) == {"Method": Verdict.WARNING, "Prior": Verdict.NOTE}
+    assert titles(unequal, told) == {"Method": Verdict.WARNING, "Strong prior": Verdict.NOTE}
 
 
 def test_what_the_merge_says_is_passed_on_worst_first() -> None:
@@ -175,7 +175,7 @@ def test_where_the_published_variant_misbehaves() -> None:
 
     assert not misbehaves(report(delta_norm=15.9))
     assert misbehaves(report(delta_norm=16.1))
-    assert titles(found, report(delta_norm=16.1))["Cap"] is Verdict.WARNING
+    assert titles(found, report(delta_norm=16.1))["Above the cap"] is Verdict.WARNING
     assert misbehaves(report(refinement_cosine=-0.1))
     assert not misbehaves(report(refinement_cosine=-0.1, refinement_ratio=0.0))
     assert misbehaves(report(ridge_mass=0.6))

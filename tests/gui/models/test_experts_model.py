@@ -33,7 +33,7 @@ def test_warnings_are_marked_and_told(model: ExpertsModel, session: Session) -> 
     warned = type(summary(COLA))(**{**vars(summary(COLA)), "warnings": ("an odd <config>",)})
     session.adopt(session.draft.inputs, plan(recipe(COLA), experts=(warned,)))
     assert model.index(0, STATUS).data().startswith("⚠")
-    assert "an odd &lt;config&gt;" in model.index(0, NAME).data(Qt.ItemDataRole.ToolTipRole)
+    assert "an odd <config>" in model.index(0, NAME).data(Qt.ItemDataRole.ToolTipRole)
 
 
 def test_editing_asks_for_the_expert_it_should_become(model: ExpertsModel, qtbot: QtBot) -> None:

@@ -194,7 +194,7 @@ def test_tau_parts_the_layers_anew(plot):
     plot.set_tau(0.04)
     filled = {NAMES[i] for i, (_, above, _) in drawn(plot).items() if above}
     assert filled == {name for name, gamma in GAMMAS.items() if gamma > 0.04}
-    assert "4 layers heterogeneous, 2 homogeneous" in plot.accessibleDescription()
+    assert "4 of 6 matrices are heterogeneous" in plot.accessibleDescription()
 
 
 def test_two_thousand_layers_are_a_dozen_items(plot):

@@ -27,7 +27,7 @@ def test_the_device_menu_says_why_there_is_no_gpu(qtbot: QtBot) -> None:
     assert menus.devices.actions()[-1].text() == "&Why not every GPU?"
     menus.set_devices((CPU, GPU), "auto")
     assert [action.text() for action in menus.devices.actions()] == [
-        "automatic",
+        "Automatic",
         "Processor (CPU)",
         "GPU 0",
     ]

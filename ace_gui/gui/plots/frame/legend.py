@@ -30,6 +30,7 @@ from ace_gui.gui.widgets.arrangement import FlowLayout
 
 SWATCH_WIDTH = 24
 NAME_CHARACTERS = 22
+LEAST_LETTERS = 10
 
 
 class ElidedLabel(QLabel):
@@ -79,6 +80,8 @@ class ElidedLabel(QLabel):
 
     def _elide(self) -> None:
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
+        if shown != self._whole and len(shown) < LEAST_LETTERS:
+            shown = ""  # the tip has it all; a few letters say nothing
         self.setText(shown)
         self.setToolTip(self._whole if shown != self._whole else "")
 

@@ -1,0 +1,127 @@
+"""Everything can be reached by keyboard, in the order in which one reads, and says what it is."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QColor
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
+
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.theme import set_scheme
+from tests.gui.test_theme import contrast
+
+MARKUP = re.compile(r"<\w+[ >/]")
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request, qapp: QApplication):
+    set_scheme(request.param)
+    yield request.param
+    set_scheme("system")
+
+
+def stops(window: QWidget) -> list[QWidget]:
+    """Where the Tab key stops, in its order."""
+    found, widget = [], window.nextInFocusChain()
+    while widget is not window:
+        reached = widget.isVisible() and widget.isEnabled() and widget.focusProxy() is None
+        if reached and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            found.append(widget)
+        widget = widget.nextInFocusChain()
+    return found
+
+
+def test_tab_goes_as_one_reads(loaded: MainWindow):
+    reached, workspace = stops(loaded), loaded.workspace
+    parts = [
+        loaded.header,
+        workspace.experts,
+        workspace.method,
+        workspace.layers,
+        workspace.inspector,
+        workspace.heterogeneity,
+        loaded.statusBar(),
+    ]
+    places = [[i for i, stop in enumerate(reached) if part.isAncestorOf(stop)] for part in parts]
+    assert all(places), "every part is reached"
+    for before, after in pairwise(places):
+        assert max(before) < min(after)
+
+
+def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow):
+    tabs = loaded.workspace.heterogeneity.tabs
+    tabs.setCurrentIndex(1)
+    made = tabs.content(1)
+    reached = stops(loaded)
+    inside = [i for i, stop in enumerate(reached) if made is stop or made.isAncestorOf(stop)]
+    assert inside
+    assert inside[0] > reached.index(tabs.bar)
+    assert inside[-1] < reached.index(loaded._footer.device)
+
+
+def test_what_is_reached_says_what_it_is_in_plain_text(loaded: MainWindow):
+    for stop in stops(loaded):
+        spoken = QAccessible.queryAccessibleInterface(stop)
+        assert stop.accessibleName() or spoken.text(QAccessible.Text.Name), stop
+    for widget in loaded.findChildren(QWidget):
+        for text in (widget.accessibleName(), widget.accessibleDescription(), widget.toolTip()):
+            assert not MARKUP.search(text), (widget, text)
+
+
+def test_words_stand_out_from_what_is_painted_behind_them(loaded: MainWindow, scheme: str, qtbot):
+    qtbot.wait(120)  # the plots follow in turns
+    picture = loaded.grab().toImage()
+    seen = 0
+    for label in loaded.findChildren(QLabel):
+        if not (label.isVisible() and label.isEnabled() and label.text().strip()):
+            continue
+        corner = label.mapTo(loaded, label.contentsRect().topLeft())
+        if label.visibleRegion().isEmpty() or not picture.rect().contains(corner):
+            continue
+        ground = QColor(picture.pixel(corner)).name()
+        ink = label.palette().color(label.foregroundRole()).name()
+        assert contrast(ink, ground) >= 4.5, (label.text(), ink, ground)
+        seen += 1
+    assert seen > 10
+
+
+def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
+    cards, layers = loaded.workspace.cards, loaded.workspace.layers
+    layers.table.setFocus()
+    loaded.actions_.maximise.trigger()
+    assert layers.isVisible()
+    assert not loaded.workspace.inspector.isVisible()
+    assert not loaded.workspace.heterogeneity.isVisible()
+    loaded.actions_.maximise.trigger()
+    assert loaded.workspace.inspector.isVisible()
+    assert not cards.in_turns
+
+
+def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded: MainWindow):
+    left, line = loaded.workspace.left, loaded.fontMetrics().height()
+    loaded.resize(100 * line, 60 * line)
+    assert not left.is_folded
+    loaded.resize(80 * line, 60 * line)
+    assert left.is_folded
+    assert not loaded.actions_.inputs.isChecked()
+    left.rail.buttons[0].click()
+    assert not left.is_folded
+    assert loaded.actions_.inputs.isChecked()
+    loaded.resize(82 * line, 60 * line)
+    assert not left.is_folded, "as the person wants it"
+
+
+def test_where_there_is_no_room_panels_take_turns(loaded: MainWindow):
+    cards, line = loaded.workspace.cards, loaded.fontMetrics().height()
+    loaded.setMinimumSize(0, 0)
+    loaded.resize(60 * line, 34 * line)
+    assert cards.in_turns
+    assert loaded.workspace.layers.isVisible()
+    assert not loaded.workspace.inspector.isVisible()
+    loaded.workspace.show_checks()
+    assert loaded.workspace.inspector.isVisible()
+    assert not loaded.workspace.layers.isVisible()
