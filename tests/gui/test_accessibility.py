@@ -52,10 +52,11 @@ def test_tab_goes_as_one_reads(loaded: MainWindow):
         assert max(before) < min(after)
 
 
-def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow):
+def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow, qtbot):
     tabs = loaded.workspace.heterogeneity.tabs
     tabs.setCurrentIndex(1)
     made = tabs.content(1)
+    qtbot.waitUntil(made.isVisible)
     reached = stops(loaded)
     inside = [i for i, stop in enumerate(reached) if made is stop or made.isAncestorOf(stop)]
     assert inside

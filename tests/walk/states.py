@@ -29,9 +29,10 @@ def states(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iter
     """
     window = studio.window
     yield "welcome", window
-    folder = recipe.parent
-    window._ask_for_base([folder / "base", *sorted((folder / "experts").iterdir())])
-    yield "which is the base", window
+    window.opener._scan([recipe.parent], None)
+    assert window.opener.scanned is not None
+    yield "a scan", window.opener.scanned
+    window.opener.scanned.close()
     studio.open(recipe)
     yield "opened", window
     _merge_and_look(studio, during)

@@ -29,22 +29,27 @@ def start(size: str, font: int, *schemes: str) -> subprocess.Popen[str]:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
 
 def end(walk: subprocess.Popen[str]) -> None:
     """Wait for it; it found nothing wrong."""
-    said, _ = walk.communicate(timeout=PATIENCE)
-    assert walk.returncode == 0, said
+    said, complained = walk.communicate(timeout=PATIENCE)
+    assert walk.returncode == 0, f"{said}\n{complained[-2000:]}"
     assert said.startswith("0 faults"), said
 
 
 def test_every_state_is_in_order_where_there_is_least_room():
     walks = [start(size, font, "light") for size, font in HARDEST]
-    for walk in walks:
-        end(walk)
+    try:
+        for walk in walks:
+            end(walk)
+    finally:
+        for walk in walks:
+            walk.kill()
+            walk.communicate()
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -33,6 +33,7 @@ from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
+_LINES_BESIDE, _LINES_A_ROW = 18, 1.8  # of text: what else stands in the column
 
 
 class ExpertsPanel(QWidget):
@@ -170,10 +171,16 @@ class ExpertsPanel(QWidget):
 
     def _fit(self) -> None:
         """As high as the experts need, up to eight; more are scrolled to."""
-        rows = min(max(self.model.rowCount(), 1), _ROWS_SHOWN)
+        lines = self.window().height() / self.fontMetrics().height()
+        most = min(max(round((lines - _LINES_BESIDE) / _LINES_A_ROW), 2), _ROWS_SHOWN)
+        rows = min(max(self.model.rowCount(), 1), most)
         line = self.table.verticalHeader().defaultSectionSize()
         head = self.table.horizontalHeader().sizeHint().height()
         self._place.setFixedHeight(head + rows * line + 2)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def _edit_weight(self, index: QModelIndex) -> None:
         """What looks like a field is written into with one click."""

@@ -43,7 +43,7 @@ class PrimaryPlace(QWidget):
         self.main.clicked.connect(lambda _=False: self._press())
         self._next: QAction | None = None
         self._stopping = False
-        self._brief = False
+        self._brief = 0
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
@@ -66,8 +66,9 @@ class PrimaryPlace(QWidget):
             action.changed.connect(self.refresh)
         self.refresh()
 
-    def be_brief(self, brief: bool) -> None:
-        """Say with a sign, and its tip, what there is no room for in words."""
+    def be_brief(self, brief: int) -> None:
+        """1: say with a sign, and its tip, what there is no room for in words; 2: no more than one
+        button, since the menus have the other."""
         if brief != self._brief:
             self._brief = brief
             self.refresh()
@@ -120,7 +121,7 @@ class PrimaryPlace(QWidget):
             self._offer(a.merge, "again")
             self.again.setText("Export…")
         again = a.merge if session.merge_is_current else a.export
-        self.again.setVisible(True)
+        self.again.setVisible(self._brief < 2)
         self.again.setEnabled(again.isEnabled())
         self.again.setToolTip(again.toolTip())
         self.again.setAccessibleName(self.again.text().removesuffix("…"))

@@ -21,7 +21,7 @@ WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace
     ("Report", "What the merge did, as one HTML file"),
 )
 _BRAND: Final = 22  # px
-_ROOMY: Final = 56  # lines of text across
+_ROOMY: Final = (60, 44)  # lines of text across: for words, and for a second button
 
 
 class Header(QWidget):
@@ -53,4 +53,5 @@ class Header(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room, a sign says what words say elsewhere."""
         super().resizeEvent(event)
-        self.place.be_brief(event.size().width() < _ROOMY * self.fontMetrics().height())
+        lines = event.size().width() / self.fontMetrics().height()
+        self.place.be_brief(sum(lines < needed for needed in _ROOMY))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -36,8 +36,10 @@ def shown(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
 
 
 def said(dialog: ChooseMethodDialog) -> str:
-    labels = dialog.about.widget().findChildren(QLabel)
-    return "\n".join(label.text() for label in labels).replace("\u200b", "")  # places to wrap
+    page = dialog.about.widget()
+    texts = [label.text() for label in page.findChildren(QLabel)]
+    texts += [widget.accessibleName() for widget in page.findChildren(QWidget)]  # what is drawn
+    return "\n".join(texts).replace("\u200b", "")  # places to wrap
 
 
 def test_every_method_stands_under_its_family(
