@@ -8,6 +8,8 @@ Drives the window through the sample project, in light and in dark, and writes o
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -33,9 +35,17 @@ def main() -> None:
     if arguments.ridge:
         width, height = map(int, arguments.size.split("x"))
         take = partial(take_ridge_pictures, size=(width, height), font=arguments.font)
-    for scheme in (arguments.scheme,) if arguments.scheme else ("light", "dark"):
-        for picture in take(arguments.recipe, arguments.out, scheme):
-            print(picture)
+    with tempfile.TemporaryDirectory(prefix="ace-pictures-") as folder:
+        _show_nothing_of_a_person(folder)
+        for scheme in (arguments.scheme,) if arguments.scheme else ("light", "dark"):
+            for picture in take(arguments.recipe, arguments.out, scheme):
+                print(picture)
+
+
+def _show_nothing_of_a_person(folder: str) -> None:
+    """No recent project, setting or earlier session is in a picture."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        os.environ[name] = folder
 
 
 if __name__ == "__main__":

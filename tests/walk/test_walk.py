@@ -16,7 +16,9 @@ from tests.helpers.windows import in_view
 from tests.walk.__main__ import FONTS, SIZES
 from tests.walk.faults import faults_in
 
-HARDEST = (("1366x768", 150), ("1280x720", 200))
+ORDINARY = (("1366x768", 150), ("1280x720", 200), ("1440x900", 100))
+"""Where there is least room, and what the window has when nobody changes it."""
+
 PATIENCE = 300  # s
 ROOM = QSize(800, 600)
 
@@ -41,8 +43,8 @@ def end(walk: subprocess.Popen[str]) -> None:
     assert said.startswith("0 faults"), said
 
 
-def test_every_state_is_in_order_where_there_is_least_room():
-    walks = [start(size, font, "light") for size, font in HARDEST]
+def test_every_state_is_in_order_in_the_usual_places():
+    walks = [start(size, font, "light") for size, font in ORDINARY]
     try:
         for walk in walks:
             end(walk)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
+    QLabel,
     QLayout,
     QLayoutItem,
     QScrollArea,
@@ -29,8 +30,17 @@ class Column(QWidget):
         handled = super().event(event)
         layout = self.layout()
         if layout is not None and event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self._give_labels_height()
             self.setMinimumHeight(max(0, layout.heightForWidth(self.width())))
         return handled
+
+    def _give_labels_height(self) -> None:
+        """A form forgets to ask its labels again once a row comes or goes."""
+        for label in self.findChildren(QLabel):
+            if label.wordWrap() and label.isVisibleTo(self):
+                height = max(0, label.heightForWidth(label.width()))
+                if height != label.minimumHeight():
+                    label.setMinimumHeight(height)
 
 
 class _Area(QScrollArea):
