@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,11 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> None:
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
+    yield
+    torch.set_num_threads(before)
 
 
 def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:

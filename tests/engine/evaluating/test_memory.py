@@ -16,7 +16,8 @@ from tests.helpers.scored_models import save_pictures, save_vit
 
 
 def live_bytes() -> int:
-    """All storages that some tensor of this process holds."""
+    """All storages that some tensor of this process holds, and not just the collector."""
+    gc.collect()
     found = (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
     tensors = [each for each in found if each.layout is torch.strided]
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
