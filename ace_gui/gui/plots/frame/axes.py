@@ -257,8 +257,11 @@ class BlockAxis(QuantityAxis):
 def block_spans(
     starts: Sequence[tuple[int, str]], count: int
 ) -> list[tuple[tuple[float, float], str]]:
-    """From where to where each block goes, half a layer beyond its ends, and its number."""
-    ends = [start for start, _ in starts[1:]] + [count]
+    """From where to where each block goes, half a layer beyond its ends, and its number.
+
+    Nothing where there are no layers.
+    """
+    ends = [*(start for start, _ in starts), count][1:]
     return [
         ((start - 0.5, end - 0.5), label) for (start, label), end in zip(starts, ends, strict=True)
     ]
