@@ -238,6 +238,11 @@ Flops = Callable[[tuple[int, ...], int, Any], float]
 """From the shape of a matrix (O × I), T and the parameters to how many arithmetic operations."""
 
 
+def products_with_itself(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
+    """Operations of the product of T matrices with their own transposes, on the larger side."""
+    return 2.0 * experts * math.prod(shape) * max(shape)
+
+
 def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
     """Operations of so many singular value decompositions for each expert, and once."""
 
@@ -295,7 +300,7 @@ class MergeMethod(Generic[Parameters]):
     merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
     such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
     for a tensor in one piece, None where the engine should allow for much; a method for entries is
-    given small parts. ``flops``: of a matrix, None: about those of T products with its transpose.
+    given small parts. ``flops``: of a matrix.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
     ``layer_norms``: whether it wants to know first how large its merged tensors of each role are in
@@ -325,7 +330,7 @@ class MergeMethod(Generic[Parameters]):
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None
     layer_norms: Callable[[Parameters], bool] | None = None
-    flops: Flops | None = None
+    flops: Flops = products_with_itself
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
         None
     )

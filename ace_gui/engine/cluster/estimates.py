@@ -29,14 +29,7 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
         return read
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
-    if method.flops is not None:
-        return read + method.flops(shape, experts, prepared.parameters_of(row))
-    return read + products_with_itself(shape, experts)
-
-
-def products_with_itself(shape: tuple[int, ...], experts: int) -> float:
-    """Operations of the product of T matrices with their own transposes, on the larger side."""
-    return 2.0 * experts * prod(shape) * max(shape)
+    return read + method.flops(shape, experts, prepared.parameters_of(row))
 
 
 def row_bytes(row: PlanRow, output: str) -> int:

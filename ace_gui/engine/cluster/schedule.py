@@ -17,6 +17,7 @@ import torch
 from ace_gui.engine.cluster.estimates import row_bytes, row_flops, unit_bytes
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.gpu_memory import rooms_of
+from ace_gui.engine.merging.surveying import waits
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.units import Unit, merge_unit, units
 from ace_gui.engine.planning.prepare import Prepared
@@ -150,7 +151,7 @@ def _kinds(prepared: Prepared) -> Iterator[tuple[Any, PlanRow]]:
     """One row of every kind, the least work first; from the middle of the model."""
     alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
     for row in prepared.plan.rows:
-        if row.in_base and 0 not in row.shape and not _waits_for_survey(row, prepared):
+        if row.in_base and 0 not in row.shape and not waits(row, prepared):
             alike[_kind(row, prepared)].append(row)
     by_work = sorted(alike.items(), key=lambda item: row_flops(item[1][0], prepared))
     return ((kind, rows[len(rows) // 2]) for kind, rows in by_work)
@@ -160,11 +161,3 @@ def _kind(row: PlanRow, prepared: Prepared) -> Any:
     """Equal for rows that take the same time to merge."""
     method = prepared.method_of(row).name if row.disposition in COMBINED else ""
     return (row.shape, row.transposed, row.dtype, row.disposition, len(row.experts), method)
-
-
-def _waits_for_survey(row: PlanRow, prepared: Prepared) -> bool:
-    survey = prepared.method_of(row).survey
-    return (
-        survey is not None
-        and survey(prepared.parameters_of(row), len(prepared.experts)) is not None
-    )

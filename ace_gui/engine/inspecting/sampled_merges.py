@@ -26,10 +26,11 @@ from ace_gui.engine.inspecting.layer_context import (
     report_array,
     report_from,
 )
-from ace_gui.engine.merging.measured_rows import need_of
+from ace_gui.engine.merging.surveying import waits
 from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.methods.method import products_with_itself
 
 TOTAL_SECONDS: Final = 4.0
 ONE_SECONDS: Final = 1.5
@@ -51,7 +52,7 @@ def sampled(
     model first, or at data, are not tried. Nothing is written but to the cache.
     """
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
-    for row in in_order([row for row in matrices(prepared.plan) if not _surveys(prepared, row)]):
+    for row in in_order([row for row in matrices(prepared.plan) if not waits(row, prepared)]):
         started, report = time.monotonic(), None
         look = Look(prepared, row, device, cache)
         known = cache.get(look.merge_key("report"))
@@ -83,16 +84,7 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
 
 def work(row: PlanRow) -> float:
     """FLOPs of merging a matrix, about: those of T products with its own transpose."""
-    outputs, inputs = row.shape
-    return 2.0 * len(row.experts) * outputs * inputs * max(outputs, inputs)
-
-
-def _surveys(prepared: Prepared, row: PlanRow) -> bool:
-    if need_of(row, prepared) is not None:
-        return True
-    survey = prepared.method_of(row).survey
-    parameters = prepared.parameters_of(row)
-    return survey is not None and survey(parameters, len(prepared.experts)) is not None
+    return products_with_itself(row.shape, len(row.experts))
 
 
 def _merged(look: Look) -> LayerReport | None:

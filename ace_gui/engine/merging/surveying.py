@@ -24,6 +24,7 @@ from torch import Tensor
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
+from ace_gui.engine.merging.measured_rows import need_of
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -83,6 +84,13 @@ def surveyed(
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
         _keep(store, kept)
+
+
+def waits(row: PlanRow, prepared: Prepared) -> bool:
+    """Whether the row's method must look at the whole model, or at data, before it merges it."""
+    survey, parameters = prepared.method_of(row).survey, prepared.parameters_of(row)
+    surveys = survey is not None and survey(parameters, len(prepared.experts)) is not None
+    return surveys or need_of(row, prepared) is not None
 
 
 def groups(prepared: Prepared) -> list[Group]:

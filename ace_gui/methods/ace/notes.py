@@ -10,7 +10,7 @@ from ace_gui.methods.ace.first_pass import Measured
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
 from ace_gui.methods.method import Diagnostics
-from ace_gui.methods.shared.tolerance import EXACT, Tolerance
+from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 LARGEST_RIDGE_MASS: Final = 0.5
 """Beyond it, −(e/T) Σ_t ΔW_t weighs in the residual; near e = 1 that turns it on the experts."""
@@ -65,12 +65,7 @@ def diagnostics(
 
 def precision(own: Precision, tolerance: Tolerance) -> str:
     """In which numbers a layer was computed, and why."""
-    if not own.error:
-        return "Computed in float64, as float32 would not be exact enough, or not be faster."
-    left = f"Computed in {own.numbers}, which leaves {own.error:.0e} of the change"
-    if not tolerance.rounding:
-        return f"{left} (limit: {EXACT:.0e})."
-    return f"{left}: less than a thirtieth of the rounding of {tolerance.source}."
+    return tolerance.told(own.error, own.numbers) if own.error else IN_FLOAT64
 
 
 def left_out(found: Heterogeneity) -> list[str]:

@@ -52,9 +52,11 @@ class Tolerance:
         allowed = max(SHARE * self.rounding, felt) / (norm or math.inf)
         return min(COARSEST, max(EXACT, allowed))
 
-    def told(self, error: float) -> str:
-        """That float32 was taken, what error that leaves, and why it is small enough."""
-        left = f"Computed in float32, which leaves {error:.0e} of the change"
+    def told(self, error: float, numbers: str = "float32") -> str:
+        """Which numbers were taken, what error that leaves, and why it is small enough."""
+        left = f"Computed in {numbers}, which leaves {error:.0e} of the change"
+        if not self.rounding:
+            return f"{left} (limit: {EXACT:.0e})."
         return f"{left}: less than a thirtieth of the rounding of {self.source}."
 
     def scaled(self, factor: float) -> Tolerance:
