@@ -12,7 +12,7 @@ base: each expert keeps its own, and a merge shares the rest.
 Runs on one CPU thread in about four minutes. Everything is seeded; the same versions of torch
 and transformers on the same kind of processor give the same files. Held-out texts come from a seed
 that neither training nor any choice of tasks or settings has seen: those were made on the texts of
-``--held-out development``.
+``--held-out development``. Texts for methods that want data are none of those to score with.
 
 Shape letters: N texts, L tokens.
 """
@@ -49,6 +49,7 @@ from transformers.utils.logging import disable_progress_bar
 SEED = 2026
 EASY, HARD = (0.0, 0.4), (0.7, 1.0)  # ranges of difficulty: training the base, the experts' tasks
 HELD_OUT = 400  # examples a task
+CALIBRATION = 256  # examples a task, for methods that want data
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 START, PAD, _, _, MASK = range(len(SPECIAL))
 MASKED = 0.2  # of the words
@@ -115,16 +116,21 @@ TASKS = (
 
 def held_out(task: Task, purpose: str) -> list[Example]:
     """The hard examples that no training sees; ``purpose``: held-out, or development."""
+    return list(itertools.islice(hard_examples(task, purpose), HELD_OUT))
+
+
+def calibration(task: Task, purpose: str) -> list[Example]:
+    """Hard examples that no model is scored with."""
+    scored = {texts for texts, _ in held_out(task, purpose)}
+    others = (each for each in hard_examples(task, "calibration") if each[0] not in scored)
+    return list(itertools.islice(others, CALIBRATION))
+
+
+def hard_examples(task: Task, purpose: str) -> Iterator[Example]:
+    """Yield examples of a task as its expert learns it, without end."""
     rng = random.Random(f"{SEED} {task.name} {purpose}")
-    return [task.example(rng, HARD) for _ in range(HELD_OUT)]
-
-
-def rows(task: Task, purpose: str) -> list[tuple[str, ...]]:
-    """Return the rows of a task's file: texts, and the label by its name."""
-    return [
-        (*texts, task.labels[int(label)] if task.labels else str(label))
-        for texts, label in held_out(task, purpose)
-    ]
+    while True:
+        yield task.example(rng, HARD)
 
 
 # --- models ------------------------------------------------------------------------------------
@@ -280,22 +286,37 @@ def save_model(model: Any, folder: Path, tokenizer: PreTrainedTokenizerFast) -> 
     tokenizer.save_pretrained(folder)
 
 
+def rows(task: Task, examples: list[Example]) -> list[tuple[str, ...]]:
+    """Return the rows of a task's file: texts, and the label by its name."""
+    return [
+        (*texts, task.labels[int(label)] if task.labels else str(label))
+        for texts, label in examples
+    ]
+
+
+def save_texts(folder: Path, task: Task, examples: list[Example]) -> None:
+    """Write a task's file in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ["text", "pair"] if task.name == "preference" else ["text"]
+    with (folder / f"{task.name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*names, "label"])
+        writer.writerows(rows(task, examples))
+
+
 def save_tasks(out: Path, purpose: str) -> None:
-    """Write the held-out texts, and the recipe of the merge with the tasks."""
+    """Write the texts to score and to calibrate with, and the recipe with the tasks."""
     recipe = ["schema: 1", "merge_method: ace", "base_model: base", "models:"]
     recipe += [f"  - model: experts/{task.name}\n    name: {task.name}" for task in TASKS]
     recipe += ["tasks:"]
-    (out / "heldout").mkdir(exist_ok=True)
     for task in TASKS:
-        names = ["text", "pair"] if task.name == "preference" else ["text"]
-        with (out / "heldout" / f"{task.name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*names, "label"])
-            writer.writerows(rows(task, purpose))
+        save_texts(out / "heldout", task, held_out(task, purpose))
+        save_texts(out / "calibration", task, calibration(task, purpose))
         recipe += [
             f"  - name: {task.name}  # {task.description}",
             f"    expert: {task.name}",
             f"    data: heldout/{task.name}.csv",
+            f"    calibration: calibration/{task.name}.csv",
             *([f"    metric: {task.metric}"] if task.metric == "matthews" else []),
         ]
     (out / "sample.yaml").write_text("\n".join(recipe) + "\n")

@@ -42,10 +42,21 @@ def test_its_texts_are_those_that_the_script_writes(monkeypatch: pytest.MonkeyPa
     import make_text_sample
 
     for task in make_text_sample.TASKS:
-        with (FOLDER / "heldout" / f"{task.name}.csv").open(newline="") as file:
-            stored = [tuple(row.values()) for row in csv.DictReader(file)]
-        assert stored == make_text_sample.rows(task, "held-out")
-        assert not set(stored) & set(make_text_sample.rows(task, "development"))
+        stored = {folder: rows_of(folder, task.name) for folder in ("heldout", "calibration")}
+        held_out, development = (
+            make_text_sample.rows(task, make_text_sample.held_out(task, purpose))
+            for purpose in ("held-out", "development")
+        )
+        assert stored["heldout"] == held_out
+        assert not set(stored["heldout"]) & {*development, *stored["calibration"]}
+        assert stored["calibration"] == make_text_sample.rows(
+            task, make_text_sample.calibration(task, "held-out")
+        )
+
+
+def rows_of(folder: str, task: str) -> list[tuple[str, ...]]:
+    with (FOLDER / folder / f"{task}.csv").open(newline="") as file:
+        return [tuple(row.values()) for row in csv.DictReader(file)]
 
 
 def test_every_model_reaches_what_the_help_says() -> None:
