@@ -1,4 +1,4 @@
-"""Text out of files for labels: plain, short, with places to wrap; numbers are `formatting`'s."""
+"""Text out of files for labels: plain, short, with places to wrap."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def shared_prefix(names: Sequence[str]) -> str:
     return shared[: shared.rfind(".") + 1]
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """``1 matrix``, ``6 matrices``."""
-    return f"{count} {one if count == 1 else many}"
+def sentence_case(text: str) -> str:
+    """With a capital letter at the beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def short_name(recipe: Path) -> str:

@@ -26,6 +26,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.errors import EngineError
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import later, told, tr
 
 _STATES: Final[dict[type, State]] = {
     PlanJob: State.PLANNING,
@@ -43,8 +44,8 @@ _STATES: Final[dict[type, State]] = {
 
 
 _GOES_ON: Final = {
-    True: "Merge again to resume from the last finished tensor.",
-    False: "Another one was started; what is finished is kept.",
+    True: later("Merge again to resume from the last finished tensor."),
+    False: later("Another one was started; what is finished is kept."),
 }
 """What a person is told to do about a lost engine, by whether it was merging."""
 
@@ -196,7 +197,7 @@ class EngineClient(QObject):
         for number in tuple(self._operations):
             self._forget(number).on_end(EngineLost(error))
         self._session.fail(
-            EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
+            EngineError(f"{told(error.sentence)} {tr(_GOES_ON[merging])}", details=error.details)
         )
         self._check_idle()
 

@@ -19,6 +19,7 @@ from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
 
 
 class MergeOperation:
@@ -109,7 +110,7 @@ class MergeOperation:
             self._give_up()
         elif isinstance(end, JobCancelled):
             session.advice.emit(
-                "Merge cancelled. What is finished is kept: Merge continues from there."
+                tr("Merge cancelled. What is finished is kept: Merge continues from there.")
             )
 
     def _give_up(self) -> None:

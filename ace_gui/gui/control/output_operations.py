@@ -19,6 +19,7 @@ from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
 
 
 class OutputOperations(QObject):
@@ -70,4 +71,4 @@ class OutputOperations(QObject):
                     self._runs.note(session.results.merge)
                 self.exported.emit(event)
             case Reported(file=file):
-                session.advice.emit(f"The report is in {file}.")
+                session.advice.emit(tr("The report is in {file}.", file=file))

@@ -13,6 +13,7 @@ from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import told
 from ace_gui.recipe.tasks import Task
 
 
@@ -104,6 +105,6 @@ class TryOperation(QObject):
     def _end(self, end: End) -> None:
         self._operation = None
         if isinstance(end, JobFailed | EngineLost):
-            self.error = end.error.sentence
+            self.error = told(end.error.sentence)
         self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}
         self.changed.emit()

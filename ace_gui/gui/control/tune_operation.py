@@ -12,6 +12,7 @@ from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import told, tr
 from ace_gui.recipe.values import Recipe
 
 REPORTED = 2
@@ -45,8 +46,8 @@ class TuneOperation(QObject):
         """Why nothing can be tried; empty if nothing is in the way."""
         session = self._session
         if not session.draft.inputs.tasks:
-            return "Add a task first."
-        return "" if session.can_merge else "Open a base model and its experts first."
+            return tr("Add a task first.")
+        return "" if session.can_merge else tr("Open a base model and its experts first.")
 
     def start(
         self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
@@ -76,7 +77,7 @@ class TuneOperation(QObject):
             case TunePoint(place=place, of=of):
                 self.points = (*self.points, event)
                 progress = Progress(
-                    state=State.TUNING, done=place + 1, total=of + REPORTED, title="tuning"
+                    state=State.TUNING, done=place + 1, total=of + REPORTED, title=tr("tuning")
                 )
                 self._session.activity.set_progress(progress)
             case Tuned():
@@ -86,5 +87,5 @@ class TuneOperation(QObject):
     def _end(self, end: End) -> None:
         self._operation = None
         if isinstance(end, JobFailed | EngineLost):
-            self.error = end.error.sentence
+            self.error = told(end.error.sentence)
         self.changed.emit()

@@ -16,13 +16,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.run_operations import Kept, RunOperations
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import model_name
 
-_TITLES: Final = ("Merge", "Base", "Made", "Size", "Exported")
+_TITLES: Final = (later("Merge"), later("Base"), later("Made"), later("Size"), later("Exported"))
 _PADDING: Final = 12  # px
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
@@ -34,17 +35,17 @@ class CleanUpDialog(QDialog):
         super().__init__(parent)
         self._runs = runs
         self._kept: list[Kept] = []
-        self.setWindowTitle("Clean up kept merges")
+        self.setWindowTitle(tr("Clean up kept merges"))
         self.resize(720, 420)
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName("Kept merges")
+        self.tree.setAccessibleName(tr("Kept merges"))
         self.tree.setRootIsDecorated(False)
-        self.tree.setHeaderLabels(_TITLES)
+        self.tree.setHeaderLabels([tr(title) for title in _TITLES])
         self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.said = muted_label("Looking …", self)
+        self.said = muted_label(tr("Looking …"), self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
+        self.remove = self._buttons.addButton(tr("&Delete"), QDialogButtonBox.ButtonRole.AcceptRole)
         self.remove.setProperty("kind", "destructive")
         self._buttons.accepted.connect(self._delete)
         self._buttons.rejected.connect(self.reject)
@@ -54,7 +55,7 @@ class CleanUpDialog(QDialog):
         layout.addWidget(self._buttons)
         runs.listed.connect(self._fill)
         self._sum_up()
-        self.said.setText("Looking …")
+        self.said.setText(tr("Looking …"))
         runs.list_all()
 
     def _fill(self, kept: Sequence[Kept]) -> None:
@@ -72,7 +73,7 @@ class CleanUpDialog(QDialog):
                 base,
                 when,
                 human_bytes(record.bytes),
-                "yes" if record.exported else "no",
+                tr("yes") if record.exported else tr("no"),
             )
             item = QTreeWidgetItem([plain(word) for word in words])
             item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
@@ -91,17 +92,20 @@ class CleanUpDialog(QDialog):
         total = sum(record.bytes for _, record in self._kept)
         freed = sum(record.bytes for _, record in ticked)
         self.remove.setEnabled(bool(ticked))
-        self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
-        self.remove.setToolTip("" if ticked else "Tick what shall go")
+        self.remove.setText(tr("&Delete {count}", count=len(ticked)) if ticked else tr("&Delete"))
+        self.remove.setToolTip("" if ticked else tr("Tick what shall go"))
         if not self._kept:
-            self.said.setText("No merge is kept.")
+            self.said.setText(tr("No merge is kept."))
             return
         if not ticked:
-            self.said.setText(f"{human_bytes(total)} in all. Tick what shall go.")
+            self.said.setText(tr("{total} in all. Tick what shall go.", total=human_bytes(total)))
             return
         lost = sum(not record.exported for _, record in ticked)
-        words = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
-        self.said.setText(f"{words} {lost} not exported will be lost." if lost else words)
+        free = tr(
+            "{freed} of {total} will be free.", freed=human_bytes(freed), total=human_bytes(total)
+        )
+        gone = tr("{count} not exported will be lost.", count=lost) if lost else ""
+        self.said.setText(f"{free} {gone}".rstrip())
 
     def _delete(self) -> None:
         self._runs.delete_kept([store for store, _ in self._ticked()])

@@ -28,8 +28,8 @@ from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
-from ace_gui.formatting import human_bytes, value_text
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
@@ -39,10 +39,11 @@ from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
 DTYPES = (
-    (None, "as the recipe says"),
+    (None, later("as the recipe says")),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "float16"),
@@ -62,19 +63,19 @@ class ExportDialog(QDialog):
         self._session = session
         self._output = output
         self._folder: Path | None = None
-        self.setWindowTitle("Export the merged model")
+        self.setWindowTitle(tr("Export the merged model"))
         self.setMinimumWidth(580)
         self.notice = Notice(self)
         self.folder = QLineEdit(self)
-        self.folder.setAccessibleName("Target folder")
-        self.folder.setPlaceholderText("a new or empty folder")
+        self.folder.setAccessibleName(tr("Target folder"))
+        self.folder.setPlaceholderText(tr("a new or empty folder"))
         self.verdict = muted_label("", self)
         self.dtype = self._make_dtype()
         self.shard = self._make_shard()
         self.complete_heads = self._make_complete_heads()
         self.contents = muted_label("", self)
         self.progress = QProgressBar(self)
-        self.progress.setAccessibleName("Export progress")
+        self.progress.setAccessibleName(tr("Export progress"))
         self.progress.hide()
         self._pages = QStackedWidget(self)
         self._form = self._make_form()
@@ -118,10 +119,12 @@ class ExportDialog(QDialog):
 
     def _make_dtype(self) -> QComboBox:
         box = QComboBox(self)
-        box.setAccessibleName("Number format")
-        box.setToolTip("Number format of the weights; halves are rounded once, from full precision")
+        box.setAccessibleName(tr("Number format"))
+        box.setToolTip(
+            tr("Number format of the weights; halves are rounded once, from full precision")
+        )
         for value, text in DTYPES:
-            box.addItem(text, value)
+            box.addItem(tr(text), value)
         return box
 
     def _make_shard(self) -> QDoubleSpinBox:
@@ -129,14 +132,14 @@ class ExportDialog(QDialog):
         box.setRange(0.1, 100.0)
         box.setDecimals(1)
         box.setValue(5.0)
-        box.setSuffix(" GB")
-        box.setAccessibleName("Largest file")
-        box.setToolTip("Larger models are split into several files with an index")
+        box.setSuffix(tr(" GB"))
+        box.setAccessibleName(tr("Largest file"))
+        box.setToolTip(tr("Larger models are split into several files with an index"))
         return box
 
     def _make_complete_heads(self) -> QCheckBox:
-        box = QCheckBox("A whole model for each expert's head", self)
-        box.setToolTip("Each loads by itself, and is as large as the merged model")
+        box = QCheckBox(tr("A whole model for each expert's head"), self)
+        box.setToolTip(tr("Each loads by itself, and is as large as the merged model"))
         box.setVisible(self._has_heads())
         return box
 
@@ -145,30 +148,32 @@ class ExportDialog(QDialog):
 
     def _make_form(self) -> QWidget:
         page = QWidget(self)
-        browse = QPushButton("Browse…", page)
-        browse.setAccessibleName("Browse for the target folder")
+        browse = QPushButton(tr("Browse…"), page)
+        browse.setAccessibleName(tr("Browse for the target folder"))
         browse.clicked.connect(self._browse)
         line = QHBoxLayout()
         line.addWidget(self.folder, 1)
         line.addWidget(browse)
         form = QFormLayout(page)
         form.setContentsMargins(0, 0, 0, 0)
-        form.addRow("Merge", plain_label(self._recipe_text()))
+        form.addRow(tr("Merge"), plain_label(self._recipe_text()))
         if not self._session.merge_is_current:
             form.addRow(
                 "",
                 muted_label(
-                    "The form was changed after this merge; what is exported "
-                    "is the merge as it was made."
+                    tr(
+                        "The form was changed after this merge; what is exported "
+                        "is the merge as it was made."
+                    )
                 ),
             )
-        form.addRow("Folder", line)
+        form.addRow(tr("Folder"), line)
         form.addRow("", self.verdict)
-        form.addRow("Number format", self.dtype)
-        form.addRow("Largest file", self.shard)
+        form.addRow(tr("Number format"), self.dtype)
+        form.addRow(tr("Largest file"), self.shard)
         if self._has_heads():
-            form.addRow("Heads", self.complete_heads)
-        form.addRow("Will hold", self.contents)
+            form.addRow(tr("Heads"), self.complete_heads)
+        form.addRow(tr("Will hold"), self.contents)
         return page
 
     def _make_result(self) -> QWidget:
@@ -177,13 +182,13 @@ class ExportDialog(QDialog):
         self.files = muted_label("", page)
         self.snippet = QPlainTextEdit(page)
         self.snippet.setReadOnly(True)
-        self.snippet.setAccessibleName("How to load the model in Python")
+        self.snippet.setAccessibleName(tr("How to load the model in Python"))
         self.snippet.setFont(face(Face.MONO))
         self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
-        open_folder = QPushButton("Open folder", page)
+        open_folder = QPushButton(tr("Open folder"), page)
         open_folder.clicked.connect(self._open_folder)
-        copy = QPushButton("Copy code", page)
+        copy = QPushButton(tr("Copy code"), page)
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
@@ -193,7 +198,7 @@ class ExportDialog(QDialog):
         buttons.addStretch(1)
         layout = QVBoxLayout(page)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(heading("Exported", page))
+        layout.addWidget(heading(tr("Exported"), page))
         layout.addWidget(self.outcome)
         layout.addWidget(self.files)
         layout.addWidget(self.snippet)
@@ -203,8 +208,8 @@ class ExportDialog(QDialog):
 
     def _make_buttons(self) -> QDialogButtonBox:
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.export_button = buttons.addButton("Export", QDialogButtonBox.ButtonRole.AcceptRole)
-        self.export_button.setAccessibleName("Export")
+        self.export_button = buttons.addButton(tr("Export"), QDialogButtonBox.ButtonRole.AcceptRole)
+        self.export_button.setAccessibleName(tr("Export"))
         buttons.accepted.connect(self._export)
         buttons.rejected.connect(self.reject)
         return buttons
@@ -215,8 +220,14 @@ class ExportDialog(QDialog):
             return ""
         values = dict(run.parameters)
         shown = [f"{name} {value_text(value)}" for name, value in values.items()]
-        experts = f"{len(run.recipe.models)} experts into {run.recipe.base_model.name}"
-        return ", ".join([f"{run.recipe.merge_method} of {experts}", *shown])
+        merged = counted(
+            len(run.recipe.models),
+            "{method} of %n expert into {base}",
+            "{method} of %n experts into {base}",
+            method=run.recipe.merge_method,
+            base=run.recipe.base_model.name,
+        )
+        return ", ".join([merged, *shown])
 
     def _size(self) -> OutputSize | None:
         """Of the merged model alone."""
@@ -241,14 +252,16 @@ class ExportDialog(QDialog):
         if size is None:
             return ""
         weights = (
-            "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
+            "model.safetensors"
+            if size.shards == 1
+            else tr("{count} files and their index", count=size.shards)
         )
-        parts = [f"{weights} (about {human_bytes(size.bytes)})"]
-        parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
+        parts = [tr("{weights} (about {bytes})", weights=weights, bytes=human_bytes(size.bytes))]
+        parts.append(tr("the base's config and tokenizer files, README.md, merge_recipe.yaml"))
         if self._has_heads():
-            parts.append("the experts' own heads in heads/")
+            parts.append(tr("the experts' own heads in heads/"))
         if self.complete_heads.isChecked():
-            parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
+            parts.append(tr("a model of {bytes} for each of these", bytes=human_bytes(size.bytes)))
         return "; ".join(parts) + "."
 
     def _browse(self) -> None:
@@ -259,7 +272,7 @@ class ExportDialog(QDialog):
             full = folder.is_dir() and any(folder.iterdir())
             self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
 
-        ask_folders(self, "Folder for the merged model", EXPORTS, take)
+        ask_folders(self, tr("Folder for the merged model"), EXPORTS, take)
 
     def _name(self) -> str:
         """What the merged model could be called."""
@@ -296,14 +309,16 @@ class ExportDialog(QDialog):
     def _show_result(self, exported: Exported) -> None:
         self._folder = exported.folder
         Settings().remember_folder(EXPORTS, exported.folder.parent)
-        self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
+        self.outcome.setText(
+            tr("{bytes} in {folder}", bytes=human_bytes(exported.bytes), folder=exported.folder)
+        )
         self.files.setText(", ".join(exported.files))
         self.snippet.setPlainText(load_snippet(exported.folder))
         if exported.notes:
             self.notice.show_message(Severity.INFO, " ".join(exported.notes))
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
-        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText("Close")
+        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText(tr("Close"))
 
     def _open_folder(self) -> None:
         if self._folder is not None:

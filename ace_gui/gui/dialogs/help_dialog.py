@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.gui.words import tr
 from ace_gui.paths import resource_path
 
 PAGES = (
@@ -44,16 +45,16 @@ class HelpDialog(QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Help")
+        self.setWindowTitle(tr("Help"))
         self.resize(QSize(900, 640).boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.pages = QListWidget(self)
-        self.pages.setAccessibleName("Help pages")
+        self.pages.setAccessibleName(tr("Help pages"))
         self.pages.setFixedWidth(_LIST * self.fontMetrics().height())
         self.pages.setWordWrap(True)
         self.pages.setSpacing(3)
         self.pages.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.text = QTextBrowser(self)
-        self.text.setAccessibleName("Help page")
+        self.text.setAccessibleName(tr("Help page"))
         self.text.setOpenLinks(False)
         self.text.document().setDocumentMargin(_MARGIN)
         for name in PAGES:

@@ -36,12 +36,13 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
-from ace_gui.formatting import value_text
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.formula import citation, formula
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.words import counted, tr
 
 _SIZE: Final = (980, 672)
 _SIZES: Final = (288, 692)
@@ -63,7 +64,7 @@ class ChooseMethodDialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self._experts = experts
-        self.setWindowTitle("Merge method")
+        self.setWindowTitle(tr("Merge method"))
         self.setProperty("kind", "card-dialog")
         self._size_to_screen()
         self._found = QSortFilterProxyModel(self)
@@ -72,15 +73,15 @@ class ChooseMethodDialog(QDialog):
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
         self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText("Name, word or author")
+        self.filter.setPlaceholderText(tr("Name, word or author"))
         self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.filter.setAccessibleName("Find a method by name, word or author")
+        self.filter.setAccessibleName(tr("Find a method by name, word or author"))
         self.filter.setClearButtonEnabled(True)
         self.tree = self._make_tree()
-        self.about = scroll_area("What the method does", self)
+        self.about = scroll_area(tr("What the method does"), self)
         self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.use = self.buttons.addButton(
-            "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
+            tr("&Use this method"), QDialogButtonBox.ButtonRole.AcceptRole
         )
         self.use.setProperty("kind", "primary")
         self._lay_out()
@@ -105,7 +106,7 @@ class ChooseMethodDialog(QDialog):
 
     def _make_tree(self) -> QTreeView:
         tree = QTreeView(self)
-        tree.setAccessibleName("Methods")
+        tree.setAccessibleName(tr("Methods"))
         tree.setProperty("kind", "sunk")
         tree.setModel(self._found)
         tree.setHeaderHidden(True)
@@ -125,7 +126,7 @@ class ChooseMethodDialog(QDialog):
         left = QWidget(self)
         left.setProperty("kind", "side")
         left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        title = plain_label("Merge method", left, wrap=False)
+        title = plain_label(tr("Merge method"), left, wrap=False)
         title.setFont(face(Face.TITLE))
         column = QVBoxLayout(left)
         column.setContentsMargins(16, 16, 16, 0)
@@ -185,8 +186,8 @@ class ChooseMethodDialog(QDialog):
     def _show(self, index: QModelIndex) -> None:
         method = _info(index)
         self.use.setEnabled(method is not None)
-        title = method.title.replace("&", "&&") if method is not None else "this method"
-        self.use.setText(f"&Use {title}")
+        title = method.title.replace("&", "&&") if method is not None else tr("this method")
+        self.use.setText(tr("&Use {title}", title=title))
         self.about.setWidget(_about(method, self._experts))
 
     def _choose(self) -> None:
@@ -227,7 +228,7 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     layout.setContentsMargins(24, 20, 24, 16)
     layout.setSpacing(12)
     if method is None:
-        layout.addWidget(secondary_label("No method has these words.", page))
+        layout.addWidget(secondary_label(tr("No method has these words."), page))
         layout.addStretch(1)
         return page
     title = plain_label(method.title, page)
@@ -240,9 +241,9 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
         layout.addWidget(muted_label(method.needs, page))
     layout.addWidget(_formula(method, page))
     if method.fields:
-        layout.addWidget(heading("Parameters", page))
+        layout.addWidget(heading(tr("Parameters"), page))
         layout.addLayout(_parameters(method.fields))
-    layout.addWidget(heading("Paper", page))
+    layout.addWidget(heading(tr("Paper"), page))
     layout.addWidget(citation(method.citation, page))
     layout.addStretch(1)
     return page
@@ -275,17 +276,20 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
 
 def _value(field: FieldInfo) -> str:
     if isinstance(field.default, bool):
-        return "yes" if field.default else "no"
+        return tr("yes") if field.default else tr("no")
     return value_text(field.default)
 
 
 def _number_of_experts(method: MethodInfo) -> str:
     if method.most is not None:
-        exactly = method.least == method.most
-        return f"Merges {'' if exactly else 'at most '}{method.most} experts"
-    return f"Merges {method.least} experts or more" if method.least > 1 else ""
+        if method.least == method.most:
+            return tr("Merges {count} experts", count=method.most)
+        return tr("Merges at most {count} experts", count=method.most)
+    return tr("Merges {count} experts or more", count=method.least) if method.least > 1 else ""
 
 
 def _misfit(method: MethodInfo, experts: int) -> str:
     fits = experts >= method.least and (method.most is None or experts <= method.most)
-    return "." if fits or not experts else f"; {experts} are loaded now."
+    if fits or not experts:
+        return "."
+    return counted(experts, "; %n is loaded now.", "; %n are loaded now.")

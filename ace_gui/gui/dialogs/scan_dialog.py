@@ -20,13 +20,14 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import ModelsFound
-from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
-_TITLES: Final = ("Expert", "Base", "Architecture", "Size", "")
+_TITLES: Final = (later("Expert"), later("Base"), later("Architecture"), later("Size"))
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
 _ON: Final = Qt.CheckState.Checked
 _PADDING: Final = 12  # px
@@ -47,21 +48,21 @@ class ScanDialog(QDialog):
         super().__init__(parent)
         self._given = base
         self._found: ModelsFound | None = None
-        self.setWindowTitle("Models in this folder" if len(paths) == 1 else "Models")
+        self.setWindowTitle(tr("Models in this folder") if len(paths) == 1 else tr("Models"))
         self.resize(820, 440)
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName("Models found")
+        self.tree.setAccessibleName(tr("Models found"))
         self.tree.setRootIsDecorated(False)
-        self.tree.setHeaderLabels(_TITLES)
+        self.tree.setHeaderLabels([*(tr(title) for title in _TITLES), ""])
         header = self.tree.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setStretchLastSection(True)
         self.tree.itemChanged.connect(lambda *_: self._allow())
         self.bases = QButtonGroup(self)
         self.bases.idToggled.connect(lambda *_: self._judge())
-        self.said = muted_label("Reading headers …", self)
+        self.said = muted_label(tr("Reading headers …"), self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.take = self._buttons.addButton("&Open", QDialogButtonBox.ButtonRole.AcceptRole)
+        self.take = self._buttons.addButton(tr("&Open"), QDialogButtonBox.ButtonRole.AcceptRole)
         self._buttons.accepted.connect(self._choose)
         self._buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
@@ -87,7 +88,9 @@ class ScanDialog(QDialog):
             item.setSizeHint(_EXPERT, QSize(0, self.fontMetrics().height() + _PADDING))
             self.tree.addTopLevelItem(item)
             button = QRadioButton(self.tree)
-            button.setAccessibleName(f"{plain(model_name(model.path))} is the base model")
+            button.setAccessibleName(
+                tr("{model} is the base model", model=plain(model_name(model.path)))
+            )
             button.setEnabled(not model.problem and self._given is None)
             self.bases.addButton(button, place)
             self.tree.setItemWidget(item, _BASE, button)
@@ -122,8 +125,8 @@ class ScanDialog(QDialog):
         if base < 0:
             return ""
         if place == base:
-            return "the base"
-        return "fits" if fits else "other tensors than the base has"
+            return tr("the base")
+        return tr("fits") if fits else tr("other tensors than the base has")
 
     def experts(self) -> list[Path]:
         """Those that are ticked."""
@@ -138,15 +141,18 @@ class ScanDialog(QDialog):
             return
         adding = self._given is not None
         self.take.setEnabled(base >= 0 and (bool(experts) or not adding))
-        count = f"{len(experts)} expert{'s' if len(experts) != 1 else ''}"
-        self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
+        self.take.setText(
+            counted(len(experts), "&Add %n expert", "&Add %n experts")
+            if adding
+            else counted(len(experts), "&Open with %n expert", "&Open with %n experts")
+        )
         if not found.models:
-            self.said.setText("There is no model here, nor in the folders below.")
+            self.said.setText(tr("There is no model here, nor in the folders below."))
         elif base < 0:
-            self.said.setText("Which one is the base, from which the others were fine-tuned?")
+            self.said.setText(tr("Which one is the base, from which the others were fine-tuned?"))
         else:
             self.said.setText(
-                "Only headers were read; whether all fits is checked once it is open."
+                tr("Only headers were read; whether all fits is checked once it is open.")
             )
 
     def _choose(self) -> None:

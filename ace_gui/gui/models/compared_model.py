@@ -13,9 +13,10 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole
@@ -37,15 +38,15 @@ class Figure:
     @property
     def title(self) -> str:
         """The heading with an arrow to the better side."""
-        return self.heading + {1: " ↑", -1: " ↓", 0: ""}[self.better]
+        return tr(self.heading) + {1: " ↑", -1: " ↓", 0: ""}[self.better]
 
 
 def _two(value: float) -> str:
-    return f"{value:.2f}"
+    return local(f"{value:.2f}")
 
 
 def _three(value: float) -> str:
-    return f"{value:.3f}"
+    return local(f"{value:.3f}")
 
 
 def _mean_cosine(row: MethodCompared) -> float | None:
@@ -54,53 +55,59 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 
 
 _METHOD = Figure(
-    heading="Method", tip="The method and the parameters set.", value=lambda r: r.title
+    heading=later("Method"),
+    tip=later("The method and the parameters set."),
+    value=lambda r: r.title,
 )
 _FIGURES = (
     Figure(
-        heading="Norm",
-        tip="Norm of the merged change of all tensors, by the experts' mean norm.",
+        heading=later("Norm"),
+        tip=later("Norm of the merged change of all tensors, by the experts' mean norm."),
         value=lambda row: row.relative_norm,
         text=_two,
     ),
     Figure(
-        heading="Energy",
-        tip="Square of the norm: the merged change's energy, by that of an expert of mean norm.",
+        heading=later("Energy"),
+        tip=later(
+            "Square of the norm: the merged change's energy, by that of an expert of mean norm."
+        ),
         value=lambda row: row.relative_norm**2,
         text=_two,
     ),
     Figure(
-        heading="Distance",
+        heading=later("Distance"),
         better=-1,
-        tip="Mean distance of the merged model from the experts, each by the expert's own distance "
-        "from the base: 0 is the expert, 1 as far as the base.",
+        tip=later(
+            "Mean distance of the merged model from the experts, each by the expert's own distance "
+            "from the base: 0 is the expert, 1 as far as the base."
+        ),
         value=lambda row: row.mean_distance,
         text=_two,
     ),
     Figure(
-        heading="Cosine",
+        heading=later("Cosine"),
         better=1,
-        tip="Mean cosine of the merged change and the experts' changes.",
+        tip=later("Mean cosine of the merged change and the experts' changes."),
         value=_mean_cosine,
         text=_two,
     ),
     Figure(
-        heading="Warnings",
+        heading=later("Warnings"),
         better=-1,
-        tip="Tensors with a warning about the result.",
+        tip=later("Tensors with a warning about the result."),
         value=lambda row: row.warned,
     ),
     Figure(
-        heading="Time",
+        heading=later("Time"),
         better=-1,
-        tip="Seconds for planning and merging.",
+        tip=later("Seconds for planning and merging."),
         value=lambda row: row.seconds,
-        text=lambda seconds: f"{seconds:.1f} s",
+        text=lambda seconds: local(f"{seconds:.1f} s"),
     ),
     Figure(
-        heading="Memory",
+        heading=later("Memory"),
         better=-1,
-        tip="Peak memory of the engine while it merged, with what the engine itself takes.",
+        tip=later("Peak memory of the engine while it merged, with what the engine itself takes."),
         value=lambda row: row.peak_bytes,
         text=human_bytes,
     ),
@@ -141,7 +148,7 @@ class ComparedModel(QAbstractTableModel):
     @property
     def main_figure(self) -> Figure:
         """The mean score where there are any, else the distance from the experts."""
-        wanted = "Mean" if any(column.heading == "Mean" for column in self._columns) else "Distance"
+        wanted = "Mean" if any(c.heading == "Mean" for c in self._columns) else "Distance"
         return next(column for column in self._columns if column.heading == wanted)
 
     @property
@@ -180,7 +187,7 @@ class ComparedModel(QAbstractTableModel):
             return self._columns[section].title
         if role == _Role.TextAlignmentRole:
             return _alignment(section)
-        return tooltip(self._columns[section].tip) if role == _Role.ToolTipRole else None
+        return tooltip(tr(self._columns[section].tip)) if role == _Role.ToolTipRole else None
 
     def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._rows):
@@ -242,7 +249,9 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
     found = [
         Figure(
             heading=each.task,
-            tip=f"{each.metric} on {each.task}, {each.n} examples.",
+            tip=tr(
+                "{metric} on {task}, {n} examples.", metric=each.metric, task=each.task, n=each.n
+            ),
             value=lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
             text=_three,
             better=1,
@@ -250,15 +259,15 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
         for each in scores
     ]
     mean = Figure(
-        heading="Mean",
-        tip="Mean score over the tasks.",
+        heading=later("Mean"),
+        tip=later("Mean score over the tasks."),
         value=lambda row: row.mean.score,
         text=_three,
         better=1,
     )
     normalised = Figure(
-        heading="Of experts",
-        tip="Mean over the tasks of the score by that of the task's own expert.",
+        heading=later("Of experts"),
+        tip=later("Mean over the tasks of the score by that of the task's own expert."),
         value=lambda row: row.mean.normalised,
         text=_three,
         better=1,
@@ -269,7 +278,10 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
 def _details(row: MethodCompared) -> str:
     """Parameters, and how far from each expert."""
     lines = [row.title, ", ".join(f"{n} {v}" for n, v in row.parameters.items())]
-    lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]
+    lines += [
+        tr("distance from {name}: {value:.2f}", name=name, value=value)
+        for name, value in row.distances.items()
+    ]
     return "\n".join(line for line in lines if line)
 
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistent
 
 from ace_gui.engine.contract.shown_examples import ComparedExample
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.words import tr
 
 _Index = QModelIndex | QPersistentModelIndex
 EXAMPLE: Final = Qt.ItemDataRole.UserRole
@@ -29,9 +30,17 @@ class ListedExample:
         """All of it in words."""
         example, found = self.found.example, self.found
         texts = "; ".join(text for _, text in example.texts)
-        should = f"should be {example.label}; " if example.label else ""
-        parts = f"{should}the merge says {found.answer}, {self.other_model} {found.other}"
-        return plain(f"{self.task}, {example.row}: {f'{texts}. ' if texts else ''}{parts}")
+        parts = [tr("should be {label}", label=example.label)] if example.label else []
+        parts.append(
+            tr(
+                "the merge says {answer}, {model} {other}",
+                answer=found.answer,
+                model=self.other_model,
+                other=found.other,
+            )
+        )
+        said = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
+        return plain(f"{self.task}, {example.row}: {said}")
 
 
 class ExamplesModel(QAbstractListModel):

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.gui.models.figures_model import GAP
+from ace_gui.gui.words import later
 
 FINE: Final = "✓"
 """Of a tensor in which nothing is out of the ordinary."""
@@ -45,31 +46,39 @@ FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
 
 
 HEADERS: Final = (
-    "Tensor",
-    "Role",
-    "Shape",
-    "Outcome",
+    later("Tensor"),
+    later("Role"),
+    later("Shape"),
+    later("Outcome"),
     "γ",
     f"Var ln E{GAP}",
-    "Regime",
-    "Health",
-    "State",
+    later("Regime"),
+    later("Health"),
+    later("State"),
 )
 HEADER_TIPS: Final = (
-    "Name of the tensor in the base model's files.",
-    "What the tensor does in its model.",
-    "Shape as stored in the files.",
-    "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the menu of "
-    "the selected rows makes one.",
-    "Heterogeneity: how much the experts' energies differ in this layer "
-    "(variance of the logarithms by their squared mean). With a question mark: γ is unreliable "
-    "here, because that mean is near zero.",
-    "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
-    "scale of the weights.",
-    "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
-    "Near γ's pole: γ is above τ only because of it, not because the experts disagree.",
-    "How many things are out of the ordinary; hover over a row to read what one can do.",
-    "Whether the tensor is merged, and with the parameters chosen now.",
+    later("Name of the tensor in the base model's files."),
+    later("What the tensor does in its model."),
+    later("Shape as stored in the files."),
+    later(
+        "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the "
+        "menu of the selected rows makes one."
+    ),
+    later(
+        "Heterogeneity: how much the experts' energies differ in this layer "
+        "(variance of the logarithms by their squared mean). With a question mark: γ is unreliable "
+        "here, because that mean is near zero."
+    ),
+    later(
+        "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
+        "scale of the weights."
+    ),
+    later(
+        "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
+        "Near γ's pole: γ is above τ only because of it, not because the experts disagree."
+    ),
+    later("How many things are out of the ordinary; hover over a row to read what one can do."),
+    later("Whether the tensor is merged, and with the parameters chosen now."),
 )
 
 
@@ -84,14 +93,14 @@ class LayerState(IntEnum):
 
 STATE_TEXT: Final = {
     LayerState.NONE: "–",
-    LayerState.WAITING: "◌ waiting",
-    LayerState.EARLIER: "↺ outdated",
-    LayerState.DONE: "✓ done",
+    LayerState.WAITING: later("◌ waiting"),
+    LayerState.EARLIER: later("↺ outdated"),
+    LayerState.DONE: later("✓ done"),
 }
 REGIME_TEXT: Final = {
-    "heterogeneous": "heterogeneous",
-    "heterogeneous, γ near its pole": "near γ's pole",
-    "homogeneous": "homogeneous",
+    "heterogeneous": later("heterogeneous"),
+    "heterogeneous, γ near its pole": later("near γ's pole"),
+    "homogeneous": later("homogeneous"),
     "–": "–",
 }
 HEALTH_ICONS: Final = {
@@ -100,8 +109,10 @@ HEALTH_ICONS: Final = {
     Verdict.NOTE: "info",
 }
 STATE_TIPS: Final = {
-    LayerState.NONE: "Not merged yet.",
-    LayerState.WAITING: "Waiting for its turn in the merge.",
-    LayerState.EARLIER: "Settings changed since this tensor was merged; merge again to apply them.",
-    LayerState.DONE: "Merged with the present parameters.",
+    LayerState.NONE: later("Not merged yet."),
+    LayerState.WAITING: later("Waiting for its turn in the merge."),
+    LayerState.EARLIER: later(
+        "Settings changed since this tensor was merged; merge again to apply them."
+    ),
+    LayerState.DONE: later("Merged with the present parameters."),
 }

@@ -36,6 +36,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
+from ace_gui.gui.words import local, tr
 
 GAMMA_USUAL: Final = 2.0  # a γ above it is drawn to the end of its bar
 REFRESH: Final = 60  # ms between repaints while figures stream in
@@ -193,10 +194,10 @@ class LayersModel(QAbstractTableModel):
             return None
         if role == _Display:
             has_tau = section == Column.GAMMA and math.isfinite(self.tau)
-            return f"γ, τ {self.tau:.3f}" if has_tau else HEADERS[section]
+            return local(f"γ, τ {self.tau:.3f}") if has_tau else tr(HEADERS[section])
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _ALIGNMENTS[section in FIGURES]
-        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
+        return tr(HEADER_TIPS[section]) if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if role not in _ANSWERED or not index.isValid() or index.row() >= len(self._order):

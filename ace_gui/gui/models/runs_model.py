@@ -15,11 +15,13 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from ace_gui.formatting import duration, human_bytes
+from ace_gui.formatting import duration
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.runs import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.words import counted, local, tr
 
 LINES: Final = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
@@ -116,14 +118,14 @@ class RunsModel(QAbstractListModel):
         current = run is results.merge
         if current:
             parts.insert(
-                0, "this merge" if self._session.merge_is_current else "before the changes"
+                0, tr("this merge") if self._session.merge_is_current else tr("before the changes")
             )
         if run.outdated:
-            parts.insert(0, "models changed since")
+            parts.insert(0, tr("models changed since"))
         if run.norm is not None:
-            parts.append(f"{run.norm:.2f} × norm")
+            parts.append(tr("{norm:.2f} × norm", norm=run.norm))
         score = mean_score(run)
-        text = "" if score is None else f"{score:.3f}".removeprefix("0")
+        text = "" if score is None else local(f"{score:.3f}".removeprefix("0"))
         return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
 
     def _tip(self, run: MergeRun) -> str:
@@ -133,10 +135,15 @@ class RunsModel(QAbstractListModel):
         took = duration(run.finished.seconds) if run.finished is not None else ""
         lines = [
             self.title(run),
-            f"{len(run.recipe.models)} experts into {run.recipe.base_model.name}",
+            counted(
+                len(run.recipe.models),
+                "%n expert into {base}",
+                "%n experts into {base}",
+                base=run.recipe.base_model.name,
+            ),
             parameters,
-            f"merged {when} in {took}" if when else "",
-            f"{human_bytes(run.bytes)} on the disk" if run.bytes else "",
-            "exported" if run.exported else "not exported yet",
+            tr("merged {when} in {took}", when=when, took=took) if when else "",
+            tr("{bytes} on the disk", bytes=human_bytes(run.bytes)) if run.bytes else "",
+            tr("exported") if run.exported else tr("not exported yet"),
         ]
         return "\n".join(line for line in lines if line)

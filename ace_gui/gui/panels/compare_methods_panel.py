@@ -35,10 +35,11 @@ from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.file_dialogs import ask_target
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
-_NOTHING = "Tick the methods to compare, then Compare."
+_NOTHING = later("Tick the methods to compare, then Compare.")
 
 
 class CompareMethodsPanel(QWidget):
@@ -57,24 +58,26 @@ class CompareMethodsPanel(QWidget):
         self._spotted: list[MethodCompared] = []
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
         """By method and variant; None: the method's default one, or the only one."""
-        self.methods = scroll_area("Methods to compare", self)
+        self.methods = scroll_area(tr("Methods to compare"), self)
         self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._fill_methods()
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
-        self.start = _button("&Compare", "Merge by each method ticked, one after another", self)
-        self.stop = _button(
-            "&Stop", "Stop after the present tensor; rows that are there stay", self
+        self.start = _button(
+            tr("&Compare"), tr("Merge by each method ticked, one after another"), self
         )
-        self.status = muted_label(_NOTHING, self)
+        self.stop = _button(
+            tr("&Stop"), tr("Stop after the present tensor; rows that are there stay"), self
+        )
+        self.status = muted_label(tr(_NOTHING), self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
-        self.use = _button("&Use this", "Take the selected merge for the window's", self)
+        self.use = _button(tr("&Use this"), tr("Take the selected merge for the window's"), self)
         self.pair = _button(
-            "Compare &layers", "Compare the two selected merges layer by layer", self
+            tr("Compare &layers"), tr("Compare the two selected merges layer by layer"), self
         )
-        self.save = _button("Save as CS&V…", "Write the table to a file", self)
+        self.save = _button(tr("Save as CS&V…"), tr("Write the table to a file"), self)
         self._lay_out()
         self._connect()
         self._fill_parameters()
@@ -104,14 +107,19 @@ class CompareMethodsPanel(QWidget):
         self._draw()
         progress = self._comparison.progress
         if progress is not None:
-            share = f", {progress.done} of {progress.total} tensors" if progress.total else ""
-            title = f"{progress.place + 1} of {progress.of}: {progress.title}"
-            self.status.setText(f"Merging {title}{share} …")
+            share = tr("{done} of {total} tensors", done=progress.done, total=progress.total)
+            title = tr(
+                "Merging {place} of {of}: {title}",
+                place=progress.place + 1,
+                of=progress.of,
+                title=progress.title,
+            )
+            self.status.setText(f"{title}, {share} …" if progress.total else f"{title} …")
         else:
             failed = [row for row in self._shown if row.error]
             said = [f"{row.title}: {row.error}" for row in failed]
             text = self._comparison.obstacle or " ".join(said)
-            self.status.setText(text or (_NOTHING if not self._shown else ""))
+            self.status.setText(text or (tr(_NOTHING) if not self._shown else ""))
         self._allow()
 
     def _fill_methods(self) -> None:
@@ -185,7 +193,7 @@ class CompareMethodsPanel(QWidget):
     def _make_table(self) -> QTableView:
         table = QTableView(self)
         table.setObjectName("compared")
-        table.setAccessibleName("Merges compared")
+        table.setAccessibleName(tr("Merges compared"))
         table.setModel(self.model)
         plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -199,20 +207,20 @@ class CompareMethodsPanel(QWidget):
 
     def _lay_out(self) -> None:
         left, right = QWidget(self), QWidget(self)
-        self.all = _button("Tick a&ll", "Tick every method", self)
-        self.none = _button("&None", "Tick no method", self)
+        self.all = _button(tr("Tick a&ll"), tr("Tick every method"), self)
+        self.none = _button(tr("&None"), tr("Tick no method"), self)
         ticks = QHBoxLayout()
         ticks.addWidget(self.all)
         ticks.addWidget(self.none)
         values = QFormLayout()
-        values.addRow("or values of", self.parameter)
+        values.addRow(tr("or values of"), self.parameter)
         values.addRow("", self.values)
         run = QHBoxLayout()
         run.addWidget(self.start, 1)
         run.addWidget(self.stop)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(heading("Methods", self))
+        column.addWidget(heading(tr("Methods"), self))
         column.addWidget(self.methods, 1)
         for line in (ticks, values, run):
             column.addLayout(line)
@@ -222,7 +230,7 @@ class CompareMethodsPanel(QWidget):
         actions.addStretch(1)
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
-        result.addWidget(heading("Results", self))
+        result.addWidget(heading(tr("Results"), self))
         plots = QSplitter(Qt.Orientation.Horizontal, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
@@ -269,18 +277,21 @@ class CompareMethodsPanel(QWidget):
     def _fill_parameters(self) -> None:
         """The numbers of the window's method, of which one can be tried with several values."""
         chosen = self.parameter.currentText()
-        self.parameter.setAccessibleName("Parameter to vary")
+        self.parameter.setAccessibleName(tr("Parameter to vary"))
         self.parameter.clear()
-        self.parameter.addItem("no parameter", None)
+        self.parameter.addItem(tr("no parameter"), None)
         method = self._session.draft.method
         for item in method.fields if method is not None else ():
             if item.kind in ("float", "int"):
                 self.parameter.addItem(item.label, item)
         self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
-        self.values.setAccessibleName("Values to try")
+        self.values.setAccessibleName(tr("Values to try"))
         self.values.setPlaceholderText("0.1, 0.2, 0.5")
-        title = method.title if method is not None else "the method"
-        tip = f"Values of one parameter of {title}, with commas between, instead of other methods"
+        title = method.title if method is not None else tr("the method")
+        tip = tr(
+            "Values of one parameter of {title}, with commas between, instead of other methods",
+            title=title,
+        )
         self.parameter.setToolTip(tip)
         self.values.setToolTip(tip)
 
@@ -324,7 +335,7 @@ class CompareMethodsPanel(QWidget):
         self.methods.setEnabled(not varies)
         running, chosen = self._comparison.is_running, self.selected()
         count = len(self._written_values()) if varies else len(self._ticked())
-        self.start.setText(f"&Compare {count}" if count else "&Compare")
+        self.start.setText(tr("&Compare {count}", count=count) if count else tr("&Compare"))
         free = self._session.can_merge and not running and not self._comparison.obstacle
         self.start.setEnabled(bool(count) and free)
         self.stop.setEnabled(running)
@@ -336,9 +347,9 @@ class CompareMethodsPanel(QWidget):
         def write(paths: list[Path]) -> None:
             self.write_csv(paths[0])
 
-        kinds = "Tables (*.csv)"
+        kinds = tr("Tables (*.csv)")
         ask_target(
-            self, "Save the table", "comparison.csv", kinds, "tables", write
+            self, tr("Save the table"), "comparison.csv", kinds, "tables", write
         ).setDefaultSuffix("csv")
 
     def write_csv(self, path: Path) -> None:

@@ -13,11 +13,12 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.card import card
 from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.words import later, tr
 
 METHODS, TWO_MERGES = range(2)
 _LOOKS: Final = (
-    ("Methods", "Merge by several methods, or with several values, and compare them"),
-    ("Two merges", "Two finished merges layer by layer"),
+    (later("Methods"), later("Merge by several methods, or with several values, and compare them")),
+    (later("Two merges"), later("Two finished merges layer by layer")),
 )
 
 
@@ -32,9 +33,9 @@ class ComparePage(QWidget):
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
         self.panel = ComparePanel(session)
-        self.looks = Segments("What to compare", self)
+        self.looks = Segments(tr("What to compare"), self)
         for title, tip in _LOOKS:
-            self.looks.add(title, tip)
+            self.looks.add(tr(title), tr(tip))
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
         for page in (self.methods, self.panel):

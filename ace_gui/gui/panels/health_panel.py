@@ -22,21 +22,23 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.health import Extreme, LayerHealth
-from ace_gui.formatting import number_text
 from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_words import sentences
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import counted, plain, shared_prefix, tooltip
+from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.arrangement import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.words import counted, later, told, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _WIDEST: Final = 250  # px, of a column; the last takes what is left
-_WORST = ("Layer", "What, and what one can do")
-_EXTREMES = ("Figure", "Value", "Layer")
+_WORST = (later("Layer"), later("What, and what one can do"))
+_EXTREMES = (later("Figure"), later("Value"), later("Layer"))
 
 
 class HealthPanel(QWidget):
@@ -54,8 +56,8 @@ class HealthPanel(QWidget):
         self._healths = healths
         self.summary = heading("")
         self._titles = muted_label("")
-        self.worst = _LayerTable("Layers with the worst findings", _WORST)
-        self.extremes = _LayerTable("Where each figure is at its worst", _EXTREMES)
+        self.worst = _LayerTable(tr("Layers with the worst findings"), _WORST)
+        self.extremes = _LayerTable(tr("Where each figure is at its worst"), _EXTREMES)
         for table in (self.worst, self.extremes):
             table.chosen.connect(session.select)
         self.offer = _Offer()
@@ -93,9 +95,11 @@ class HealthPanel(QWidget):
             return
         found = self._healths.summary()
         known = bool(found.counts)
-        self.summary.setText(found.sentence if known else "Nothing is known of the layers yet.")
+        self.summary.setText(
+            told(found.sentence) if known else tr("Nothing is known of the layers yet.")
+        )
         titles = (
-            f"{plain(title)}: {counted(count, 'tensor', 'tensors')}"
+            f"{plain(tr(title))}: {counted(count, 'tensor', 'tensors')}"
             for title, count in found.titles.items()
         )
         self._titles.setText(" · ".join(titles))
@@ -123,10 +127,10 @@ class _Offer(Column):
     def __init__(self) -> None:
         super().__init__()
         self.said = plain_label("")
-        self.for_these = QPushButton("Use it for these layers")
-        self.for_these.setToolTip("Add an override that merges them by the automatic variant")
-        self.for_all = QPushButton("Use it for all")
-        self.for_all.setToolTip("Merge every layer by the automatic variant")
+        self.for_these = QPushButton(tr("Use it for these layers"))
+        self.for_these.setToolTip(tr("Add an override that merges them by the automatic variant"))
+        self.for_all = QPushButton(tr("Use it for all"))
+        self.for_all.setToolTip(tr("Merge every layer by the automatic variant"))
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 2, 0, 4)
         layout.addWidget(self.said, 1)
@@ -135,10 +139,14 @@ class _Offer(Column):
 
     def fill(self, count: int, *, all_too: bool) -> None:
         """For so many layers; none: there is nothing to offer."""
-        layers = "layer, the" if count == 1 else "layers, the"
         self.said.setText(
-            f"In {count} {layers} published variant moves far more than the experts did, or "
-            "refines against them. The automatic variant does neither."
+            counted(
+                count,
+                "In %n layer, the published variant moves far more than the experts did, or "
+                "refines against them. The automatic variant does neither.",
+                "In %n layers, the published variant moves far more than the experts did, or "
+                "refines against them. The automatic variant does neither.",
+            )
         )
         self.for_all.setVisible(all_too)
         self.setVisible(count > 0)
@@ -163,7 +171,7 @@ class _LayerTable(QTableWidget):
         super().__init__(0, len(titles))
         self._names: tuple[str, ...] = ()
         self.setAccessibleName(name)
-        self.setHorizontalHeaderLabels(list(titles))
+        self.setHorizontalHeaderLabels([tr(title) for title in titles])
         plain_rows(self, padding=6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -219,17 +227,17 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
     name = QTableWidgetItem(_short(layer.name, prefix))
     name.setIcon(icon(ICONS[layer.verdict]))
     worst, *others = layer.findings
-    more = f" (and {len(others)} more: hover over it)" if others else ""
-    said = QTableWidgetItem(plain(worst.sentence + more))
+    more = tr("(and {count} more: hover over it)", count=len(others)) if others else ""
+    said = QTableWidgetItem(plain(f"{told(worst.sentence)} {more}".rstrip()))
     for cell in (name, said):
-        cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
-    spoken = f"{WORDS[layer.verdict]}: {layer.name}"
+        cell.setToolTip(tooltip(f"{layer.name}\n{sentences(layer)}"))
+    spoken = f"{tr(WORDS[layer.verdict])}: {layer.name}"
     name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
     return layer.name, [name, said]
 
 
 def _extreme_cells(extreme: Extreme, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
-    texts = (extreme.title, number_text(extreme.value, 3), _short(extreme.name, prefix))
+    texts = (tr(extreme.title), number_text(extreme.value, 3), _short(extreme.name, prefix))
     cells = [QTableWidgetItem(text) for text in texts]
     cells[2].setToolTip(tooltip(extreme.name))
     return extreme.name, cells

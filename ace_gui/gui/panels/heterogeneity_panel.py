@@ -15,6 +15,7 @@ from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.words import tr
 
 
 class HeterogeneityPanel(QWidget):
@@ -30,7 +31,7 @@ class HeterogeneityPanel(QWidget):
         self._session = session
         self._layers = MergedLayers(session, self)
         self.plot = HeterogeneityPlot()
-        self.tabs = LazyTabs("All layers", self)
+        self.tabs = LazyTabs(tr("All layers"), self)
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)
         self._fill()
@@ -61,23 +62,23 @@ class HeterogeneityPanel(QWidget):
     def _fill(self) -> None:
         session, layers, add = self._session, self._layers, self.tabs.add
         add(
-            "Heterogeneity γ",
-            "γ of every layer along the model; drag the line to change τ",
+            tr("Heterogeneity γ"),
+            tr("γ of every layer along the model; drag the line to change τ"),
             lambda: GammaView(self.plot, session, layers),
         )
         add(
-            "By role",
-            "How γ is distributed in each kind of layer",
+            tr("By role"),
+            tr("How γ is distributed in each kind of layer"),
             lambda: GammaView(RolePlot(), session, layers),
         )
         add(
-            "Map",
-            "γ by block and role: a role lines up across the depth",
+            tr("Map"),
+            tr("γ by block and role: a role lines up across the depth"),
             lambda: RoleMapView(session, layers),
         )
         add(
-            "Energies",
-            "How far each expert moved every layer from the base",
+            tr("Energies"),
+            tr("How far each expert moved every layer from the base"),
             lambda: EnergiesView(session, layers),
         )
 

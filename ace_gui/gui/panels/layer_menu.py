@@ -11,6 +11,7 @@ from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.layer_rules import Rules, open_to_override, overridden, reset, rule_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.words import counted, tr
 from ace_gui.recipe import Override
 
 
@@ -27,13 +28,17 @@ def layer_menu(
     """
     menu = QMenu(parent)
     chosen = open_to_override(session, names)
-    title = f"{len(chosen)} tensors" if len(chosen) != 1 else next(iter(chosen)).split(".", 1)[-1]
-    menu.addSection(title if chosen else "No part of the merge")
+    title = (
+        counted(len(chosen), "tensor", "tensors")
+        if len(chosen) != 1
+        else next(iter(chosen)).split(".", 1)[-1]
+    )
+    menu.addSection(title if chosen else tr("No part of the merge"))
 
     def act(change: Override) -> None:
         take(overridden(session, chosen, change))
 
-    methods = menu.addMenu("&Merge by")
+    methods = menu.addMenu(tr("&Merge by"))
     methods.setToolTipsVisible(True)
     for family, members in by_family(session.draft.methods):
         methods.addSection(family)
@@ -45,13 +50,13 @@ def layer_menu(
             action = methods.addAction(method.title)
             action.setToolTip(tooltip(method.summary))
             action.triggered.connect(partial(_ignoring_checked, act, change))
-    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
+    for text, fate in ((tr("&Average"), "average"), (tr("&Keep from the base"), "base")):
         change = Override(disposition=fate)  # type: ignore[arg-type]
         menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
     other = rule_for(session, chosen, Override())
-    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
+    menu.addAction(tr("&Other…")).triggered.connect(partial(_ignoring_checked, ask, other))
     menu.addSeparator()
-    reset_action = menu.addAction("&Reset")
+    reset_action = menu.addAction(tr("&Reset"))
     reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
     for action in menu.actions():
         action.setEnabled(bool(chosen))

@@ -19,6 +19,7 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.words import tr
 
 _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
     Column.STATE: 140,
@@ -49,7 +50,7 @@ class LayerView(QTreeView):
     def __init__(self, tree: LayerTree, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("layers")
-        self.setAccessibleName("Layers")
+        self.setAccessibleName(tr("Layers"))
         self._cells: dict[Column, Cell] = {}
         self._gamma = GammaCell(self)
         for column in Column:

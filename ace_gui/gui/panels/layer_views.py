@@ -15,6 +15,7 @@ from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.layer_plot import LayersPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
 
 
 class LayersView(PlotWithTable):
@@ -74,8 +75,8 @@ class LayersView(PlotWithTable):
         """What stands in the place of γ; empty where there is γ."""
         plan = self.session.draft.plan
         if plan is None or not plan.experts:
-            return "Add experts to see where they disagree."
-        return "" if self.layers.figures.names else "No tensor here is merged by the method."
+            return tr("Add experts to see where they disagree.")
+        return "" if self.layers.figures.names else tr("No tensor here is merged by the method.")
 
 
 class HeterogeneityView(LayersView):

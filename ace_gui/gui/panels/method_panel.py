@@ -32,65 +32,66 @@ from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.formula import citation
 from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.words import later, told, tr
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
-    (None, "as the base"),
+    (None, later("as the base")),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "float16"),
     ("float64", "float64"),
 )
 NON_FINITE = (
-    (NonFinite.STOP, "stop"),
-    (NonFinite.KEEP_BASE, "keep the base's tensor"),
-    (NonFinite.SKIP_EXPERT, "leave the expert out"),
+    (NonFinite.STOP, later("stop")),
+    (NonFinite.KEEP_BASE, later("keep the base's tensor")),
+    (NonFinite.SKIP_EXPERT, later("leave the expert out")),
 )
-_OUT_DTYPE_TIP = "Number format of the merged tensors; rounded once, on writing."
-_NON_FINITE_TIP = (
+_OUT_DTYPE_TIP = later("Number format of the merged tensors; rounded once, on writing.")
+_NON_FINITE_TIP = later(
     "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
     "training run that diverged leaves behind. The layer's notes and the model card name every "
     "such tensor."
 )
 VOCABULARIES = (
-    (Vocabulary.POSITION, "row by row"),
-    (Vocabulary.TOKENS, "matched by token"),
-    (Vocabulary.UNION, "union of all tokens"),
-    (Vocabulary.BASE, "as in the base"),
+    (Vocabulary.POSITION, later("row by row")),
+    (Vocabulary.TOKENS, later("matched by token")),
+    (Vocabulary.UNION, later("union of all tokens")),
+    (Vocabulary.BASE, later("as in the base")),
 )
-_VOCABULARY_TIP = (
+_VOCABULARY_TIP = later(
     "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
     "wherever they are; an expert without the token counts as unchanged. Tokens that the base "
     "lacks and all experts have are added, with the mean of their rows; in the union of all "
     "tokens, so are those that only some experts have. Or the base's rows are kept."
 )
-_HEADS_TIP = (
+_HEADS_TIP = later(
     "Task heads are merged where all experts have one task: heads of one shape with the same "
     "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
 )
-_FUSED_TIP = (
+_FUSED_TIP = later(
     "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
     "Apart, each has its own γ, regime and spectrum; the published procedure takes them as one. "
     "The merged model's tensors keep their shapes either way."
 )
-_SEED_TIP = (
+_SEED_TIP = later(
     "This method draws random numbers. The same seed draws the same ones, whatever the order and "
     "the device; another seed shows how much the result owes to chance."
 )
 _SEED = QRegularExpression(r"\d{1,18}")
-_SCOPE_TIP = (
+_SCOPE_TIP = later(
     "Which tensors the method merges, and in which orientation; the authors' presets reproduce "
     "their scripts."
 )
 
-_FORECAST_TIP = (
+_FORECAST_TIP = later(
     "Norm of the change of all merged matrices together, by the mean of the experts'. Before a "
     "merge it is estimated from matrices that a few seconds suffice to merge; after it, it is "
     "exact. A change far above the cap is more than the experts learned: try the automatic variant "
     "of ACE, or a cap."
 )
-_OVERRIDES_TIP = (
+_OVERRIDES_TIP = later(
     "Some tensors can be merged by another method or with other values, averaged, or kept from the "
     "base. Of two overrides for one tensor the later holds."
 )
@@ -111,39 +112,39 @@ class MethodPanel(QWidget):
         self.fields: dict[str, ParameterField] = {}
         self._title = plain_label("", self, wrap=False)
         self._title.setFont(face(Face.STRONG))
-        self._change = action_button(choose, "Change…", self, kind="link")
-        self._change.setAccessibleName("Change the method")
-        self._waiting = muted_label("Starting the engine …", self)
+        self._change = action_button(choose, tr("Change…"), self, kind="link")
+        self._change.setAccessibleName(tr("Change the method"))
+        self._waiting = muted_label(tr("Starting the engine …"), self)
         self.cap = CapField(parent=self)
         self.cap.edited.connect(self._choose_cap)
-        self.scope = self._combo("Scope", _SCOPE_TIP, ())
+        self.scope = self._combo(tr("Scope"), tr(_SCOPE_TIP), ())
         self._scope_note = muted_label("", self)
-        self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
-        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP, NON_FINITE)
-        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP, VOCABULARIES)
-        self.split_fused = QCheckBox("split for the merge", self)
-        self.split_fused.setAccessibleName("Split fused matrices for the merge")
-        self.split_fused.setToolTip(tooltip(_FUSED_TIP))
+        self.out_dtype = self._combo(tr("Output type"), tr(_OUT_DTYPE_TIP), OUT_DTYPES)
+        self.non_finite = self._combo(tr("NaN and Inf"), tr(_NON_FINITE_TIP), NON_FINITE)
+        self.vocabulary = self._combo(tr("Vocabulary"), tr(_VOCABULARY_TIP), VOCABULARIES)
+        self.split_fused = QCheckBox(tr("split for the merge"), self)
+        self.split_fused.setAccessibleName(tr("Split fused matrices for the merge"))
+        self.split_fused.setToolTip(tooltip(tr(_FUSED_TIP)))
         self.split_fused.clicked.connect(self._choose)
-        self.heads = QCheckBox("merge those of one task", self)
-        self.heads.setAccessibleName("Merge the heads of experts of one task")
-        self.heads.setToolTip(tooltip(_HEADS_TIP))
+        self.heads = QCheckBox(tr("merge those of one task"), self)
+        self.heads.setAccessibleName(tr("Merge the heads of experts of one task"))
+        self.heads.setToolTip(tooltip(tr(_HEADS_TIP)))
         self.heads.clicked.connect(self._choose)
         self.seed = self._make_seed()
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
-        self._scroll = scroll_area("Parameters of the method", self)
+        self._scroll = scroll_area(tr("Parameters of the method"), self)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.forecast = muted_label("", self)
-        self.forecast.setToolTip(tooltip(_FORECAST_TIP))
+        self.forecast.setToolTip(tooltip(tr(_FORECAST_TIP)))
         self.forecast.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 4, 0, 0)
         layout.setSpacing(4)
         head = QHBoxLayout()
         head.setContentsMargins(0, 0, 8, 0)
-        head.addWidget(heading("Method", self), 1)
+        head.addWidget(heading(tr("Method"), self), 1)
         head.addWidget(self._change)
         layout.addLayout(head)
         layout.addWidget(self._title)
@@ -156,7 +157,7 @@ class MethodPanel(QWidget):
 
     def show_forecast(self, found: Forecast | None) -> None:
         """Say how far the merge moves the model, as far as that is known."""
-        self.forecast.setText("" if found is None else found.sentence)
+        self.forecast.setText("" if found is None else told(found.sentence))
         self.forecast.setVisible(found is not None)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -217,14 +218,16 @@ class MethodPanel(QWidget):
         form = _form(content)
         form.setContentsMargins(0, 0, 0, 0)
         self._seed_line = in_line(self.seed)
-        self._seed_label = _row_label("Seed", self.seed.toolTip())
+        self._seed_label = _row_label(tr("Seed"), self.seed.toolTip())
         form.addRow(self._seed_label, self._seed_line)
-        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
-        form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
-        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), in_line(self.vocabulary))
-        form.addRow(_row_label("Output", self.out_dtype.toolTip()), in_line(self.out_dtype))
-        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), in_line(self.non_finite))
-        return Folding("More options", content, self)
+        form.addRow(_row_label(tr("Fused"), self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label(tr("Heads"), self.heads.toolTip()), self.heads)
+        form.addRow(
+            _row_label(tr("Vocabulary"), self.vocabulary.toolTip()), in_line(self.vocabulary)
+        )
+        form.addRow(_row_label(tr("Output"), self.out_dtype.toolTip()), in_line(self.out_dtype))
+        form.addRow(_row_label(tr("NaN, Inf"), self.non_finite.toolTip()), in_line(self.non_finite))
+        return Folding(tr("More options"), content, self)
 
     def _rebuild(self) -> None:
         """Make the form of the method anew; the options of every method move into it."""
@@ -239,12 +242,12 @@ class MethodPanel(QWidget):
                 self._add_field(form, ParameterField(info, form_widget))
         for widget in (self._seed_label, self._seed_line):
             widget.setVisible(method is not None and method.seeded)
-        form.addRow(_row_label("Cap", tooltip(CAP_TIP)), self.cap)
+        form.addRow(_row_label(tr("Cap"), tooltip(tr(CAP_TIP))), self.cap)
         form.addRow(self.forecast)
-        form.addRow(_row_label("Scope", _SCOPE_TIP), in_line(self.scope))
+        form.addRow(_row_label(tr("Scope"), tr(_SCOPE_TIP)), in_line(self.scope))
         form.addRow("", self._scope_note)
         form.addRow(self.more)
-        form.addRow(_row_label("Overrides", tooltip(_OVERRIDES_TIP)))
+        form.addRow(_row_label(tr("Overrides"), tooltip(tr(_OVERRIDES_TIP))))
         form.addRow(self.overrides)
         if method is not None:
             about = QWidget()
@@ -252,7 +255,7 @@ class MethodPanel(QWidget):
             lines.setContentsMargins(0, 0, 0, 0)
             lines.addWidget(plain_label(method.formula))  # typeset, it is too wide for the column
             lines.addWidget(citation(method.citation))
-            form.addRow(Folding("Formula and paper", about))
+            form.addRow(Folding(tr("Formula and paper"), about))
         self._scroll.setWidget(form_widget)
         tab_through(self._change, self._scroll)
 
@@ -311,14 +314,14 @@ class MethodPanel(QWidget):
     def _make_seed(self) -> QLineEdit:
         seed = QLineEdit(self)
         seed.setValidator(QRegularExpressionValidator(_SEED, seed))
-        seed.setAccessibleName("Seed")
-        seed.setToolTip(tooltip(_SEED_TIP))
+        seed.setAccessibleName(tr("Seed"))
+        seed.setToolTip(tooltip(tr(_SEED_TIP)))
         seed.editingFinished.connect(self._choose_seed)
         return seed
 
     def _combo(self, name: str, tip: str, choices: Sequence[tuple[object, str]]) -> QComboBox:
         combo = QComboBox(self)
-        combo.addItems([text for _, text in choices])
+        combo.addItems([tr(text) for _, text in choices])
         combo.activated.connect(self._choose)
         combo.setAccessibleName(name)
         combo.setToolTip(tooltip(tip))
@@ -344,6 +347,6 @@ def _form(widget: QWidget) -> QFormLayout:
 def _row_label(text: str, tip: str) -> QWidget:
     label = plain_label(text, wrap=False)
     label.setProperty("kind", "secondary")
-    label.setMinimumWidth(label.fontMetrics().horizontalAdvance("Refined fraction") + 4)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(tr("Refined fraction")) + 4)
     label.setToolTip(tip)
     return label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QIcon
@@ -24,6 +25,7 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.arrangement import FlowLayout
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.words import later, told, tr
 
 _ICON = 16  # px
 _DETAIL_LINES = 8
@@ -35,6 +37,13 @@ class Severity(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+_SPOKEN: Final = {
+    Severity.INFO: later("info"),
+    Severity.WARNING: later("warning"),
+    Severity.ERROR: later("error"),
+}
 
 
 class Notice(QFrame):
@@ -49,22 +58,22 @@ class Notice(QFrame):
         super().__init__(parent)
         self._floats = floats
         self.setProperty("kind", "toast" if floats else "sunk")
-        self.setAccessibleName("Message")
+        self.setAccessibleName(tr("Message"))
         self.severity = Severity.INFO
         self._icon = IconLabel(_ICON, parent=self)
-        self._icon.setAccessibleName("Kind of message")
+        self._icon.setAccessibleName(tr("Kind of message"))
         self.sentence = plain_label("", self)
         self.sentence.setProperty("kind", "on-toast" if floats else "")
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)
-        self.details_button = self._button("Details", "Show or hide the details")
+        self.details_button = self._button(tr("Details"), tr("Show or hide the details"))
         self.details_button.setCheckable(True)
-        self._copy = self._button("Copy", "Copy the message and its details")
-        self._dismiss = self._button("", "Dismiss this message")
+        self._copy = self._button(tr("Copy"), tr("Copy the message and its details"))
+        self._dismiss = self._button("", tr("Dismiss this message"))
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
-        self.details.setAccessibleName("Details of the message")
+        self.details.setAccessibleName(tr("Details of the message"))
         lines = self.details.fontMetrics().lineSpacing() * _DETAIL_LINES
         self.details.setFixedHeight(lines)
         self._lay_out()
@@ -75,13 +84,13 @@ class Notice(QFrame):
 
     def show_error(self, error: WorkbenchError) -> None:
         """An error: its sentence, and what it knows of the place under Details."""
-        self.show_message(Severity.ERROR, error.sentence, error_details(error))
+        self.show_message(Severity.ERROR, told(error.sentence), error_details(error))
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence in place of the one before."""
         self.severity = severity
         self.sentence.setText(plain(sentence))
-        self.sentence.setAccessibleName(f"{severity.value}: {plain(sentence)}")
+        self.sentence.setAccessibleName(f"{tr(_SPOKEN[severity])}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()

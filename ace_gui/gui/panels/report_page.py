@@ -8,8 +8,9 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.card import card
 from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.words import later, tr
 
-_WHAT = (
+_WHAT = later(
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
     "plots and tables, as one HTML file that opens anywhere."
 )
@@ -22,4 +23,4 @@ class ReportPage(QWidget):
         super().__init__(parent)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(card(EmptyState(_WHAT, action_button(write, "Save report…"))))
+        layout.addWidget(card(EmptyState(tr(_WHAT), action_button(write, tr("Save report…")))))

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.findings import LayerDifference
-from ace_gui.formatting import number_text
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.difference_plot import DifferencePlot, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -19,9 +19,10 @@ from ace_gui.gui.state.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.words import later, tr
 
 REFRESH: Final = 100  # ms between repaints while differences stream in
-NEEDS_TWO: Final = (
+NEEDS_TWO: Final = later(
     "Two finished merges are needed: merge, change the method or a parameter, and merge again."
 )
 
@@ -33,12 +34,12 @@ class ComparePanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        self.first = _chooser("First merge", self._choose)
-        self.second = _chooser("Second merge", self._choose)
+        self.first = _chooser(tr("First merge"), self._choose)
+        self.second = _chooser(tr("Second merge"), self._choose)
         self.scores = muted_label("", self)
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
-        self.spectra.setAccessibleName("Spectra of both merges")
+        self.spectra.setAccessibleName(tr("Spectra of both merges"))
         self.view = PlotWithTable(self.differences, self.differences.columns)
         self._lay_out()
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
@@ -103,9 +104,9 @@ class ComparePanel(LayerPanel):
         comparison = self.session.results.comparison
         if comparison.pair is None:
             few = len(self.session.results.runs.all) < 2
-            self.differences.clear(NEEDS_TWO if few else "Choose two different merges.")
+            self.differences.clear(tr(NEEDS_TWO) if few else tr("Choose two different merges."))
         elif not comparison.differences:
-            self.differences.clear("Comparing …")
+            self.differences.clear(tr("Comparing …"))
         else:
             names = [row.name for row in self.session.layers.rows]
             self.differences.show_differences(names, comparison.differences)
@@ -115,7 +116,7 @@ class ComparePanel(LayerPanel):
     def _show_spectra(self) -> None:
         pair, row = self.session.results.comparison.pair, self.row
         if pair is None or row is None:
-            self.spectra.clear("Choose a layer to see both spectra.")
+            self.spectra.clear(tr("Choose a layer to see both spectra."))
             return
         found = self.session.results.comparison.spectra.get(row.name)
         if found is not None and found.first is not None and found.second is not None:
@@ -126,9 +127,9 @@ class ComparePanel(LayerPanel):
                 row.name, _caption(found), {first: found.first, second: found.second}
             )
         elif len(row.shape) != 2:
-            self.spectra.clear("Only a matrix has singular values.")
+            self.spectra.clear(tr("Only a matrix has singular values."))
         else:
-            self.spectra.clear("Computing both spectra …")
+            self.spectra.clear(tr("Computing both spectra …"))
 
     def _show_scores(self) -> None:
         """The mean scores on the tasks, where the merges were tried."""
@@ -139,13 +140,13 @@ class ComparePanel(LayerPanel):
             if mean is not None:
                 parts.append(f"{box.currentText()} {number_text(mean, 3)}")
         self.scores.setVisible(bool(parts))
-        self.scores.setText(f"Mean score: {', '.join(parts)}")
+        self.scores.setText(tr("Mean score: {parts}", parts=", ".join(parts)))
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
         head.setContentsMargins(8, 4, 8, 2)
         head.setSpacing(8)
-        for text, box in (("&First", self.first), ("&Second", self.second)):
+        for text, box in ((tr("&First"), self.first), (tr("&Second"), self.second)):
             label = QLabel(text, self)
             label.setBuddy(box)
             head.addWidget(label)
@@ -174,8 +175,11 @@ def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:
 
 
 def _caption(found: LayerDifference) -> str:
-    return (
-        f"relative difference {number_text(relative(found), 3)} · "
-        f"cosine {number_text(found.cosine, 3)} · ‖W − W₀‖ {number_text(found.first_norm, 3)} "
-        f"and {number_text(found.second_norm, 3)}"
+    return tr(
+        "relative difference {relative} · cosine {cosine} · ‖W − W₀‖ {first_norm} and "
+        "{second_norm}",
+        relative=number_text(relative(found), 3),
+        cosine=number_text(found.cosine, 3),
+        first_norm=number_text(found.first_norm, 3),
+        second_norm=number_text(found.second_norm, 3),
     )

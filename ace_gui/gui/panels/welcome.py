@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.arrangement import clear_layout
@@ -33,13 +33,14 @@ from ace_gui.gui.widgets.plain_label import (
     plain_label,
     secondary_label,
 )
+from ace_gui.gui.words import later, tr
 
 RECENT_SHOWN: Final = 5
 _WIDEST: Final = 1344  # px
 _NARROW: Final = 1080  # px: below it the sample stands under the recent projects
 _PADDING: Final = 16
-_WHAT: Final = "Merge fine-tuned models into one, and see layer by layer what came of it."
-_SAMPLE: Final = (
+_WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
+_SAMPLE: Final = later(
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
 )
@@ -71,11 +72,11 @@ class WelcomePanel(QWidget):
         self._columns.setHorizontalSpacing(32)
         self._columns.setVerticalSpacing(32)
         self._start = _start_column(starts)
-        self._recent_title = heading("Recent projects")
+        self._recent_title = heading(tr("Recent projects"))
         self._recent = QVBoxLayout()
         self._recent.setSpacing(0)
         self._kept = muted_label("", self)
-        self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
+        self._clean_up = action_button(clean_up, tr("Clean up…"), self, kind="link")
         self._recent_column = self._make_recent()
         self.show_kept(0)
         self._sample = _sample_card(sample)
@@ -86,7 +87,7 @@ class WelcomePanel(QWidget):
         title = plain_label("ACE workbench", inner, wrap=False)
         title.setFont(face(Face.DISPLAY))
         column.addWidget(title)
-        column.addWidget(secondary_label(_WHAT, inner))
+        column.addWidget(secondary_label(tr(_WHAT), inner))
         column.addSpacing(32)
         column.addLayout(self._columns)
         across = QHBoxLayout()
@@ -98,7 +99,7 @@ class WelcomePanel(QWidget):
         whole.addLayout(across)
         whole.addStretch(3)
         area = QScrollArea(self)
-        area.setAccessibleName("Welcome")
+        area.setAccessibleName(tr("Welcome"))
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -118,11 +119,11 @@ class WelcomePanel(QWidget):
             row.clicked.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
             self._recent.addWidget(row)
         if not paths:
-            self._recent.addWidget(secondary_label("What you open appears here.", self))
+            self._recent.addWidget(secondary_label(tr("What you open appears here."), self))
 
     def show_kept(self, size: int) -> None:
         """How many bytes finished merges take, with the way to remove some."""
-        self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
+        self._kept.setText(tr("Kept runs use {size} on this disk", size=human_bytes(size)))
         for widget in (self._kept, self._clean_up):
             widget.setVisible(size > 0)
 
@@ -213,7 +214,7 @@ class DropZone(QLabel):
     """Says that things may be dropped; they may be anywhere in the window."""
 
     def __init__(self) -> None:
-        super().__init__("Drop folders, models or a recipe\nanywhere in this window")
+        super().__init__(tr("Drop folders, models or a recipe\nanywhere in this window"))
         self.setProperty("kind", "secondary")
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setMinimumHeight(112)
@@ -234,8 +235,8 @@ class RecentRow(QToolButton):
     def __init__(self, path: Path, *, first: bool) -> None:
         super().__init__()
         self.setProperty("kind", "row" if first else "next-row")
-        self.setAccessibleName(f"Open {plain(str(path))}")
-        self.setToolTip(tooltip(f"Open {path}"))
+        self.setAccessibleName(tr("Open {path}", path=plain(str(path))))
+        self.setToolTip(tooltip(tr("Open {path}", path=path)))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         name = plain_label(short_name(path), self, wrap=False)
         name.setFont(face(Face.STRONG))
@@ -266,10 +267,13 @@ def _last_written(path: Path) -> str:
     try:
         when = QDateTime.fromSecsSinceEpoch(int(path.stat().st_mtime))
     except OSError:
-        return "not found"
+        return tr("not found")
     locale = QLocale()
     if when.date() == QDate.currentDate():
-        return f"today {locale.toString(when.time(), QLocale.FormatType.ShortFormat)}"
+        return tr(
+            "today {time}",
+            time=locale.toString(when.time(), QLocale.FormatType.ShortFormat),
+        )
     return locale.toString(when.date(), "d MMMM yyyy")
 
 
@@ -278,7 +282,7 @@ def _start_column(starts: Sequence[Start]) -> QWidget:
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(8)
-    layout.addWidget(heading("Start", column))
+    layout.addWidget(heading(tr("Start"), column))
     layout.addSpacing(4)
     for place, start in enumerate(starts):
         layout.addWidget(StartButton(start, first=place == 0))
@@ -295,18 +299,18 @@ def _sample_card(sample: QAction) -> QWidget:
     inside = QVBoxLayout(card)
     inside.setContentsMargins(_PADDING, _PADDING, _PADDING, _PADDING)
     inside.setSpacing(8)
-    title = plain_label("The sample: five experts, one small model", card)
+    title = plain_label(tr("The sample: five experts, one small model"), card)
     title.setFont(face(Face.HEADING))
     inside.addWidget(title)
-    inside.addWidget(secondary_label(_SAMPLE, card))
+    inside.addWidget(secondary_label(tr(_SAMPLE), card))
     inside.addSpacing(4)
-    begin = action_button(sample, "Open the sample", card, kind="tinted")
+    begin = action_button(sample, tr("Open the sample"), card, kind="tinted")
     begin.setIcon(icon("play", "accent_on_tint"))
     inside.addWidget(begin, 0, Qt.AlignmentFlag.AlignLeft)
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(12)
-    layout.addWidget(heading("New here?", column))
+    layout.addWidget(heading(tr("New here?"), column))
     layout.addWidget(card)
     layout.addWidget(muted_label("", column), 1)
     return column

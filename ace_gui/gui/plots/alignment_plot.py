@@ -13,18 +13,19 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.findings import LayerSubspaces
-from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import counted, later, tr
 
-EMPTY: Final = "Choose a layer to see what refinement did to its directions."
+EMPTY: Final = later("Choose a layer to see what refinement did to its directions.")
 LEFT: Final = "left"
 RIGHT: Final = "right"
 KEPT: Final = 0.9  # |cosine| from which a direction counts as kept
-_LABELS: Final = {LEFT: "left (outputs)", RIGHT: "right (inputs)"}
-_TIP: Final = "|cosine| of the i-th singular vectors before and after refinement"
+_LABELS: Final = {LEFT: later("left (outputs)"), RIGHT: later("right (inputs)")}
+_TIP: Final = later("|cosine| of the i-th singular vectors before and after refinement")
 
 
 class AlignmentPlot(Plot):
@@ -38,10 +39,10 @@ class AlignmentPlot(Plot):
         self._values: dict[str, NDArray[np.float64]] = {}
         self._items: dict[str, pg.PlotDataItem] = {}
         super().__init__(
-            name="Directions before and after refinement",
-            empty=EMPTY,
-            bottom=quantity_axis("bottom", "index i of the singular vector"),
-            left=quantity_axis("left", "|cos(before, after)|", "|cos|", grid=True),
+            name=tr("Directions before and after refinement"),
+            empty=tr(EMPTY),
+            bottom=quantity_axis("bottom", tr("index i of the singular vector")),
+            left=quantity_axis("left", tr("|cos(before, after)|"), "|cos|", grid=True),
             toggles=True,
             parent=parent,
         )
@@ -53,7 +54,7 @@ class AlignmentPlot(Plot):
         self.set_busy(False)
         left, right = subspaces.alignment, subspaces.alignment_right
         if left is None or right is None or not left.size:
-            self.clear("This merge has no preliminary solution to compare its directions with.")
+            self.clear(tr("This merge has no preliminary solution to compare its directions with."))
             return
         self._values = {LEFT: left, RIGHT: right}
         self.title.set_whole(subspaces.name)
@@ -62,11 +63,11 @@ class AlignmentPlot(Plot):
         self.setAccessibleDescription(f"{subspaces.name}. {self.caption.whole}")
         self.show_canvas()
 
-    def clear(self, message: str = EMPTY) -> None:
+    def clear(self, message: str = "") -> None:
         """Show ``message`` in the place of the curves."""
         self.set_busy(False)
         self._values = {}
-        self.show_message(message)
+        self.show_message(message or tr(EMPTY))
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The cosines as a table, a row a direction."""
@@ -74,7 +75,7 @@ class AlignmentPlot(Plot):
         return (
             FigureColumn(title="i", values=np.arange(1, count + 1)),
             *(
-                FigureColumn(title=f"|cos|, {_LABELS[side]}", values=values, tip=_TIP)
+                FigureColumn(title=f"|cos|, {tr(_LABELS[side])}", values=values, tip=tr(_TIP))
                 for side, values in self._values.items()
             ),
         )
@@ -122,8 +123,13 @@ def _caption(left_K: NDArray[np.float64]) -> str:
     """How many of the leading directions stayed where they were."""
     kept = int((left_K >= KEPT).sum())
     mean = number_text(float(left_K.mean()), 2)
-    directions = "direction" if len(left_K) == 1 else "directions"
-    return (
-        f"Of the {len(left_K)} leading {directions}, {kept} kept their place: cosines of at least "
-        f"{KEPT:g}, the mean is {mean}."
+    return counted(
+        len(left_K),
+        "Of the %n leading direction, {kept} kept their place: cosines of at least {least:g}, "
+        "the mean is {mean}.",
+        "Of the %n leading directions, {kept} kept their place: cosines of at least {least:g}, "
+        "the mean is {mean}.",
+        kept=kept,
+        least=KEPT,
+        mean=mean,
     )

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.axes import BlockAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
@@ -23,11 +23,12 @@ from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, block_starts, same_figures, symbol_size
 from ace_gui.gui.theme import DARK, LIGHT, Tokens
+from ace_gui.gui.words import counted, later, tr
 
-EMPTY = "The experts' energies appear here once a base and its experts are open."
-_ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
-_ROLE_TIP = "Show the layers of one role only, joined by lines"
-_HINT = "Choose a layer to see its energies; the legend hides experts."
+EMPTY = later("The experts' energies appear here once a base and its experts are open.")
+_ENERGY_TIP = later("‖ΔW‖², the squared Frobenius norm")
+_ROLE_TIP = later("Show the layers of one role only, joined by lines")
+_HINT = later("Choose a layer to see its energies; the legend hides experts.")
 _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 _NEAR = 12.0  # pixels
 
@@ -40,8 +41,8 @@ class EnergiesAlongPlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
-        self._left = quantity_axis("left", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
+        self._bottom.set_titles(tr("layer, input → output (numbers: block)"), tr("layer"))
+        self._left = quantity_axis("left", tr("energy ‖ΔW‖²"), "‖ΔW‖²", grid=True)
         self._left.logarithmic = True
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
@@ -51,10 +52,10 @@ class EnergiesAlongPlot(LayersPlot):
         self._shown = np.zeros(0, dtype=np.intp)
         self._items: dict[str, pg.PlotCurveItem] = {}
         self._points: dict[str, Points] = {}
-        self.role = Choice("Role whose energies are shown", _role_options(()))
+        self.role = Choice(tr("Role whose energies are shown"), _role_options(()))
         super().__init__(
-            name="Energies along the model",
-            empty=EMPTY,
+            name=tr("Energies along the model"),
+            empty=tr(EMPTY),
             bottom=self._bottom,
             left=self._left,
             toggles=True,
@@ -87,7 +88,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._energies = np.full((len(self._names), len(self._experts)), np.nan)
         self.role.offer(_role_options(self._roles))
         if not self._names or not self._experts:
-            self.show_message(EMPTY)
+            self.show_message(tr(EMPTY))
             return
         self._draw_all()
         self.show_canvas()
@@ -105,13 +106,13 @@ class EnergiesAlongPlot(LayersPlot):
     def columns(self) -> tuple[FigureColumn, ...]:
         """The energies as a table, a row a shown layer, a column an expert."""
         shown = self._shown
-        names = FigureColumn(title="layer", values=[self._names[index] for index in shown])
-        roles = FigureColumn(title="role", values=[self._roles[index] for index in shown])
+        names = FigureColumn(title=tr("layer"), values=[self._names[index] for index in shown])
+        roles = FigureColumn(title=tr("role"), values=[self._roles[index] for index in shown])
         energies = [
             FigureColumn(
                 title=expert,
                 values=self._energies[shown, t],
-                tip=_ENERGY_TIP,
+                tip=tr(_ENERGY_TIP),
             )
             for t, expert in enumerate(self._experts)
         ]
@@ -230,12 +231,20 @@ class EnergiesAlongPlot(LayersPlot):
             self.canvas.getViewBox().setYRange(low, high, padding=0.08)
 
     def _tell(self) -> None:
-        self.title.set_whole(f"{len(self._experts)} experts in {self._shown.size} matrices")
+        self.title.set_whole(
+            tr(
+                "{experts} in {matrices}",
+                experts=counted(len(self._experts), "expert", "experts"),
+                matrices=counted(self._shown.size, "matrix", "matrices"),
+            )
+        )
         totals = np.nansum(self._energies[self._shown], axis=0)
         words = (
             f"{e} {number_text(v, 3)}" for e, v in zip(self._experts, totals, strict=True) if v > 0
         )
-        self.setAccessibleDescription(f"Energies over the layers shown: {', '.join(words)}")
+        self.setAccessibleDescription(
+            tr("Energies over the layers shown: {energies}", energies=", ".join(words))
+        )
 
     def _draw_selection(self) -> None:
         place = self.row_of(self.selected)
@@ -243,13 +252,13 @@ class EnergiesAlongPlot(LayersPlot):
         if place is not None:
             self._mark.setValue(place)
         index = self._selected
-        self.caption.set_whole(_HINT if index is None else self._describe(index))
+        self.caption.set_whole(tr(_HINT) if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
     def _describe(self, index: int) -> str:
         energies = zip(self._experts, self._energies[index], strict=True)
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in energies if np.isfinite(v))
-        return f"{self._names[index]}: {words or 'not known yet'}"
+        return f"{self._names[index]}: {words or tr('not known yet')}"
 
     # Mouse and keyboard
 
@@ -275,5 +284,5 @@ def _brush(colour: str) -> QBrush:
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
     """None stands for all of them."""
-    every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
-    return every | {role: (role, _ROLE_TIP) for role in roles}
+    every: dict[Hashable, tuple[str, str]] = {None: (tr("All roles"), tr(_ROLE_TIP))}
+    return every | {role: (role, tr(_ROLE_TIP)) for role in roles}

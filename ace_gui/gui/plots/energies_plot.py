@@ -12,12 +12,13 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.formatting import number_text
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import later, tr
 
-EMPTY = "Choose a layer to see how much each expert changed it."
+EMPTY = later("Choose a layer to see how much each expert changed it.")
 GAP = "\u2002"  # between a mark and its number
 BAR = 0.62
 LABEL_ROOM = 0.2  # of the horizontal axis, for the numbers beside the longest bar
@@ -31,13 +32,13 @@ class EnergiesPlot(Plot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._names_axis = NameAxis()
-        self._bottom = quantity_axis("bottom", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
+        self._bottom = quantity_axis("bottom", tr("energy ‖ΔW‖²"), "‖ΔW‖²", grid=True)
         self._energies: dict[str, float] = {}
         self._colours: dict[str, str] = {}
         self._numbers: list[pg.TextItem] = []
         super().__init__(
-            name="Energy of each expert in the layer",
-            empty=EMPTY,
+            name=tr("Energy of each expert in the layer"),
+            empty=tr(EMPTY),
             bottom=self._bottom,
             left=self._names_axis,
             logarithmic=False,
@@ -57,7 +58,7 @@ class EnergiesPlot(Plot):
         """Draw ``energies`` of the layer ``name``; ``colours`` maps expert to "#rrggbb"."""
         self.set_busy(False)
         if not energies:
-            self.clear("No energies are known of this layer.")
+            self.clear(tr("No energies are known of this layer."))
             return
         shown = self.title.whole, self._energies, self._colours
         if (name, energies, colours) == shown and self.message() is None:
@@ -67,11 +68,11 @@ class EnergiesPlot(Plot):
         self._draw()
         self.show_canvas()
 
-    def clear(self, message: str = EMPTY) -> None:
+    def clear(self, message: str = "") -> None:
         """Show ``message`` in the place of the bars."""
         self.set_busy(False)
         self._energies = {}
-        self.show_message(message)
+        self.show_message(message or tr(EMPTY))
 
     def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
@@ -145,7 +146,7 @@ class EnergiesPlot(Plot):
             self._numbers.append(pg.TextItem(anchor=(0, 0.5)))
             self.canvas.addItem(self._numbers[-1], ignoreBounds=True)
         for row, energy in enumerate(self._energies.values()):
-            words = number_text(energy, 3) if energy else "0, unchanged"
+            words = number_text(energy, 3) if energy else tr("0, unchanged")
             self._numbers[row].setText(GAP + words, self.theme.text)
             self._numbers[row].setPos(self._place(energy), row)
 
@@ -167,4 +168,6 @@ def _spread(energies: Mapping[str, float]) -> str:
         return ""
     most, least = max(changed, key=changed.__getitem__), min(changed, key=changed.__getitem__)
     ratio = number_text(changed[most] / changed[least], 2)
-    return f"the energy of {most} is {ratio} times that of {least}"
+    return tr(
+        "the energy of {most} is {ratio} times that of {least}", most=most, ratio=ratio, least=least
+    )

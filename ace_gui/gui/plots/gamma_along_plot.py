@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.layer_plot import block_starts
+from ace_gui.gui.words import tr
 
 
 class HeterogeneityPlot(GammaPlot):
@@ -15,7 +16,9 @@ class HeterogeneityPlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
+        super().__init__(
+            name=tr("Heterogeneity along the model"), bottom=self._bottom, parent=parent
+        )
 
     def fit(self) -> None:
         view = self.canvas.getViewBox()

@@ -15,6 +15,7 @@ import pyqtgraph as pg
 from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import tr
 
 STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
 BOX = 0.8
@@ -25,11 +26,13 @@ class RolePlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
-        self._bottom.setLabel("role (in each: layers, input → output; box: quartiles and median)")
+        self._bottom.setLabel(
+            tr("role (in each: layers, input → output; box: quartiles and median)")
+        )
         self._role_names: tuple[str, ...] = ()
         self._role = np.zeros(0, dtype=np.intp)
         self._boxes: list[pg.GraphicsObject] = []
-        super().__init__(name="Heterogeneity by role", bottom=self._bottom, parent=parent)
+        super().__init__(name=tr("Heterogeneity by role"), bottom=self._bottom, parent=parent)
 
     def fit(self) -> None:
         view = self.canvas.getViewBox()

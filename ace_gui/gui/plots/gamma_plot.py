@@ -16,22 +16,23 @@ import pyqtgraph as pg
 
 from ace_gui.engine.contract.health import gamma_near_pole
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
-from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, nearest_point, same_figures, symbol_size
 from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.words import counted, later, local, tr
 
-EMPTY = "γ appears here once a base and two experts are open."
-HINT = "Choose a layer to see its spectrum; drag the line to change τ."
+EMPTY = later("γ appears here once a base and two experts are open.")
+HINT = later("Choose a layer to see its spectrum; drag the line to change τ.")
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
 LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
-NEAR_POLE = "γ near its pole"
-POLE_TIP = (
+NEAR_POLE = later("γ near its pole")
+POLE_TIP = later(
     "here γ exceeds τ only because the mean log energy is near zero (norms near 1), "
     "not because the experts disagree"
 )
@@ -42,9 +43,14 @@ def two_digits(value: float) -> float:
     return float(f"{value:.1e}")
 
 
+def treated_alike(count: int) -> str:
+    """Of a method that does not look at γ."""
+    return tr("{count} matrices, treated alike whatever their γ", count=count)
+
+
 def tau_text(tau: float) -> str:
     """ "τ = 0.30"."""
-    return f"τ = {number_text(tau)}" if isfinite(tau) else "no τ"
+    return f"τ = {number_text(tau)}" if isfinite(tau) else tr("no τ")
 
 
 class GammaPlot(LayersPlot):
@@ -70,7 +76,7 @@ class GammaPlot(LayersPlot):
         self._y_range = (0.0, 1.0)
         super().__init__(
             name=name,
-            empty=EMPTY,
+            empty=tr(EMPTY),
             bottom=bottom,
             left=self._left,
             wraps=False,
@@ -94,7 +100,7 @@ class GammaPlot(LayersPlot):
         self._gamma = np.full(len(self._names), np.nan)
         self._mean_log = np.full(len(self._names), np.nan)
         if not self._names:
-            self.show_message(EMPTY)
+            self.show_message(tr(EMPTY))
             return
         self._place()
         self._set_legend()
@@ -133,19 +139,19 @@ class GammaPlot(LayersPlot):
         shown = range(len(self._names))
         deviation = np.sqrt(self._gamma * self._mean_log**2)
         return (
-            FigureColumn(title="layer", values=self._names),
-            FigureColumn(title="role", values=self._roles),
-            FigureColumn(title="γ", values=self._gamma, tip="Heterogeneity (ACE, Eq. 7)"),
-            FigureColumn(title="regime", values=[self._regime(index) for index in shown]),
+            FigureColumn(title=tr("layer"), values=self._names),
+            FigureColumn(title=tr("role"), values=self._roles),
+            FigureColumn(title="γ", values=self._gamma, tip=tr("Heterogeneity (ACE, Eq. 7)")),
+            FigureColumn(title=tr("regime"), values=[self._regime(index) for index in shown]),
             FigureColumn(
-                title="mean ln energy",
+                title=tr("mean ln energy"),
                 values=self._mean_log,
-                tip="Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself.",
+                tip=tr("Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself."),
             ),
             FigureColumn(
-                title="deviation of ln energy",
+                title=tr("deviation of ln energy"),
                 values=deviation,
-                tip="Standard deviation over the experts; γ is its square by that of the mean.",
+                tip=tr("Standard deviation over the experts; γ is its square by that of the mean."),
             ),
         )
 
@@ -205,16 +211,20 @@ class GammaPlot(LayersPlot):
         present = {ROLE_FAMILIES[family] for family in self._family}
         ink, accent = self.theme.text2, self.theme.accent
         entries = [
-            LegendEntry(key=family, label=family, colour=ink, symbol=SYMBOLS[family], filled=False)
+            LegendEntry(
+                key=family, label=tr(family), colour=ink, symbol=SYMBOLS[family], filled=False
+            )
             for family in ROLE_FAMILIES
             if family in present
         ]
         if isfinite(self._tau):
             entries.append(
-                LegendEntry(key="filled", label="heterogeneous: γ > τ", colour=accent, symbol="s")
+                LegendEntry(
+                    key="filled", label=tr("heterogeneous: γ > τ"), colour=accent, symbol="s"
+                )
             )
         if self._near_pole().any():
-            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=ink, symbol="x"))
+            entries.append(LegendEntry(key="crossed", label=tr(NEAR_POLE), colour=ink, symbol="x"))
         self.legend.set_entries(entries)
 
     def _near_pole(self) -> NDArray[np.bool_]:
@@ -259,18 +269,27 @@ class GammaPlot(LayersPlot):
         crossed = np.flatnonzero(self._near_pole())
         self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
         self._set_legend()
-        self._line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
+        self._line.write(local(f"τ {self._tau:.3f}") if isfinite(self._tau) else "")
         self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
         count = len(self._names)
-        text = f"{above} of {known} matrices {'is' if above == 1 else 'are'} heterogeneous"
+        parts = [
+            counted(
+                above,
+                "%n of {known} matrices is heterogeneous",
+                "%n of {known} matrices are heterogeneous",
+                known=known,
+            )
+        ]
         if not isfinite(self._tau):
-            text = f"{known} matrices, treated alike whatever their γ"
+            parts = [treated_alike(known)]
         if crossed:
-            text += f"; {crossed} of the {above} near the pole of γ"
+            near = tr("{count} of the {above} near the pole of γ", count=crossed, above=above)
+            parts.append(near)
         if known < count:
-            text += f"; {count - known} not known yet"
+            parts.append(tr("{count} not known yet", count=count - known))
+        text = "; ".join(parts)
         self.title.set_whole(text)
         self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")
         self.title.setVisible(self.message() is None)
@@ -291,23 +310,23 @@ class GammaPlot(LayersPlot):
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
-        self.caption.set_whole(HINT if index is None else self._describe(index))
+        self.caption.set_whole(tr(HINT) if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
         if np.isnan(gamma) or not isfinite(self._tau):
             return "–"
-        return "heterogeneous" if gamma > self._tau else "homogeneous"
+        return tr("heterogeneous") if gamma > self._tau else tr("homogeneous")
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
         name, role = self._names[index], self._roles[index]
         if np.isnan(gamma):
-            return f"γ not known · {role} · {name}"
+            return " · ".join([tr("γ not known"), role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
         text = " · ".join(part for part in parts if part != "–")
-        return f"{text} · {POLE_TIP}" if self._near_pole()[index] else text
+        return f"{text} · {tr(POLE_TIP)}" if self._near_pole()[index] else text
 
     # Mouse and keyboard
 

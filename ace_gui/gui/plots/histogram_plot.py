@@ -20,9 +20,10 @@ from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.gaussian import expected_counts
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import counted, later, tr
 
-EMPTY: Final = "Choose a layer to see how its changes are distributed."
-GAUSSIAN: Final = "Gaussian"
+EMPTY: Final = later("Choose a layer to see how its changes are distributed.")
+GAUSSIAN: Final = later("Gaussian")
 _LEAST: Final = 0.5  # counts; a logarithmic axis begins here
 
 
@@ -30,15 +31,15 @@ class HistogramPlot(Plot):
     """A stepped curve an expert, over the dashed Gaussian of its mean and deviation."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", "entries in a bin", "entries", grid=True)
+        self._left = quantity_axis("left", tr("entries in a bin"), tr("entries"), grid=True)
         self._distribution: LayerDistribution | None = None
         self._colours: dict[str, str] = {}
         self._steps: dict[str, pg.PlotDataItem] = {}
         self._gaussians: dict[str, pg.PlotDataItem] = {}
         super().__init__(
-            name="Distribution of the changes in the layer",
-            empty=EMPTY,
-            bottom=quantity_axis("bottom", "entry of ΔW"),
+            name=tr("Distribution of the changes in the layer"),
+            empty=tr(EMPTY),
+            bottom=quantity_axis("bottom", tr("entry of ΔW")),
             left=self._left,
             toggles=True,
             logarithmic=True,
@@ -61,11 +62,11 @@ class HistogramPlot(Plot):
         self._draw()
         self.show_canvas()
 
-    def clear(self, message: str = EMPTY) -> None:
+    def clear(self, message: str = "") -> None:
         """Show ``message`` in the place of the histograms."""
         self.set_busy(False)
         self._distribution = None
-        self.show_message(message)
+        self.show_message(message or tr(EMPTY))
 
     @property
     def distribution(self) -> LayerDistribution | None:
@@ -78,10 +79,10 @@ class HistogramPlot(Plot):
         if distribution is None:
             return ()
         return (
-            FigureColumn(title="from", values=distribution.edges[:-1]),
-            FigureColumn(title="to", values=distribution.edges[1:]),
+            FigureColumn(title=tr("from"), values=distribution.edges[:-1]),
+            FigureColumn(title=tr("to"), values=distribution.edges[1:]),
             *(
-                FigureColumn(title=name, values=counts, tip="entries in the bin")
+                FigureColumn(title=name, values=counts, tip=tr("entries in the bin"))
                 for name, counts in distribution.counts.items()
             ),
         )
@@ -130,7 +131,7 @@ class HistogramPlot(Plot):
     def _entries(self, colours: Mapping[str, str]) -> list[LegendEntry]:
         dash = Qt.PenStyle.DashLine
         gaussian = LegendEntry(
-            key=GAUSSIAN, label="Gaussian", colour=self.theme.text2, style=dash, width=1.2
+            key=GAUSSIAN, label=tr(GAUSSIAN), colour=self.theme.text2, style=dash, width=1.2
         )
         experts = (
             LegendEntry(key=_key(name), label=name, colour=colour, width=1.6)
@@ -184,5 +185,8 @@ def _caption(distribution: LayerDistribution) -> str:
     outside = sum(distribution.outside.values())
     if not outside:
         return ""
-    entries = "entry lies" if outside == 1 else "entries lie"
-    return f"{outside} {entries} further from zero than is drawn."
+    return counted(
+        outside,
+        "%n entry lies further from zero than is drawn.",
+        "%n entries lie further from zero than is drawn.",
+    )

@@ -11,14 +11,17 @@ from PySide6.QtCore import QPointF, QRectF, Signal
 from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.words import local
+
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.words import later, tr
 
-EMPTY: Final = "Merge by several methods to see them side by side."
+EMPTY: Final = later("Merge by several methods to see them side by side.")
 _SHARE: Final = 0.34  # of the width, for names
 _BAR: Final = 0.62
 _POINT: Final = 10  # px
@@ -45,8 +48,8 @@ class MergeBars(Plot):
         self._left = NameAxis(_SHARE)
         self._bottom = quantity_axis("bottom")
         super().__init__(
-            name="Merges by one figure",
-            empty=EMPTY,
+            name=tr("Merges by one figure"),
+            empty=tr(EMPTY),
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -60,11 +63,11 @@ class MergeBars(Plot):
         """Show ``x`` of these, which is ``figure``, from the top."""
         self._points = tuple(points)
         if not self._points:
-            self.show_message(EMPTY)
+            self.show_message(tr(EMPTY))
             return
         self.title.set_whole(figure)
         self._draw()
-        said = ", ".join(f"{point.title} {point.x:.3g}" for point in self._points)
+        said = ", ".join(f"{point.title} {local(f'{point.x:.3g}')}" for point in self._points)
         self.setAccessibleDescription(f"{figure}: {said}")
         self.show_canvas()
 
@@ -96,7 +99,7 @@ class MergeBars(Plot):
             bar = pg.BarGraphItem(
                 x0=[0], width=[point.x], y=[place], height=_BAR, brush=QColor(colour), pen=None
             )
-            end = pg.TextItem(f" {point.x:.3g}", color=self.theme.text2, anchor=(0, 0.5))
+            end = pg.TextItem(local(f" {point.x:.3g}"), color=self.theme.text2, anchor=(0, 0.5))
             end.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
             end.setPos(point.x, place)
             for item in (bar, end):
@@ -118,11 +121,13 @@ class MergeScatter(Plot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._points: tuple[MergePoint, ...] = ()
-        self._bottom = quantity_axis("bottom", "norm of the change, by the experts' mean", "norm")
+        self._bottom = quantity_axis(
+            "bottom", tr("norm of the change, by the experts' mean"), tr("norm")
+        )
         self._left = quantity_axis("left", grid=True)
         super().__init__(
-            name="Norm of the change and result of every merge",
-            empty=EMPTY,
+            name=tr("Norm of the change and result of every merge"),
+            empty=tr(EMPTY),
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -137,12 +142,14 @@ class MergeScatter(Plot):
         """Show these; ``figure``: what ``y`` is."""
         self._points = tuple(points)
         if not self._points:
-            self.show_message(EMPTY)
+            self.show_message(tr(EMPTY))
             return
         self._left.set_titles(figure)
-        self.title.set_whole(f"{figure} against norm")
+        self.title.set_whole(tr("{figure} against norm", figure=figure))
         self._draw()
-        said = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in self._points)
+        said = ", ".join(
+            tr("{title} {y:.3g} at {x:.3g}", title=p.title, y=p.y, x=p.x) for p in self._points
+        )
         self.setAccessibleDescription(f"{self.title.whole}: {said}")
         self.show_canvas()
 

@@ -22,9 +22,11 @@ from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands
 from ace_gui.gui.state.score_figures import Figure
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.words import later, tr
 
-EMPTY: Final = "Scores stand here once the models have been tried."
+EMPTY: Final = later("Scores stand here once the models have been tried.")
 WIDTH: Final = 0.25  # of a group, one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")
@@ -49,12 +51,12 @@ class ScoreBarsPlot(Plot):
         self._bottom = NameColumnsAxis()
         self._left = quantity_axis("left", grid=True)
         self._groups: tuple[ScoreGroup, ...] = ()
-        self._merge = "merged"
+        self._merge = tr("merged")
         self._items: list[pg.GraphicsObject] = []
         self._numbers: list[pg.TextItem] = []
         super().__init__(
-            name="Scores by task",
-            empty=EMPTY,
+            name=tr("Scores by task"),
+            empty=tr(EMPTY),
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -67,28 +69,28 @@ class ScoreBarsPlot(Plot):
     def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
         """Draw these; ``merge``: what the merged model is called; ``quantity``: what is plotted."""
         self._groups, self._merge = tuple(groups), merge
-        self.title.set_whole(f"{quantity[:1].upper()}{quantity[1:]} by task")
+        self.title.set_whole(sentence_case(tr("{quantity} by task", quantity=quantity)))
         self._draw()
         self.show_canvas()
 
-    def clear(self, message: str = EMPTY) -> None:
+    def clear(self, message: str = "") -> None:
         """Show a message in the place of the bars."""
         self._groups = ()
-        self.show_message(message)
+        self.show_message(message or tr(EMPTY))
 
     def columns(self) -> Sequence[FigureColumn]:
         """The same figures as a table."""
-        found = [FigureColumn(title="task", values=[group.title for group in self._groups])]
+        found = [FigureColumn(title=tr("task"), values=[group.title for group in self._groups])]
         for place, name in enumerate(self._names):
             bars = [group.bars[place] for group in self._groups]
             found.append(FigureColumn(title=name, values=np.array([bar.value for bar in bars])))
             errors = np.array([bar.error for bar in bars])
-            found.append(FigureColumn(title=f"± {name}", values=errors, tip="Standard error."))
+            found.append(FigureColumn(title=f"± {name}", values=errors, tip=tr("Standard error.")))
         return found
 
     @property
     def _names(self) -> tuple[str, str, str]:
-        return "base", self._merge, "expert"
+        return tr("base"), self._merge, tr("expert")
 
     def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
@@ -172,11 +174,11 @@ class ScoreBarsPlot(Plot):
     def _show_legend(self) -> None:
         theme = self.theme
         entries = [
-            LegendEntry(key="base", label="base", colour=theme.base, symbol="s", filled=False),
+            LegendEntry(key="base", label=tr("base"), colour=theme.base, symbol="s", filled=False),
             LegendEntry(key="merge", label=self._merge, colour=theme.merged, symbol="s"),
             LegendEntry(
                 key="expert",
-                label="its expert, in colour",
+                label=tr("its expert, in colour"),
                 colour=theme.axis,
                 symbol="s",
                 filled=False,

@@ -19,16 +19,15 @@ from PySide6.QtCore import Qt
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum, Regime
 from ace_gui.engine.contract.health import norm_ratio
 from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_energy
-from ace_gui.formatting import number_text
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import later, tr
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
 
-SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}
-"""Labels where there is little room."""
 FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
 
@@ -38,9 +37,15 @@ _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenS
 class Quantity(StrEnum):
     """What stands on the vertical axis; the value is what people choose."""
 
-    VALUE = "singular values"
-    RELATIVE = "relative to the largest"
-    ENERGY = "cumulative energy"
+    VALUE = later("singular values")
+    RELATIVE = later("relative to the largest")
+    ENERGY = later("cumulative energy")
+
+
+def short_label(label: str) -> str:
+    """A curve's label where there is little room."""
+    short = {tr("after refinement"): tr("after"), tr("before (W_pre)"): tr("before")}
+    return short.get(label, label)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Picture:
     def legend(self, theme: Tokens) -> list[LegendEntry]:
         """The curves' entries, and that of the one to follow before them."""
         style, colour = Qt.PenStyle.DotLine, theme.text2
-        place = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
+        place = LegendEntry(key=AFTER, label=tr("merged"), colour=colour, style=style, width=2.6)
         return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
 
@@ -90,7 +95,7 @@ def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Pict
     """The experts in their order and ``colours``, while the merge is on its way."""
     return Picture(
         found.name,
-        "task vectors of the experts",
+        tr("task vectors of the experts"),
         lambda theme: _expert_curves(found, colours, theme),
         awaited=True,
     )
@@ -110,7 +115,11 @@ def picture_of_comparison(
     ratios = [norm_ratio(each.report) for each in (old, new)]
     said = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
     caption = ", ".join(said)
-    return Picture(new.name, f"‖ΔW‖ by the experts' mean: {caption}" if caption else "", curves)
+    return Picture(
+        new.name,
+        tr("‖ΔW‖ by the experts' mean: {caption}", caption=caption) if caption else "",
+        curves,
+    )
 
 
 def picture_of_pair(
@@ -160,8 +169,11 @@ def _merge_curves(
     Keys start with ``label``.
     """
     refined = spectrum.preliminary is not None and not unrefined(spectrum)
-    plain = "after refinement" if refined else "merged"
-    names = (label or plain, f"{label}, before (W_pre)" if label else "before (W_pre)")
+    plain = tr("after refinement") if refined else tr("merged")
+    names = (
+        label or plain,
+        tr("{label}, before (W_pre)", label=label) if label else tr("before (W_pre)"),
+    )
     prefix = f"{label} " if label else ""
     after = LegendEntry(
         key=prefix + AFTER, label=names[0], colour=colour or theme.text, width=width
@@ -197,13 +209,13 @@ def _expert_curves(
 def _caption(spectrum: LayerSpectrum) -> str:
     report, parts = spectrum.report, []
     if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
-        parts.append("homogeneous: no refinement, before = after")
+        parts.append(tr("homogeneous: no refinement, before = after"))
     elif report.regime is not None:
-        parts.append(report.regime.value)
+        parts.append(tr(report.regime.value))
     elif unrefined(spectrum):
-        parts.append("no refinement, before = after")
+        parts.append(tr("no refinement, before = after"))
     if report.gamma is not None:
         parts.append(f"γ = {number_text(report.gamma, 3)}")
     if report.ridge_mass is not None:
-        parts.append(f"ridge mass Σε = {number_text(report.ridge_mass)}")
+        parts.append(tr("ridge mass Σε = {ridge_mass}", ridge_mass=number_text(report.ridge_mass)))
     return " · ".join(parts)

@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from ace_gui.gui.plots.spectrum_curves import short_label
+
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.spectral_figures import MARKS, directions_for
-from ace_gui.formatting import number_text, power_of_ten
+from ace_gui.formatting import power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
@@ -23,7 +26,6 @@ from ace_gui.gui.plots.spectrum_curves import (
     AFTER,
     BEFORE,
     FLOOR_EXPONENT,
-    SHORT,
     Curve,
     Picture,
     Quantity,
@@ -35,22 +37,25 @@ from ace_gui.gui.plots.spectrum_curves import (
     unrefined,
 )
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.words import counted, later, tr
 
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 
-EMPTY = "Choose a layer to see its singular values."
+EMPTY = later("Choose a layer to see its singular values.")
 NEAR_PIXELS = 14.0
 _FADED = 0.3  # opacity of the curves that the pointer is not at
 
 _TITLES = {
-    Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
-    Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
-    Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
+    Quantity.VALUE: (later("singular value σᵢ"), "σᵢ"),
+    Quantity.RELATIVE: (later("singular value σᵢ / σ₁"), "σᵢ / σ₁"),
+    Quantity.ENERGY: (later("cumulative energy (%)"), later("energy (%)"), "%"),
 }
 _TIPS = {
-    Quantity.VALUE: "σᵢ, largest first",
-    Quantity.RELATIVE: "σᵢ / σ₁: the shape of each spectrum, whatever its size",
-    Quantity.ENERGY: "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
+    Quantity.VALUE: later("σᵢ, largest first"),
+    Quantity.RELATIVE: later("σᵢ / σ₁: the shape of each spectrum, whatever its size"),
+    Quantity.ENERGY: later(
+        "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %"
+    ),
 }
 
 
@@ -61,7 +66,7 @@ class SpectrumPlot(Plot):
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", *_TITLES[Quantity.VALUE], grid=True)
+        self._left = quantity_axis("left", *map(tr, _TITLES[Quantity.VALUE]), grid=True)
         self._curves: tuple[Curve, ...] = ()
         self._items: dict[str, pg.PlotDataItem] = {}
         self._marks: list[pg.GraphicsObject] = []
@@ -70,15 +75,17 @@ class SpectrumPlot(Plot):
         self._sources: tuple[object, ...] = ()
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
-            name="Singular values of the layer",
-            empty=EMPTY,
-            bottom=quantity_axis("bottom", "index i"),
+            name=tr("Singular values of the layer"),
+            empty=tr(EMPTY),
+            bottom=quantity_axis("bottom", tr("index i")),
             left=self._left,
             toggles=True,
             logarithmic=True,
             parent=parent,
         )
-        self.quantity = Choice("Quantity", {q: (q.value, _TIPS[q]) for q in Quantity}, self)
+        self.quantity = Choice(
+            tr("Quantity"), {q: (tr(q.value), tr(_TIPS[q])) for q in Quantity}, self
+        )
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
         self._ends = EndLabels()
@@ -124,11 +131,11 @@ class SpectrumPlot(Plot):
         picture = picture_of_pair(title, caption, spectra)
         self._show(picture, title, caption, *spectra, *spectra.values())
 
-    def clear(self, message: str = EMPTY) -> None:
+    def clear(self, message: str = "") -> None:
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
         self._picture, self._sources = None, ()
-        self.show_message(message)
+        self.show_message(message or tr(EMPTY))
 
     def curves(self) -> tuple[Curve, ...]:
         """What is drawn, the merge first; empty while a message is shown."""
@@ -288,8 +295,12 @@ class SpectrumPlot(Plot):
         cut = sum(int(np.isnan(heights).sum()) for heights in self._drawn.values())
         if not cut or not self._logarithmic:
             return ""
-        values = "value" if cut == 1 else "values"
-        return f"{cut} {values} under {power_of_ten(FLOOR_EXPONENT)}·σ₁ cut off"
+        return counted(
+            cut,
+            "%n value under {floor}·σ₁ cut off",
+            "%n values under {floor}·σ₁ cut off",
+            floor=power_of_ten(FLOOR_EXPONENT),
+        )
 
     def _show_switched_on(self) -> None:
         for items in (self._items, self._dots):
@@ -307,7 +318,7 @@ class SpectrumPlot(Plot):
                 colour, strong = self.theme.ink_of(entry.colour), not entry.key.startswith("expert")
                 on = self.legend.is_on(entry.key)
                 end = float(seen[-1])
-                name = SHORT.get(entry.label, entry.label)
+                name = short_label(entry.label)
                 labels.append(EndLabel(entry.key, name, colour, end, strong=strong, on=on))
         self._ends.set_labels(labels)
 
@@ -348,9 +359,15 @@ class SpectrumPlot(Plot):
         quantity = self.quantity.current
         value = float(curve.of(quantity)[index - 1])
         if quantity is Quantity.ENERGY:
-            return f"{value:.1%} of the energy in {index} directions".replace("%", " %")
+            share = 100 * value
+            return tr("{share:.1f} % of the energy in {i} directions", share=share, i=index)
         symbol = "σ" if quantity is Quantity.VALUE else "σ / σ₁"
-        return f"{symbol} at i = {index} is {number_text(value, 3)}"
+        return tr(
+            "{symbol} at i = {i} is {value}",
+            symbol=symbol,
+            i=index,
+            value=number_text(value, 3),
+        )
 
     def _clicked(self, event: object) -> None:
         if event.double():  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.theme import icon
+from ace_gui.gui.words import tr
 
 _Key = QKeySequence.StandardKey
 
@@ -26,39 +27,54 @@ class Actions:
     def _add_models(self) -> None:
         make = self._make
         self.open_base = make(
-            "Open &base model…", "Choose the folder of the base model", key="Ctrl+O", picture="open"
+            tr("Open &base model…"),
+            tr("Choose the folder of the base model"),
+            key="Ctrl+O",
+            picture="open",
         )
-        self.open_base_file = make("Open base from a &file…", "Choose a .safetensors file")
+        self.open_base_file = make(tr("Open base from a &file…"), tr("Choose a .safetensors file"))
         self.add_experts = make(
-            "Add &experts…",
-            "Choose folders of fine-tuned models, several at once, or a folder of such folders",
+            tr("Add &experts…"),
+            tr("Choose folders of fine-tuned models, several at once, or a folder of such folders"),
             key="Ctrl+E",
             picture="add",
         )
-        self.add_expert_files = make("Add experts from f&iles…", "Choose .safetensors files")
-        self.open_cached = make(
-            "From the &Hugging Face cache…",
-            "Choose models that were downloaded before; nothing is downloaded now",
+        self.add_expert_files = make(
+            tr("Add experts from f&iles…"), tr("Choose .safetensors files")
         )
-        self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
-        self.scan = make("S&can a folder…", "Look for models in a folder and those below it")
-        self.reopen = make("Reopen &last session", "Open what was open in the window before")
+        self.open_cached = make(
+            tr("From the &Hugging Face cache…"),
+            tr("Choose models that were downloaded before; nothing is downloaded now"),
+        )
+        self.open_recipe = make(
+            tr("Open &recipe…"), tr("Choose a recipe (.yaml)"), key="Ctrl+Shift+O"
+        )
+        self.scan = make(
+            tr("S&can a folder…"), tr("Look for models in a folder and those below it")
+        )
+        self.reopen = make(
+            tr("Reopen &last session"), tr("Open what was open in the window before")
+        )
         self.save_recipe = make(
-            "&Save", "Save what is loaded and chosen as a recipe", key=_Key.Save
+            tr("&Save"), tr("Save what is loaded and chosen as a recipe"), key=_Key.Save
         )
         self.save_recipe_as = make(
-            "Save &as…", "Save it as another recipe, or as one for mergekit", key="Ctrl+Shift+S"
+            tr("Save &as…"),
+            tr("Save it as another recipe, or as one for mergekit"),
+            key="Ctrl+Shift+S",
         )
-        self.sample = make("&Try the sample", "Open a small trained model with its experts")
+        self.sample = make(tr("&Try the sample"), tr("Open a small trained model with its experts"))
         self.stop_opening = make(
-            "S&top opening", "Go back to what is loaded, whatever is being opened", key="Esc"
+            tr("S&top opening"),
+            tr("Go back to what is loaded, whatever is being opened"),
+            key="Esc",
         )
-        self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
-        self.quit = make("&Quit", "Close the window", key=_Key.Quit)
+        self.close_models = make(tr("&Close models"), tr("Unload everything"), key="Ctrl+W")
+        self.quit = make(tr("&Quit"), tr("Close the window"), key=_Key.Quit)
 
     def _add_editing(self, steps: QUndoStack) -> None:
-        self.undo = self._make("&Undo", "Take the last change back", key=_Key.Undo)
-        self.redo = self._make("&Redo", "Change it again", key=_Key.Redo)
+        self.undo = self._make(tr("&Undo"), tr("Take the last change back"), key=_Key.Undo)
+        self.redo = self._make(tr("&Redo"), tr("Change it again"), key=_Key.Redo)
         for action, can, changed, named in (
             (self.undo, steps.canUndo, steps.canUndoChanged, steps.undoTextChanged),
             (self.redo, steps.canRedo, steps.canRedoChanged, steps.redoTextChanged),
@@ -69,49 +85,62 @@ class Actions:
         self.connect(self.undo, steps.undo)
         self.connect(self.redo, steps.redo)
         self.clean_up = self._make(
-            "&Clean up kept merges…", "Choose which kept merges to remove from the disk"
+            tr("&Clean up kept merges…"), tr("Choose which kept merges to remove from the disk")
         )
 
     def _add_merging(self) -> None:
         make = self._make
         self.merge = make(
-            "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
+            tr("&Merge"), tr("Merge the experts into the base"), key="Ctrl+Return", picture="merge"
         )
-        self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
+        self.cancel = make(
+            tr("&Cancel"), tr("Stop what is going on"), key="Ctrl+.", picture="cancel"
+        )
         self.choose_method = make(
-            "&Method…", "Choose the merge method, and read what it does", key="Ctrl+M"
+            tr("&Method…"), tr("Choose the merge method, and read what it does"), key="Ctrl+M"
         )
         self.compare = make(
-            "C&ompare methods…",
-            "Merge by several methods, or with several values, and compare them in a table",
+            tr("C&ompare methods…"),
+            tr("Merge by several methods, or with several values, and compare them in a table"),
             key="Ctrl+Shift+M",
         )
         self.export = make(
-            "&Export…", "Write the merged model as a folder", key="Ctrl+Shift+E", picture="export"
+            tr("&Export…"),
+            tr("Write the merged model as a folder"),
+            key="Ctrl+Shift+E",
+            picture="export",
         )
         self.report = make(
-            "&Report…", "Write what the merge did as one HTML file", key="Ctrl+Shift+R"
+            tr("&Report…"), tr("Write what the merge did as one HTML file"), key="Ctrl+Shift+R"
         )
 
     def _add_view(self) -> None:
         make = self._make
-        self.find = make("&Find layer", "Filter the layers by name", key=_Key.Find)
-        self.next_layer = make("&Next layer", "Select the next layer", key="Alt+Down")
-        self.previous_layer = make("&Previous layer", "Select the layer before", key="Alt+Up")
-        self.top_layer = make(
-            "&Most heterogeneous layer", "Select the layer with the largest γ", key="Ctrl+G"
+        self.find = make(tr("&Find layer"), tr("Filter the layers by name"), key=_Key.Find)
+        self.next_layer = make(tr("&Next layer"), tr("Select the next layer"), key="Alt+Down")
+        self.previous_layer = make(
+            tr("&Previous layer"), tr("Select the layer before"), key="Alt+Up"
         )
-        self.inputs = make("Show &inputs", "Show or hide models and method", key="Ctrl+B")
+        self.top_layer = make(
+            tr("&Most heterogeneous layer"), tr("Select the layer with the largest γ"), key="Ctrl+G"
+        )
+        self.inputs = make(tr("Show &inputs"), tr("Show or hide models and method"), key="Ctrl+B")
         self.inputs.setCheckable(True)
         self.inputs.setChecked(True)
         self.maximise = make(
-            "Ma&ximise panel", "Show the panel with the focus alone, or all again", key="F11"
+            tr("Ma&ximise panel"),
+            tr("Show the panel with the focus alone, or all again"),
+            key="F11",
         )
-        self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
+        self.reset_layout = make(
+            tr("&Reset layout"), tr("Put the panels back as at the first start")
+        )
         self.help = make(
-            "&Help pages", "How to begin, recipes, the method, limits", key=_Key.HelpContents
+            tr("&Help pages"),
+            tr("How to begin, recipes, the method, limits"),
+            key=_Key.HelpContents,
         )
-        self.about = make("&About", "Version and licence")
+        self.about = make(tr("&About"), tr("Version and licence"))
         self.schemes = self._make_schemes()
 
     def _make(
@@ -129,11 +158,15 @@ class Actions:
 
     def _make_schemes(self) -> QActionGroup:
         group = QActionGroup(self._window)
-        for scheme, text in (("system", "As the &system"), ("light", "&Light"), ("dark", "&Dark")):
+        for scheme, text, tip in (
+            ("system", tr("As the &system"), tr("Colours: as the system")),
+            ("light", tr("&Light"), tr("Colours: light")),
+            ("dark", tr("&Dark"), tr("Colours: dark")),
+        ):
             action = group.addAction(text)
             action.setCheckable(True)
             action.setData(scheme)
-            action.setToolTip(f"Colours: {text.replace('&', '').lower()}")
+            action.setToolTip(tip)
         return group
 
     def connect(self, action: QAction, slot: Callable[[], object]) -> None:

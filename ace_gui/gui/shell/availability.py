@@ -6,6 +6,7 @@ from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
 
 BUSY = (State.MERGING, State.EXPORTING)
 _CANCELLABLE = (
@@ -44,7 +45,7 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
     a.merge.setEnabled(session.can_merge)
     done = session.merge_is_current and session.results.is_merged
     goes_on = loaded and not busy and not done and merge.can_continue
-    a.merge.setText("Continue &merge" if goes_on else "&Merge")
+    a.merge.setText(tr("Continue &merge") if goes_on else tr("&Merge"))
     a.compare.setEnabled(plan is not None and bool(plan.experts))
     a.cancel.setEnabled(busy or running(*_CANCELLABLE))
     a.export.setEnabled(session.can_export)

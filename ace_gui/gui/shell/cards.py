@@ -14,12 +14,13 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.words import later, tr
 
 LAYERS, INSPECTOR, VIEWS = range(3)
 _TURNS: Final = (
-    ("Layers", "The model's tensors"),
-    ("One layer", "A close look at the chosen tensor"),
-    ("All layers", "γ and what else concerns the whole model"),
+    (later("Layers"), later("The model's tensors")),
+    (later("One layer"), later("A close look at the chosen tensor")),
+    (later("All layers"), later("γ and what else concerns the whole model")),
 )
 _LEAST: Final = (42, 30)  # lines of text, across and down, that all three need at once
 _SIZES: Final = {"rows": (37, 20), "top": (54, 25)}  # lines of text
@@ -41,9 +42,9 @@ class Cards(QWidget):
         self._cards = [card(panel) for panel in panels]
         self._alone: int | None = None  # by wish
         self._current = LAYERS
-        self.turns = Segments("Which panel is shown", self)
+        self.turns = Segments(tr("Which panel is shown"), self)
         for title, tip in _TURNS:
-            self.turns.add(title, tip)
+            self.turns.add(tr(title), tr(tip))
         self.turns.chosen.connect(self.bring)
         self.turns.hide()
         self.top = splitter("top", Qt.Orientation.Horizontal, *self._cards[:2])
@@ -146,8 +147,8 @@ class Cards(QWidget):
     def _maximiser(self, place: int) -> QToolButton:
         button = QToolButton(self)
         button.setCheckable(True)
-        button.setAccessibleName("Maximise this panel")
-        button.setToolTip("Show this panel alone, or all of them again (F11)")
+        button.setAccessibleName(tr("Maximise this panel"))
+        button.setToolTip(tr("Show this panel alone, or all of them again (F11)"))
         button.clicked.connect(lambda _=False: self._toggle(place))
         return button
 

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
 
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
 
 
 class Closing(QObject):
@@ -32,15 +33,17 @@ class Closing(QObject):
         if self.box is not None:
             return
         exporting = self._session.activity.is_running(State.EXPORTING)
-        what, doing = ("An export", "exporting") if exporting else ("A merge", "merging")
         box = QMessageBox(self._window)
         box.setIcon(QMessageBox.Icon.Question)
         box.setWindowTitle("ACE Workbench")
-        box.setText(f"{what} is running.")
+        box.setText(tr("An export is running.") if exporting else tr("A merge is running."))
         if not exporting:
-            box.setInformativeText("What is finished is kept: it can be continued next time.")
-        self.stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
-        self.keep = box.addButton(f"&Keep {doing}", QMessageBox.ButtonRole.RejectRole)
+            box.setInformativeText(tr("What is finished is kept: it can be continued next time."))
+        self.stop = box.addButton(tr("&Stop and close"), QMessageBox.ButtonRole.DestructiveRole)
+        self.keep = box.addButton(
+            tr("&Keep exporting") if exporting else tr("&Keep merging"),
+            QMessageBox.ButtonRole.RejectRole,
+        )
         box.setDefaultButton(self.keep)
         box.setEscapeButton(self.keep)
         box.finished.connect(self._answer)

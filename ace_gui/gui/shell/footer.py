@@ -9,22 +9,24 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QMenu, QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
 
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.words import counted, later, told, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
 COUNTING: Final = 200  # ms between two counts of the model's tensors
 _BAR: Final = 120  # px
 _WORDS: Final = {
-    State.PLANNING: "Reading headers",
-    State.ANALYSING: "Comparing the experts",
-    State.REPORTING: "Writing the report",
-    State.SCORING: "Scoring",
-    State.TUNING: "Tuning",
+    State.PLANNING: later("Reading headers"),
+    State.ANALYSING: later("Comparing the experts"),
+    State.REPORTING: later("Writing the report"),
+    State.SCORING: later("Scoring"),
+    State.TUNING: later("Tuning"),
 }
 
 
@@ -39,21 +41,21 @@ class Footer(QStatusBar):
     ) -> None:
         super().__init__(parent)
         self._session, self._devices = session, devices
-        self.setAccessibleName("Status")
+        self.setAccessibleName(tr("Status"))
         self.setSizeGripEnabled(False)
         self.setContentsMargins(8, 0, 12, 0)
         self.device = QToolButton(self)
         self.device.setFont(face(Face.CAPTION))
         self.device.setMenu(devices)
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.device.setToolTip("Where to compute")
+        self.device.setToolTip(tr("Where to compute"))
         self.text = muted_label("", self)
         self.text.setWordWrap(False)
         self.bar = QProgressBar(self)
         self.bar.setFixedSize(_BAR, 6)
         self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress")
-        self.stop = QPushButton("Cancel", self)
+        self.bar.setAccessibleName(tr("Progress"))
+        self.stop = QPushButton(tr("Cancel"), self)
         self.stop.setFont(face(Face.CAPTION))
         self.stop.setProperty("kind", "link")
         self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
@@ -83,7 +85,7 @@ class Footer(QStatusBar):
         """Show the session's state."""
         self._timer.stop()
         self.device.setText(self._device_text())
-        self.device.setAccessibleName(f"Device: {self.device.text()}")
+        self.device.setAccessibleName(tr("Device: {device}", device=self.device.text()))
         self.text.setText(" · ".join(self._parts()))
         self._show_bar()
 
@@ -93,23 +95,31 @@ class Footer(QStatusBar):
     def _device_text(self) -> str:
         session = self._session
         if session.engine is None:
-            return "Starting the engine …"
+            return tr("Starting the engine …")
         chosen = next((a.text() for a in self._devices.actions() if a.isChecked()), session.device)
         count = session.engine.threads
-        named = "" if session.device == "auto" else f"{chosen}, "
-        return f"{named or 'CPU, '}{count} thread{'s' if count != 1 else ''}"
+        named = "CPU" if session.device == "auto" else chosen
+        return f"{named}, {counted(count, 'thread', 'threads')}"
 
     def _parts(self) -> list[str]:
         session, progress = self._session, self._session.activity.progress
         parts = []
         if session.draft.plan is not None and session.draft.plan.experts:
-            parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
+            parts.append(
+                tr(
+                    "Needs about {size} of memory",
+                    size=human_bytes(session.draft.plan.peak_bytes),
+                )
+            )
         state = session.state
         if state in _WORDS:
             known = progress is not None and progress.state is state and progress.total > 0
-            word = (progress.title if known and progress else "") or _WORDS[state]
-            counted = f", {progress.done} of {progress.total}" if known and progress else " …"
-            parts.append(word[:1].upper() + word[1:] + counted)
+            word = (told(progress.title) if known and progress else "") or tr(_WORDS[state])
+            if known and progress:
+                share = tr("{done} of {total}", done=progress.done, total=progress.total)
+                parts.append(f"{sentence_case(word)}, {share}")
+            else:
+                parts.append(f"{sentence_case(word)} …")
         return parts
 
     def _counts(self) -> list[str]:
@@ -118,12 +128,15 @@ class Footer(QStatusBar):
         if not rows:
             return []
         found = Counter(row.disposition for row in rows)
-        counts = [f"{len(rows)} tensors"]
-        counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
+        counts = [counted(len(rows), "tensor", "tensors")]
+        counts += [f"{found[kind]} {tr(kind.value)}" for kind in Disposition if found[kind]]
         gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
         tau = session.draft.tau  # once: it takes looking up
         above = sum(gamma is not None and gamma > tau for gamma in gammas)
-        return [*counts, *([f"{above} heterogeneous"] if session.draft.has_gamma else [])]
+        return [
+            *counts,
+            *([tr("{count} heterogeneous", count=above)] if session.draft.has_gamma else []),
+        ]
 
     def _show_bar(self) -> None:
         """Without updates: a bar repaints itself at once, and whatever waits for it as well."""

@@ -15,6 +15,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.written import write
+from ace_gui.gui.words import tr
 
 WIDTH: Final = 18  # lines of text that the column is wide at first
 _LEAST: Final = 16.5
@@ -90,12 +91,14 @@ class Rail(QWidget):
     def __init__(self, session: Session, width: int, parent: QWidget) -> None:
         super().__init__(parent)
         self.setFixedWidth(width)
-        self.setAccessibleName("Inputs, folded")
+        self.setAccessibleName(tr("Inputs, folded"))
         self.buttons = [
-            self._button("panel", "Show models and method", "Unfold the column of the inputs"),
-            self._button("open", "Models", "Unfold the column: base and experts"),
-            self._button("sliders", "Method", "Unfold the column: method and parameters"),
-            self._button("clock", "Runs", "Unfold the column: the merges that are kept"),
+            self._button(
+                "panel", tr("Show models and method"), tr("Unfold the column of the inputs")
+            ),
+            self._button("open", tr("Models"), tr("Unfold the column: base and experts")),
+            self._button("sliders", tr("Method"), tr("Unfold the column: method and parameters")),
+            self._button("clock", tr("Runs"), tr("Unfold the column: the merges that are kept")),
         ]
         self._experts = _Experts(session, self)
         column = QVBoxLayout(self)
@@ -131,7 +134,7 @@ class _Experts(QWidget):
     def _refresh(self) -> None:
         self._names = tuple(map(plain, self._session.draft.inputs.names))
         listed = ", ".join(self._names)
-        self.setAccessibleName(f"Experts: {listed}")
+        self.setAccessibleName(tr("Experts: {listed}", listed=listed))
         self.setToolTip(tooltip(listed))
         self.setMinimumHeight(self._step() * min(len(self._names), 8))
         self.update()

@@ -49,6 +49,7 @@ from ace_gui.gui.text import short_name
 from ace_gui.gui.theme import Scheme, Tokens, current_theme, icon, set_scheme
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
+from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
     from ace_gui.gui.shell.workspace import Workspace
@@ -204,10 +205,10 @@ class MainWindow(QMainWindow):
     def _starts(self) -> list[Start]:
         a = self.actions_
         return [
-            Start(a.open_base, "open", "A folder; its experts are added next"),
-            Start(a.scan, "scan", "Find what in it fits together"),
-            Start(a.open_recipe, "file", "YAML, of this program or mergekit"),
-            Start(a.reopen, "clock", "What was open in the window before"),
+            Start(a.open_base, "open", tr("A folder; its experts are added next")),
+            Start(a.scan, "scan", tr("Find what in it fits together")),
+            Start(a.open_recipe, "file", tr("YAML, of this program or mergekit")),
+            Start(a.reopen, "clock", tr("What was open in the window before")),
         ]
 
     def _restore(self) -> None:
@@ -317,7 +318,7 @@ class MainWindow(QMainWindow):
     def _show_project(self) -> None:
         """The title, with a mark where something is not saved."""
         name = self.project.name
-        self.setWindowTitle(f"{name}[*] – ACE Workbench" if name else "ACE Workbench")
+        self.setWindowTitle(tr("{name}[*] – ACE Workbench", name=name) if name else "ACE Workbench")
         self.setWindowModified(self.project.is_modified)
         if self.settings.recent != self._recent:
             self._show_recent()
@@ -385,16 +386,19 @@ class MainWindow(QMainWindow):
         crashed = self.sessions.crashed
         self.actions_.reopen.setEnabled(bool(recent) or crashed is not None)
         if crashed is None and recent:
-            self.actions_.reopen.setToolTip(f"Open {short_name(recent[0])}")
+            self.actions_.reopen.setToolTip(tr("Open {project}", project=short_name(recent[0])))
 
     def _offer_crashed(self) -> None:
         """A window before this one did not end well: what was open is still there."""
         if self.sessions.crashed is not None:
             self.notice.ask(
                 Severity.WARNING,
-                "The last session did not end well. What was open is kept, and so are its merges.",
+                tr(
+                    "The last session did not end well. What was open is kept, and so are its "
+                    "merges."
+                ),
                 "",
-                {"Reopen last session": self._reopen},
+                {tr("Reopen last session"): self._reopen},
             )
 
     def _reopen(self) -> None:

@@ -11,9 +11,10 @@ from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 
 from ace_gui.engine.contract.events import DeviceInfo
-from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.text import plain, short_name, tooltip
+from ace_gui.gui.words import later, tr
 
 GIGABYTE: Final = 1_000_000_000
 
@@ -21,7 +22,9 @@ Entry = QAction | QMenu | None
 
 _GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _FREE, _OTHER = "free", "other"
-_LIMIT_TIP: Final = "Where one tensor needs more, the checks say so before anything is merged."
+_LIMIT_TIP: Final = later(
+    "Where one tensor needs more, the checks say so before anything is merged."
+)
 
 
 class ChoiceMenu(QMenu):
@@ -62,7 +65,7 @@ class MemoryMenu(ChoiceMenu):
     limited = Signal(object)
 
     def __init__(self, window: QMainWindow) -> None:
-        super().__init__("Me&mory for merging", window)
+        super().__init__(tr("Me&mory for merging"), window)
         self._window = window
         self._total = 0
         self._limit: int | None = None
@@ -73,9 +76,11 @@ class MemoryMenu(ChoiceMenu):
         self._total, self._limit = total, limit
         sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
         sizes |= {limit} if limit else set()
-        entries = [(_FREE, "What is &free", "A merge that needs more is refused before it starts.")]
-        entries += [(str(size), human_bytes(size), _LIMIT_TIP) for size in sorted(sizes)]
-        self.fill([*entries, (_OTHER, "&Other…", _LIMIT_TIP)])
+        entries = [
+            (_FREE, tr("What is &free"), tr("A merge that needs more is refused before it starts."))
+        ]
+        entries += [(str(size), human_bytes(size), tr(_LIMIT_TIP)) for size in sorted(sizes)]
+        self.fill([*entries, (_OTHER, tr("&Other…"), tr(_LIMIT_TIP))])
         self.setEnabled(total > 0)
         self.choose(str(limit) if limit else _FREE)
 
@@ -88,8 +93,8 @@ class MemoryMenu(ChoiceMenu):
 
     def _ask(self) -> None:
         dialog = QInputDialog(self._window)
-        dialog.setWindowTitle("Memory for merging")
-        dialog.setLabelText("Memory that a merge may use, in GB:")
+        dialog.setWindowTitle(tr("Memory for merging"))
+        dialog.setLabelText(tr("Memory that a merge may use, in GB:"))
         dialog.setInputMode(QInputDialog.InputMode.DoubleInput)
         dialog.setDoubleRange(0.1, self._total / GIGABYTE)
         dialog.setDoubleDecimals(1)
@@ -111,9 +116,9 @@ class Menus(QObject):
     def __init__(self, window: QMainWindow, bar: QMenuBar, actions: Actions) -> None:
         super().__init__(window)
         self.actions = actions
-        self.devices = ChoiceMenu("&Device", window)
+        self.devices = ChoiceMenu(tr("&Device"), window)
         self.memory = MemoryMenu(window)
-        self.recent = QMenu("Open &recent", window)
+        self.recent = QMenu(tr("Open &recent"), window)
         self.recent.setEnabled(False)
         self._fill_bar(window, bar)
 
@@ -122,12 +127,16 @@ class Menus(QObject):
     ) -> None:
         """Offer the engine's devices, and to say why others are not among them."""
         names = {device.name for device in devices}
-        auto = [] if "auto" in names else [("auto", "Automatic", "The fastest device there is")]
+        auto = (
+            []
+            if "auto" in names
+            else [("auto", tr("Automatic"), tr("The fastest device there is"))]
+        )
         entries = [*auto, *((device.name, device.title, device.title) for device in devices)]
         self.devices.fill(entries)
         if not_used:
             self.devices.addSeparator()
-            title = "&Why no GPU?" if len(devices) == 1 else "&Why not every GPU?"
+            title = tr("&Why no GPU?") if len(devices) == 1 else tr("&Why not every GPU?")
             why = self.devices.addAction(title)
             why.setToolTip(tooltip("\n".join(not_used)))
             why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
@@ -164,16 +173,16 @@ class Menus(QObject):
         written = (a.save_recipe, a.save_recipe_as, None, a.export, a.report)
         files = [*self._open_entries(), None, *written, None]
         files += [a.stop_opening, a.close_models, a.quit]
-        bar.addMenu(self._menu(window, "&File", files))
-        bar.addMenu(self._menu(window, "&Edit", [a.undo, a.redo, None, a.clean_up]))
+        bar.addMenu(self._menu(window, tr("&File"), files))
+        bar.addMenu(self._menu(window, tr("&Edit"), [a.undo, a.redo, None, a.clean_up]))
         methods = [a.choose_method, a.compare]
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
-        bar.addMenu(self._menu(window, "&Merge", merge))
-        colours = self._menu(window, "&Colours", a.schemes.actions())
+        bar.addMenu(self._menu(window, tr("&Merge"), merge))
+        colours = self._menu(window, tr("&Colours"), a.schemes.actions())
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
         view = [*layers, None, a.inputs, a.maximise, colours, a.reset_layout]
-        bar.addMenu(self._menu(window, "&View", view))
-        bar.addMenu(self._menu(window, "&Help", [a.help, a.sample, a.about]))
+        bar.addMenu(self._menu(window, tr("&View"), view))
+        bar.addMenu(self._menu(window, tr("&Help"), [a.help, a.sample, a.about]))
 
     def _menu(self, window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
         menu = QMenu(title, window)

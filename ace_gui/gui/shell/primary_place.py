@@ -8,19 +8,22 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAction, QIcon
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
-from ace_gui.formatting import duration, human_bytes
+from ace_gui.formatting import duration
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.widgets.buttons import ProgressButton
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
+from ace_gui.gui.words import later, told, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress
-CHANGED: Final = "Settings changed since this merge"
+CHANGED: Final = later("Settings changed since this merge")
 _TICK: Final = 16  # px
-_WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
+_WORDS: Final = {State.MERGING: later("Merging …"), State.EXPORTING: later("Exporting …")}
 
 
 class PrimaryPlace(QWidget):
@@ -32,7 +35,7 @@ class PrimaryPlace(QWidget):
         self._tick = IconLabel(_TICK, icon("check"), self)
         self.said = secondary_label("", self)
         self.said.setWordWrap(False)
-        self.outdated = plain_label(CHANGED, self, wrap=False)
+        self.outdated = plain_label(tr(CHANGED), self, wrap=False)
         self.outdated.setProperty("kind", "warn-pill")
         self.outdated.setFont(face(Face.CAPTION))
         self.again = self._button("ghost")
@@ -81,7 +84,7 @@ class PrimaryPlace(QWidget):
         self.setVisible(session.draft.inputs.base is not None)
         self._stopping &= running in _WORDS
         self.cancel.setVisible(running in _WORDS)
-        self.cancel.setText("Stopping…" if self._stopping else "Cancel")
+        self.cancel.setText(tr("Stopping…") if self._stopping else tr("Cancel"))
         self.cancel.setEnabled(not self._stopping)
         self.outdated.hide()
         if running in _WORDS:
@@ -96,13 +99,13 @@ class PrimaryPlace(QWidget):
     def _show_progress(self, state: State) -> None:
         progress = self._session.activity.progress
         title = progress.title if progress is not None and progress.state is state else ""
-        self._say(title[:1].upper() + title[1:])
+        self._say(sentence_case(told(title)))
         self.again.hide()
         self._next = None
         self._dress("progress", QIcon())
         self.main.setEnabled(True)
         if progress is None or progress.state is not state or progress.total <= 0:
-            self.main.show_progress(0.0, _WORDS[state])
+            self.main.show_progress(0.0, tr(_WORDS[state]))
         else:
             words = progress_text(progress)
             shown = words.partition(" · ")[0] if self._brief else words
@@ -112,14 +115,14 @@ class PrimaryPlace(QWidget):
         session, a = self._session, self._actions
         finished = session.results.merge.finished if session.results.merge else None
         if session.merge_is_current and finished is not None:
-            self._say(f"Merged in {duration(finished.seconds)}", done=True)
+            self._say(tr("Merged in {time}", time=duration(finished.seconds)), done=True)
             self._offer(a.export, "primary", "export")
-            self.again.setText("Merge again")
+            self.again.setText(tr("Merge again"))
         else:
             self._say("")
             self.outdated.setVisible(not self._brief)
             self._offer(a.merge, "again")
-            self.again.setText("Export…")
+            self.again.setText(tr("Export…"))
         again = a.merge if session.merge_is_current else a.export
         self.again.setVisible(self._brief < 2)
         self.again.setEnabled(again.isEnabled())
@@ -130,10 +133,10 @@ class PrimaryPlace(QWidget):
         self._next = action
         text = action.text().replace("&", "")
         if kind == "again":
-            text = "Merge again"
+            text = tr("Merge again")
         token = "on_accent" if action.isEnabled() else "text3"
         self._dress(kind, icon(picture, token) if picture else QIcon())
-        self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
+        self.main.show_action(text, tr(CHANGED) if kind == "again" else action.toolTip())
         self.main.setEnabled(action.isEnabled())
 
     def _dress(self, kind: str, picture: QIcon) -> None:
@@ -170,8 +173,10 @@ class PrimaryPlace(QWidget):
 def progress_text(progress: Progress) -> str:
     """``12 of 24 · 0:04 left``; of an export ``3.1 MB of 9.6 MB``."""
     if progress.state is State.EXPORTING:
-        return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
-    parts = [f"{progress.done} of {progress.total}"]
+        return tr(
+            "{done} of {total}", done=human_bytes(progress.done), total=human_bytes(progress.total)
+        )
+    parts = [tr("{done} of {total}", done=progress.done, total=progress.total)]
     if progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left")
+        parts.append(tr("{time} left", time=duration(progress.seconds_left)))
     return " · ".join(parts)

@@ -10,8 +10,10 @@ from ace_gui.engine.contract.checks import DISK, Check, Verdict, count_of
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.panels.checks_panel import check_line
 from ace_gui.gui.panels.notice import Notice, Severity, error_details
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import told, tr
 from ace_gui.recipe.values import NonFinite
 
 
@@ -38,10 +40,12 @@ class Questions:
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
         if errors:
-            again = {"Check again": self._conductor.check_again}
+            again = {tr("Check again"): self._conductor.check_again}
             self._ask_about_checks(Severity.ERROR, errors, again)
         elif warnings:
-            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
+            self._ask_about_checks(
+                Severity.WARNING, warnings, {tr("Merge anyway"): self._merge_anyway}
+            )
         else:
             self._notice.hide()
             self._merge.start()
@@ -49,8 +53,8 @@ class Questions:
     def asks_about(self, error: WorkbenchError) -> bool:
         """Ask what to do about an error that leaves a choice; False where it leaves none."""
         if isinstance(error, PickleConsentError) and error.path is not None:
-            answers = {"Convert and open": partial(self._conductor.convert, error.path)}
-            self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)
+            answers = {tr("Convert and open"): partial(self._conductor.convert, error.path)}
+            self._notice.ask(Severity.WARNING, told(error.sentence), error.details, answers)
             return True
         if isinstance(error, NonFiniteError) and error.key == "non_finite":
             self._ask_about_non_finite(error)
@@ -62,10 +66,10 @@ class Questions:
             self._conductor.change(replace(self._session.draft.inputs, non_finite=choice))
 
         answers = {
-            "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),
-            "Leave the expert out of it": partial(choose, NonFinite.SKIP_EXPERT),
+            tr("Keep the base's tensor"): partial(choose, NonFinite.KEEP_BASE),
+            tr("Leave the expert out of it"): partial(choose, NonFinite.SKIP_EXPERT),
         }
-        self._notice.ask(Severity.ERROR, error.sentence, error_details(error), answers)
+        self._notice.ask(Severity.ERROR, told(error.sentence), error_details(error), answers)
 
     def _ask_about_checks(
         self,
@@ -73,8 +77,8 @@ class Questions:
         checks: Sequence[Check],
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
-        sentence = f"{count_of(checks)}. {checks[0].line}"
-        self._notice.ask(severity, sentence, "\n".join(c.line for c in checks), answers)
+        sentence = f"{told(count_of(checks))}. {check_line(checks[0])}"
+        self._notice.ask(severity, sentence, "\n".join(map(check_line, checks)), answers)
         self._show_checks()
 
     def _merge_anyway(self) -> None:

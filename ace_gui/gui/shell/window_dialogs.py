@@ -12,6 +12,7 @@ from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import counted, tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
@@ -91,16 +92,20 @@ class Dialogs(QObject):
         if not lost:
             self._runs.delete(runs)
             return
-        one = "this run" if len(runs) == 1 else f"these {len(runs)} runs"
+        ask = counted(len(runs), "Delete this run?", "Delete these %n runs?")
+        warn = counted(
+            len(lost),
+            "It has not been exported.",
+            "%n have not been exported.",
+        )
         box = QMessageBox(
             QMessageBox.Icon.Question,
             "ACE Workbench",
-            f"Delete {one}? {'It has' if len(lost) == 1 else f'{len(lost)} have'} not been "
-            "exported.",
+            f"{ask} {warn}",
             parent=self._window,
         )
-        delete = box.addButton("&Delete", QMessageBox.ButtonRole.DestructiveRole)
-        keep = box.addButton("&Keep", QMessageBox.ButtonRole.RejectRole)
+        delete = box.addButton(tr("&Delete"), QMessageBox.ButtonRole.DestructiveRole)
+        keep = box.addButton(tr("&Keep"), QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(keep)
         box.finished.connect(
             lambda _: self._runs.delete(runs) if box.clickedButton() is delete else None

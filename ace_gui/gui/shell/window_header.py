@@ -12,13 +12,14 @@ from ace_gui.gui.shell.primary_place import PrimaryPlace
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.words import later, tr
 
 HEIGHT: Final = 48
 WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace``
-    ("Layers", "The model's tensors, and a close look at each"),
-    ("Scores", "How good the models are at tasks of your own"),
-    ("Compare", "Finished merges side by side, and methods against each other"),
-    ("Report", "What the merge did, as one HTML file"),
+    (later("Layers"), later("The model's tensors, and a close look at each")),
+    (later("Scores"), later("How good the models are at tasks of your own")),
+    (later("Compare"), later("Finished merges side by side, and methods against each other")),
+    (later("Report"), later("What the merge did, as one HTML file")),
 )
 _BRAND: Final = 22  # px
 _ROOMY: Final = (60, 44)  # lines of text across: for words, and for a second button
@@ -31,9 +32,9 @@ class Header(QWidget):
         super().__init__(parent)
         self.place = place
         self.menu_bar = QMenuBar(self)
-        self.workspaces = Segments("Workspaces", self)
+        self.workspaces = Segments(tr("Workspaces"), self)
         for title, tip in WORKSPACES:
-            self.workspaces.add(title, tip)
+            self.workspaces.add(tr(title), tr(tip))
         brand = IconLabel(_BRAND, icon("brand", "accent"), self)
         left = QHBoxLayout()
         left.setSpacing(8)

@@ -35,6 +35,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.arrangement import tab_through
+from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
 
@@ -202,8 +203,8 @@ class Workspace(QWidget):
             return panel
 
         add(
-            "Health",
-            "Which layers are out of the ordinary, and what one can do",
+            tr("Health"),
+            tr("Which layers are out of the ordinary, and what one can do"),
             make_health,
         )
 
@@ -212,7 +213,11 @@ class Workspace(QWidget):
             panel.apply_wanted.connect(self.trial_accepted)
             return panel
 
-        add("What if", "Try other values on the selected layer before you take them", make_what_if)
+        add(
+            tr("What if"),
+            tr("Try other values on the selected layer before you take them"),
+            make_what_if,
+        )
 
     def show_scores(self) -> ScoresPage:
         """Bring the scores to the front; their page."""

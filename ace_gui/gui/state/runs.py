@@ -13,8 +13,9 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
-from ace_gui.formatting import value_text
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
+from ace_gui.gui.words import counted
 
 TRIALS_KEPT: Final = 6
 """Merges made for a comparison alone whose stores stay; each is as large as the model."""
@@ -106,7 +107,7 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
         parts.append(f"{labels.get(name, name)} {value_text(value)}")
     if recipe.overrides:
         count = len(recipe.overrides)
-        parts.append(f"{count} override{'s' if count > 1 else ''}")
+        parts.append(counted(count, "override", "overrides"))
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return parts

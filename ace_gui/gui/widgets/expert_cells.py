@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.words import local
 
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -56,7 +57,7 @@ class WeightCell(RowGround):
             number = float(value)
         except ValueError:
             return str(value)
-        return f"{number:.2f}" if round(number, 2) == number else f"{number:g}"
+        return local(f"{number:.2f}" if round(number, 2) == number else f"{number:g}")
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)

@@ -16,10 +16,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
+from ace_gui.gui.numbers import number_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.table_tools import copy_table, save_table
+from ace_gui.gui.words import tr
 
 _SWATCH = 9  # px
 _DIGITS = 3
@@ -107,11 +108,11 @@ class FigureSheet(QTableWidget):
         save_table(self, self.accessibleName(), self._columns)
 
     def _add_actions(self) -> None:
-        copy = QAction("Copy table", self)
+        copy = QAction(tr("Copy table"), self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(self.copy)
-        save = QAction("Save table…", self)
+        save = QAction(tr("Save table…"), self)
         save.triggered.connect(self.save_csv)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         self.addActions([copy, save])

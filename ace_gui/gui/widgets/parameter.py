@@ -18,11 +18,12 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo
-from ace_gui.formatting import value_text
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.gui.words import later, local, tr
 from ace_gui.recipe.values import ParameterValue
 
 _DECIMALS = 3
@@ -47,8 +48,8 @@ class ParameterField(QWidget):
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
         self._reset = DotButton(self)
-        self._reset.setAccessibleName(f"Default {field.label}")
-        self._reset.setToolTip("Back to the default")
+        self._reset.setAccessibleName(tr("Default {label}", label=field.label))
+        self._reset.setToolTip(tr("Back to the default"))
         self._reset.clicked.connect(lambda: self.edited.emit(None))
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
@@ -84,8 +85,8 @@ class ParameterField(QWidget):
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
         button.setArrowType(Qt.ArrowType.DownArrow)
-        button.setAccessibleName(f"Presets for {self.field.label}")
-        button.setToolTip("Values from the papers and for model families")
+        button.setAccessibleName(tr("Presets for {label}", label=self.field.label))
+        button.setToolTip(tr("Values from the papers and for model families"))
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(button)
         for title, value in self.field.presets:
@@ -107,14 +108,21 @@ def in_line(control: QWidget) -> QWidget:
 def _help(field: FieldInfo) -> str:
     low = "" if field.low is None else value_text(field.low)
     high = "" if field.high is None else value_text(field.high)
-    default = f"Default {field.default}."
-    if not low and not high:
-        return f"{field.help}\n{default}"
     if low and high:
-        between = "above" if field.low_open else "from"
-        return f"{field.help}\n{between.capitalize()} {low} to {high}. {default}"
-    side = f"{'Above' if field.low_open else 'At least'} {low}" if low else f"At most {high}"
-    return f"{field.help}\n{side}. {default}"
+        bounds = (
+            later("Above {low} to {high}.") if field.low_open else later("From {low} to {high}.")
+        )
+    elif low:
+        bounds = later("Above {low}.") if field.low_open else later("At least {low}.")
+    else:
+        bounds = later("At most {high}.") if high else ""
+    limits = tr(bounds, low=low, high=high) if bounds else ""
+    default = tr("Default {value}.", value=_written(field.default))
+    return f"{field.help}\n{limits} {default}".replace("\n ", "\n")
+
+
+def _written(value: ParameterValue) -> str:
+    return local(str(value)) if isinstance(value, float) else str(value)
 
 
 _Made = tuple[Callable[[ParameterValue], None], QWidget]

@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QValidator
 from PySide6.QtWidgets import QAbstractSpinBox, QWidget
 
-from ace_gui.formatting import value_text
+from ace_gui.gui.numbers import value_text
 
 STEPS = (1.0, 2.0, 5.0)
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMessageBox, QTabl
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+from ace_gui.gui.words import told, tr
 
 
 def plain_rows(table: QTableView, *, padding: int) -> None:
@@ -24,13 +25,15 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
     """Ask where to, and write the table there; say so where that fails."""
-    chosen, _ = QFileDialog.getSaveFileName(parent, "Save table", f"{name}.csv", "Table (*.csv)")
+    chosen, _ = QFileDialog.getSaveFileName(
+        parent, tr("Save table"), f"{name}.csv", tr("Table (*.csv)")
+    )
     if not chosen:
         return
     try:
         write_csv(columns, Path(chosen))
     except WorkbenchError as error:
-        QMessageBox.warning(parent, "Save table", error.sentence)
+        QMessageBox.warning(parent, tr("Save table"), told(error.sentence))
 
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:

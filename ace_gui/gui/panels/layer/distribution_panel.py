@@ -14,6 +14,7 @@ from ace_gui.gui.plots.histogram_plot import HistogramPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.words import tr
 
 _SIZES: Final = [365, 130]
 
@@ -28,7 +29,7 @@ class DistributionPanel(LayerPanel):
         self.plot = HistogramPlot()
         self.plot.name_outside()
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet("Figures of the distributions")
+        self.sheet = FigureSheet(tr("Figures of the distributions"))
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()
@@ -36,8 +37,8 @@ class DistributionPanel(LayerPanel):
     def refresh(self) -> None:
         row, session = self.row, self.session
         if row is None or not row.experts:
-            message = "Select a layer to see how its changes are distributed."
-            self.plot.clear(message if row is None else "No expert has this tensor.")
+            message = tr("Select a layer to see how its changes are distributed.")
+            self.plot.clear(message if row is None else tr("No expert has this tensor."))
             return
         key = session.draft.models_key()
         found = session.results.findings.get(LayerDistribution, row.name, key)
@@ -66,23 +67,30 @@ def figure_rows(found: LayerDistribution) -> list[FigureRow]:
     ]
     return [
         FigureRow(
-            title="mean", tip="Mean of the entries of ΔW.", values=list(found.means.values())
+            title=tr("mean"),
+            tip=tr("Mean of the entries of ΔW."),
+            values=list(found.means.values()),
         ),
         FigureRow(
-            title="deviation",
-            tip="Standard deviation of the entries of ΔW.",
+            title=tr("deviation"),
+            tip=tr("Standard deviation of the entries of ΔW."),
             values=list(found.deviations.values()),
         ),
         FigureRow(
-            title="excess kurtosis",
-            tip="Mean of ((x − mean) / deviation)⁴, less 3: 0 for a Gaussian; larger: a sharper "
-            "peak and heavier tails.",
+            title=tr("excess kurtosis"),
+            tip=tr(
+                "Mean of ((x − mean) / deviation)⁴, less 3: 0 for a Gaussian; larger: a sharper "
+                "peak and heavier tails."
+            ),
             values=list(found.excess.values()),
         ),
         FigureRow(
-            title=f"beyond {TAIL:.0f} deviations",
-            tip="Share of the entries further than three deviations from the mean; of a Gaussian "
-            f"{GAUSSIAN_TAIL:.2%}. More: a few entries changed far more than the rest.",
+            title=tr("beyond {tail:.0f} deviations", tail=TAIL),
+            tip=tr(
+                "Share of the entries further than three deviations from the mean; of a Gaussian "
+                "{gaussian_tail:.2%}. More: a few entries changed far more than the rest.",
+                gaussian_tail=GAUSSIAN_TAIL,
+            ),
             values=tails,
             percent=True,
         ),

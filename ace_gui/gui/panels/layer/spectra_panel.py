@@ -16,11 +16,12 @@ from ace_gui.engine.contract.spectral_figures import (
 )
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.spectrum_curves import SHORT, Curve
+from ace_gui.gui.plots.spectrum_curves import Curve, short_label
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.words import told, tr
 
 _SIZES: Final = [370, 120]
 
@@ -34,9 +35,9 @@ class SpectraPanel(LayerPanel):
         super().__init__(session, parent)
         self.plot = SpectrumPlot()
         self.plot.name_outside()
-        self.plot.setAccessibleName("Spectrum of the selected layer")
+        self.plot.setAccessibleName(tr("Spectrum of the selected layer"))
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet("Figures of the spectra")
+        self.sheet = FigureSheet(tr("Figures of the spectra"))
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()
@@ -44,14 +45,14 @@ class SpectraPanel(LayerPanel):
     def refresh(self) -> None:
         row = self.row
         if row is None:
-            self.plot.clear("Select a layer to see its singular values.")
+            self.plot.clear(tr("Select a layer to see its singular values."))
             return
         spectrum = self.session.spectrum(row.name)
         experts = self.session.expert_spectra(row.name)
         if spectrum is not None:
             self.plot.show_spectrum(spectrum, expert_colours(self.session))
         elif not self.session.layers.has_spectrum(row):
-            self.plot.clear(f"No spectrum: {row.reason}.")
+            self.plot.clear(tr("No spectrum: {reason}.", reason=told(row.reason)))
         elif experts is not None:
             self.plot.show_experts(experts, expert_colours(self.session))
 
@@ -60,7 +61,7 @@ class SpectraPanel(LayerPanel):
         self.sheet.setVisible(bool(curves))
         if curves:
             entries = [curve.entry for curve in curves]
-            titles = [SHORT.get(entry.label, entry.label) for entry in entries]
+            titles = [short_label(entry.label) for entry in entries]
             self.sheet.show_figures(titles, figure_rows(curves), [e.colour for e in entries])
 
 
@@ -68,32 +69,37 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
     figures = [spectral_figures(curve.values) for curve in curves]
     top = leading(len(curves[0].values))
-    of = f"the {top} largest of {len(curves[0].values)} directions"
     rows = [
         FigureRow(
-            title="energy in top 5 %",
-            tip=f"Share of Σσ² in {of}.",
+            title=tr("energy in top 5 %"),
+            tip=tr(
+                "Share of Σσ² in the {top} largest of {count} directions.",
+                top=top,
+                count=len(curves[0].values),
+            ),
             values=[f.top_energy for f in figures],
             percent=True,
         ),
         _row(
-            "effective rank",
-            "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): how many directions carry the "
-            "matrix; from 1, one direction, to all of them, equally strong.",
+            tr("effective rank"),
+            tr(
+                "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): how many directions carry "
+                "the matrix; from 1, one direction, to all of them, equally strong."
+            ),
             [f.effective_rank for f in figures],
         ),
         _row(
-            "stable rank",
-            "‖W‖² / σ₁²: the energy, counted in units of the strongest direction.",
+            tr("stable rank"),
+            tr("‖W‖² / σ₁²: the energy, counted in units of the strongest direction."),
             [f.stable_rank for f in figures],
         ),
         _row(
-            "condition number",
-            "σ₁ by the smallest σ above 10⁻⁷·σ₁; what lies below is rounding and not counted.",
+            tr("condition number"),
+            tr("σ₁ by the smallest σ above 10⁻⁷·σ₁; what lies below is rounding and not counted."),
             [f.condition for f in figures],
         ),
-        _row("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
-        _row("Frobenius norm", "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
+        _row(tr("nuclear norm"), "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
+        _row(tr("Frobenius norm"), "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
     ]
     return [*rows, *_directions(figures)]
 
@@ -105,8 +111,11 @@ def _row(title: str, tip: str, values: Sequence[float]) -> FigureRow:
 def _directions(figures: Sequence[SpectralFigures]) -> list[FigureRow]:
     return [
         _row(
-            f"directions for {share * 100:.0f} %",
-            f"The fewest leading directions that hold {share * 100:.0f} % of the energy Σσ².",
+            tr("directions for {share:.0f} %", share=share * 100),
+            tr(
+                "The fewest leading directions that hold {share:.0f} % of the energy Σσ².",
+                share=share * 100,
+            ),
             [float(f.directions[place]) for f in figures],
         )
         for place, share in enumerate(MARKS)

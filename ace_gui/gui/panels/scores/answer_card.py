@@ -8,9 +8,10 @@ from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.try_operation import Said
 from ace_gui.gui.panels.scores.share_bars import ShareBars
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.words import tr
 
 
 class AnswerCard(QWidget):
@@ -24,14 +25,14 @@ class AnswerCard(QWidget):
         self.bars = ShareBars(self)
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
-        self.text.setAccessibleName(f"What the {role} writes")
+        self.text.setAccessibleName(tr("What the model writes: {role}", role=tr(role)))
         self.state = muted_label("", self)
         self.error = plain_label("", self)
         self.error.setProperty("kind", "bad")
         head = QHBoxLayout()
         head.setSpacing(8)
         head.addWidget(self.swatch)
-        head.addWidget(heading(role[:1].upper() + role[1:], self))
+        head.addWidget(heading(sentence_case(tr(role)), self))
         head.addWidget(self.title, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
@@ -57,7 +58,7 @@ class AnswerCard(QWidget):
         self.error.setText("" if said is None else plain(said.error))
         self.error.setVisible(bool(said is not None and said.error))
         waits = said is not None and not said.is_done
-        self.state.setText("writing …" if text else "loading the model …")
+        self.state.setText(tr("writing …") if text else tr("loading the model …"))
         self.state.setVisible(waits)
 
     def _write(self, text: str) -> None:

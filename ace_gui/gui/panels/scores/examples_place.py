@@ -33,15 +33,16 @@ from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.empty_state import EmptyState
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
 from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.words import later, tr
 
 VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-TITLES: Final = ("Lost", "Gained", "Both wrong")
+TITLES: Final = (later("Lost"), later("Gained"), later("Both wrong"))
 _TIPS: Final = (
-    "The other model is right, and the merge is wrong",
-    "The merge is right, and the other model is wrong",
-    "Neither is right",
+    later("The other model is right, and the merge is wrong"),
+    later("The merge is right, and the other model is wrong"),
+    later("Neither is right"),
 )
-NOTHING: Final = (
+NOTHING: Final = later(
     "Which examples the merge gets wrong that the expert had right, and the other way round."
 )
 _ALL: Final = ""
@@ -57,21 +58,21 @@ class ExamplesPlace(QWidget):
         super().__init__(parent)
         self._session, self._scoring = session, scoring
         self._asked: tuple[object, ...] | None = None
-        self.against = Segments("What the merge is compared with", self)
-        self.against.add("Against the experts", "Each task's own expert")
-        self.against.add("Against the base", "The base model")
-        self.verdict = Segments("What became of the examples", self)
+        self.against = Segments(tr("What the merge is compared with"), self)
+        self.against.add(tr("Against the experts"), tr("Each task's own expert"))
+        self.against.add(tr("Against the base"), tr("The base model"))
+        self.verdict = Segments(tr("What became of the examples"), self)
         for title, tip in zip(TITLES, _TIPS, strict=True):
-            self.verdict.add(title, tip)
-        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
-        self.task = Choice("Task", {_ALL: ("All tasks", "")})
+            self.verdict.add(tr(title), tr(tip))
+        self.merge = Choice(tr("Merge that is looked at"), {"": (tr("no merge yet"), "")})
+        self.task = Choice(tr("Task"), {_ALL: (tr("All tasks"), "")})
         self.model = ExamplesModel(self)
         self.cell = ExampleCell(self)
         self.list = self._make_list()
         self.detail = ExampleDetail()
         self.detail.try_button.clicked.connect(lambda _=False: self._try())
         self.note = muted_label("", self)
-        self.empty = EmptyState(NOTHING, self._make_button())
+        self.empty = EmptyState(tr(NOTHING), self._make_button())
         self._stack = QStackedLayout(self)
         self._stack.addWidget(card(self.empty))
         self._stack.addWidget(self._make_page())
@@ -87,16 +88,18 @@ class ExamplesPlace(QWidget):
         self.refresh()
 
     def _make_button(self) -> QPushButton:
-        self.compare_button = QPushButton("Compare the answers", self)
+        self.compare_button = QPushButton(tr("Compare the answers"), self)
         self.compare_button.setProperty("kind", "primary")
         self.compare_button.setFont(face(Face.STRONG))
-        self.compare_button.setAccessibleName("Compare the answers of the merge and the experts")
+        self.compare_button.setAccessibleName(
+            tr("Compare the answers of the merge and the experts")
+        )
         self.compare_button.clicked.connect(lambda _=False: self._ask())
         return self.compare_button
 
     def _make_list(self) -> QListView:
         view = QListView(self)
-        view.setAccessibleName("Examples")
+        view.setAccessibleName(tr("Examples"))
         view.setModel(self.model)
         view.setItemDelegate(self.cell)
         view.setResizeMode(QListView.ResizeMode.Adjust)
@@ -175,7 +178,7 @@ class ExamplesPlace(QWidget):
         chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
         for place, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
             count = sum(each.counts[verdict] for each in chosen)
-            self.verdict.set_title(place, f"{title} {count}")
+            self.verdict.set_title(place, f"{tr(title)} {count}")
         verdict = VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is not Verdict.GAINED
         inputs = self._session.draft.inputs
@@ -183,7 +186,7 @@ class ExamplesPlace(QWidget):
             ListedExample(
                 task=each.task,
                 colour=expert_colour(inputs, known.owner_of(each.task))[0],
-                other_model="base" if self.with_base else each.other,
+                other_model=tr("base") if self.with_base else each.other,
                 found=example,
             )
             for each in chosen
@@ -191,10 +194,14 @@ class ExamplesPlace(QWidget):
         ]
         self._show_listed(listed)
         count = sum(each.counts[verdict] for each in chosen)
-        some = f"The first {len(listed)} of {count} are shown. " if len(listed) < count else ""
+        some = (
+            tr("The first {count} of {total} are shown.", count=len(listed), total=count)
+            if len(listed) < count
+            else ""
+        )
         losses = all(each.metric.value in LOSSES for each in chosen)
-        rule = "Lost is where the loss grew most." if losses else _rule(verdict, self.with_base)
-        self.note.setText(some + rule)
+        rule = tr("Lost is where the loss grew most.") if losses else _rule(verdict, self.with_base)
+        self.note.setText(f"{some} {rule}".lstrip())
 
     def _show_listed(self, listed: list[ListedExample]) -> None:
         if tuple(listed) == self.model.examples:
@@ -213,19 +220,21 @@ class ExamplesPlace(QWidget):
     def _offer(self) -> None:
         merges: dict[Hashable, tuple[str, str]]
         merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(merges or {"": ("no merge yet", "Merge first")})
-        tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "Examples of every task")}
+        self.merge.offer(merges or {"": (tr("no merge yet"), tr("Merge first"))})
+        tasks: dict[Hashable, tuple[str, str]] = {
+            _ALL: (tr("All tasks"), tr("Examples of every task"))
+        }
         tasks |= {t.title: (plain(t.title), "") for t in self._session.draft.inputs.tasks}
         self.task.offer(tasks)
 
     def _say_why_empty(self) -> None:
         scoring, merge = self._scoring, self.merge.current
-        why = scoring.obstacle or ("" if merge else "Merge first.")
+        why = scoring.obstacle or ("" if merge else tr("Merge first."))
         running = scoring.is_running
-        self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
+        self.empty.say(tr("Comparing the answers …") if running else f"{tr(NOTHING)} {why}")
         self.compare_button.setEnabled(not why)
         self.compare_button.setToolTip(
-            why or "Ask both models where their answers are not known yet"
+            why or tr("Ask both models where their answers are not known yet")
         )
 
     def _show_detail(self) -> None:
@@ -246,14 +255,16 @@ class ExampleDetail(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.title = heading("Example", self)
+        self.title = heading(tr("Example"), self)
         self.picture = ExamplePicture(_LARGE, self)
         self.text = plain_label("", self)
         self.answers = secondary_label("", self)
         self.place = muted_label("", self)
-        self.try_button = QPushButton("Try it", self)
-        self.try_button.setAccessibleName("Try the models on this example")
-        self.try_button.setToolTip("See what base, expert and merge say to it, with probabilities")
+        self.try_button = QPushButton(tr("Try it"), self)
+        self.try_button.setAccessibleName(tr("Try the models on this example"))
+        self.try_button.setToolTip(
+            tr("See what base, expert and merge say to it, with probabilities")
+        )
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         column = QVBoxLayout(self)
@@ -270,23 +281,27 @@ class ExampleDetail(QWidget):
         for widget in (self.picture, self.text, self.answers, self.place, self.try_button):
             widget.setVisible(listed is not None)
         if listed is None:
-            self.title.setText("Choose an example")
+            self.title.setText(tr("Choose an example"))
             return
         example, found = listed.found.example, listed.found
         self.title.setText(plain(listed.task))
         self.picture.show_picture(example.picture, listed.words)
         self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
         self.text.setVisible(bool(example.texts))
-        lines = [f"should be: {example.label}"] if example.label else []
-        lines += [f"merge: {found.answer}", f"{listed.other_model}: {found.other}"]
+        lines = [tr("should be: {label}", label=example.label)] if example.label else []
+        lines += [
+            tr("merge: {answer}", answer=found.answer),
+            f"{listed.other_model}: {found.other}",
+        ]
         self.answers.setText(plain("\n".join(lines)))
         self.place.setText(plain(example.row))
 
 
 def _rule(verdict: Verdict, with_base: bool) -> str:
-    other = "the base" if with_base else "the expert"
     return {
-        Verdict.LOST: "The truth, and below it what the merge says.",
-        Verdict.GAINED: f"The truth, and below it what {other} says.",
-        Verdict.BOTH_WRONG: "The truth, and below it what the merge says.",
+        Verdict.LOST: tr("The truth, and below it what the merge says."),
+        Verdict.GAINED: tr("The truth, and below it what the base says.")
+        if with_base
+        else tr("The truth, and below it what the expert says."),
+        Verdict.BOTH_WRONG: tr("The truth, and below it what the merge says."),
     }[verdict]

@@ -20,8 +20,9 @@ from ace_gui.gui.state.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
+from ace_gui.gui.words import later, tr
 
-NOTE: Final = (
+NOTE: Final = later(
     "Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; "
     "gained: the other way round."
 )
@@ -36,8 +37,8 @@ class FiguresCard(QWidget):
         self._by_hand = False
         self.model = TaskFiguresModel(self)
         self.table = self._make_table()
-        self.first = Choice("First model of the test", {"": ("–", "")})
-        self.second = Choice("Second model of the test", {"": ("–", "")})
+        self.first = Choice(tr("First model of the test"), {"": ("–", "")})
+        self.second = Choice(tr("Second model of the test"), {"": ("–", "")})
         self.test = secondary_label("", self)
         for box in (self.first, self.second):
             box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -49,22 +50,22 @@ class FiguresCard(QWidget):
         pair = QHBoxLayout()
         pair.setSpacing(8)
         pair.addWidget(self.first, 1)
-        pair.addWidget(muted_label("against", self))
+        pair.addWidget(muted_label(tr("against"), self))
         pair.addWidget(self.second, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(8)
-        column.addWidget(heading("Figures", self))
+        column.addWidget(heading(tr("Figures"), self))
         column.addWidget(self.table)
-        column.addWidget(muted_label(NOTE, self))
-        column.addWidget(heading("Is the difference chance?", self))
+        column.addWidget(muted_label(tr(NOTE), self))
+        column.addWidget(heading(tr("Is the difference chance?"), self))
         column.addLayout(pair)
         column.addWidget(self.test)
         column.addStretch(1)
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        table.setAccessibleName("Figures of the merge, task by task")
+        table.setAccessibleName(tr("Figures of the merge, task by task"))
         table.setModel(self.model)
         plain_rows(table, padding=12)
         table.setWordWrap(False)
@@ -74,12 +75,12 @@ class FiguresCard(QWidget):
         header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(self.fontMetrics().horizontalAdvance("100 %") + 16)
         header.setSectionsMovable(False)
-        copy = QAction("Copy table", table)
+        copy = QAction(tr("Copy table"), table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(lambda: copy_table(self.model.columns()))
-        save = QAction("Save table…", table)
-        save.triggered.connect(lambda: save_table(self, "Scores", self.model.columns()))
+        save = QAction(tr("Save table…"), table)
+        save.triggered.connect(lambda: save_table(self, tr("Scores"), self.model.columns()))
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         table.addActions([copy, save])
         return table
@@ -118,7 +119,7 @@ class FiguresCard(QWidget):
         known = self._session.results.scores
         a, b = self.first.current, self.second.current
         if a == b:
-            self.test.setText("Choose two different models.")
+            self.test.setText(tr("Choose two different models."))
             return
         one, two = known.line(a), known.line(b)
         pairs = [(one[task], two[task]) for task in one if task in two]

@@ -17,6 +17,7 @@ from ace_gui.gui.panels.scores.try_place import TryPlace
 from ace_gui.gui.panels.scores.tune_place import TunePlace
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.words import tr
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE = range(5)
 
@@ -37,31 +38,31 @@ class ScoresPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._scoring = scoring
-        self.tabs = LazyTabs("Places of the scores", self)
+        self.tabs = LazyTabs(tr("Places of the scores"), self)
         places: tuple[tuple[str, str, Callable[[], QWidget]], ...] = (
             (
-                "Tasks",
-                "Data that the models are tried on, and how they are read",
+                tr("Tasks"),
+                tr("Data that the models are tried on, and how they are read"),
                 lambda: TasksPlace(session, scoring),
             ),
             (
-                "Scores",
-                "How good base, experts and merges are at the tasks",
+                tr("Scores"),
+                tr("How good base, experts and merges are at the tasks"),
                 lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),
             ),
             (
-                "Examples",
-                "Which examples a merge lost and gained",
+                tr("Examples"),
+                tr("Which examples a merge lost and gained"),
                 lambda: self._make_examples(session, scoring),
             ),
             (
-                "Try it",
-                "Type a text or drop a picture, and see what base, expert and merge say to it",
+                tr("Try it"),
+                tr("Type a text or drop a picture, and see what base, expert and merge say to it"),
                 lambda: TryPlace(session, scoring.trying),
             ),
             (
-                "Tune",
-                "Look for values of parameters by trying them on half of the data",
+                tr("Tune"),
+                tr("Look for values of parameters by trying them on half of the data"),
                 lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
             ),
         )

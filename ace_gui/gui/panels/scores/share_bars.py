@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.written import write
+from ace_gui.gui.words import local, tr
 
 MOST: Final = 6
 """Labels that are shown."""
@@ -32,7 +33,7 @@ class ShareBars(QWidget):
         """Show these, largest first, in one colour."""
         self._shares, self._colour = tuple(shares[:MOST]), colour
         told = ", ".join(f"{label} {_percent(share)}" for label, share in self._shares)
-        self.setAccessibleName(told or "no answer yet")
+        self.setAccessibleName(told or tr("no answer yet"))
         self.setToolTip(told)
         self.updateGeometry()
         self.update()
@@ -71,4 +72,4 @@ class ShareBars(QWidget):
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return local(f"{100 * share:.1f} %")

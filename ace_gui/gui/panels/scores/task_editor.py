@@ -21,13 +21,14 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.shown_examples import ShownExample, TaskDescribed
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.arrangement import clear_layout
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
-_NOTHING: Final = "none"
+_NOTHING: Final = later("none")
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
 _LETTERS: Final = 280  # of a text that is shown
@@ -44,23 +45,23 @@ class TaskEditor(QWidget):
         super().__init__(parent)
         self._task: Task | None = None
         self._found: TaskDescribed | None = None
-        self.name = _line("Name of the task")
+        self.name = _line(tr("Name of the task"))
         self.path = ElidedLabel(self)
-        self.expert = _box("Whose task it is")
-        self.kind = _box("Kind of task")
-        self.measure = _box("How answers are scored")
+        self.expert = _box(tr("Whose task it is"))
+        self.kind = _box(tr("Kind of task"))
+        self.measure = _box(tr("How answers are scored"))
         self.limit = QSpinBox()
         self.limit.setRange(0, _MOST)
-        self.limit.setSpecialValueText("all")
-        self.limit.setAccessibleName("Examples at most, drawn by chance")
+        self.limit.setSpecialValueText(tr("all"))
+        self.limit.setAccessibleName(tr("Examples at most, drawn by chance"))
         self.limit.setKeyboardTracking(False)
-        self.labels = _line("Labels, in the order of the head")
-        self.labels.setPlaceholderText("as the head's config says")
+        self.labels = _line(tr("Labels, in the order of the head"))
+        self.labels.setPlaceholderText(tr("as the head's config says"))
         self.fault = plain_label("", self)
         self.fault.setProperty("kind", "bad")
-        self.remove = QPushButton("Remove task", self)
+        self.remove = QPushButton(tr("Remove task"), self)
         self.remove.setProperty("kind", "ghost")
-        self.remove.setAccessibleName("Remove this task")
+        self.remove.setAccessibleName(tr("Remove this task"))
         self.remove.clicked.connect(lambda _=False: self.remove_wanted.emit())
         self.columns: dict[str, QComboBox] = {}
         self._form = QFormLayout()
@@ -71,19 +72,19 @@ class TaskEditor(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(heading("Task", self), 1)
+        head.addWidget(heading(tr("Task"), self), 1)
         head.addWidget(self.remove)
         self._form.setHorizontalSpacing(16)
         policy = QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow
         self._form.setFieldGrowthPolicy(policy)
         for title, field in (
-            ("&Name", self.name),
-            ("Data", self.path),
-            ("&Expert", self.expert),
-            ("&Kind", self.kind),
-            ("&Metric", self.measure),
-            ("Exam&ples", self.limit),
-            ("&Labels", self.labels),
+            (tr("&Name"), self.name),
+            (tr("Data"), self.path),
+            (tr("&Expert"), self.expert),
+            (tr("&Kind"), self.kind),
+            (tr("&Metric"), self.measure),
+            (tr("Exam&ples"), self.limit),
+            (tr("&Labels"), self.labels),
         ):
             self._form.addRow(title, field)
         self._shown.setSpacing(10)
@@ -93,7 +94,7 @@ class TaskEditor(QWidget):
         column.addLayout(head)
         column.addWidget(self.fault)
         column.addLayout(self._form)
-        column.addWidget(heading("First examples", self))
+        column.addWidget(heading(tr("First examples"), self))
         column.addWidget(self._count)
         column.addLayout(self._shown)
         column.addStretch(1)
@@ -123,15 +124,21 @@ class TaskEditor(QWidget):
             self.name.setText(plain(task.title))
         self.path.set_full_text(str(task.data))
         names = {name: name for name in experts}
-        _offer(self.expert, {"of no expert": None, **names}, owner)
-        told = "guessed" if task.kind is None else "as said"
+        _offer(self.expert, {tr("of no expert"): None, **names}, owner)
         kinds = found.kinds if found is not None else ()
         chosen = found.kind if found is not None else task.kind
-        _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
-        self.kind.setToolTip(tooltip(f"What the model does with the data; {told}."))
+        _offer(self.kind, {tr(kind.value): kind for kind in _with(kinds, task.kind)}, chosen)
+        says = (
+            tr("What the model does with the data; guessed.")
+            if task.kind is None
+            else tr("What the model does with the data; as said.")
+        )
+        self.kind.setToolTip(tooltip(says))
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
-        _offer(self.measure, {each.value: each for each in _with(metrics, task.metric)}, measured)
+        _offer(
+            self.measure, {tr(each.value): each for each in _with(metrics, task.metric)}, measured
+        )
         self.limit.blockSignals(True)
         self.limit.setValue(task.limit or 0)
         self.limit.blockSignals(False)
@@ -151,9 +158,9 @@ class TaskEditor(QWidget):
                 self._form.removeRow(box)
             self.columns = {}
             for place, role in enumerate(roles):
-                box = self.columns[role] = _box(f"Column of the {role}")
+                box = self.columns[role] = _box(tr("Column: {role}", role=tr(role)))
                 box.activated.connect(lambda _, r=role: self._say_column(r))
-                self._form.insertRow(5 + place, role[:1].upper() + role[1:], box)
+                self._form.insertRow(5 + place, sentence_case(tr(role)), box)
         if found is None:
             return
         for role, box in self.columns.items():
@@ -162,16 +169,20 @@ class TaskEditor(QWidget):
             if len(own) > 1:
                 options[", ".join(own)] = tuple(own)
             if role in found.optional or not own:
-                options = {_NOTHING: None, **options}
+                options = {tr(_NOTHING): None, **options}
             _offer(box, options, tuple(own) if len(own) > 1 else own[0] if own else None)
 
     def _show_examples(self) -> None:
         clear_layout(self._shown)
         found = self._found
         if found is None:
-            self._count.setText("Reading the data …")
+            self._count.setText(tr("Reading the data …"))
             return
-        self._count.setText(f"{found.count} examples" if found.count else "None could be read.")
+        self._count.setText(
+            counted(found.count, "example", "examples")
+            if found.count
+            else tr("None could be read.")
+        )
         for example in found.examples:
             self._shown.addWidget(_example_row(example))
 

@@ -27,16 +27,19 @@ from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.panels.scores.task_editor import TaskEditor
 from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import counted, plain, tooltip
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.empty_state import EmptyState
 from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Task
 
-DATA: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
-NO_DATA: Final = (
+DATA: Final = later(
+    "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
+)
+NO_DATA: Final = later(
     "A task is data of your own that the models are tried on: a table, a text, or a folder of "
     "pictures by class. Drop it here, or add it."
 )
@@ -51,13 +54,13 @@ class TasksPlace(QWidget):
         self._session, self._scoring = session, scoring
         self.setAcceptDrops(True)
         self.list = QListWidget()
-        self.list.setAccessibleName("Tasks")
+        self.list.setAccessibleName(tr("Tasks"))
         self.list.setIconSize(QSize(10, 10))
         self.list.setSpacing(1)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setItemDelegate(TwoLineCell(self.list))
         self.list.currentRowChanged.connect(lambda _: self._show_task())
-        remove = QAction("Remove task", self.list)
+        remove = QAction(tr("Remove task"), self.list)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         remove.triggered.connect(self._remove)
@@ -66,7 +69,7 @@ class TasksPlace(QWidget):
         self.editor.edited.connect(self._edit)
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
-        self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "primary"))
+        self.empty = EmptyState(tr(NO_DATA), self._add_button(tr("Add data…"), "primary"))
         self._stack = QStackedLayout(self)
         self._stack.addWidget(card(self.empty))
         self._stack.addWidget(self._make_columns())
@@ -77,16 +80,16 @@ class TasksPlace(QWidget):
     def _make_columns(self) -> QWidget:
         left = QWidget()
         head = QHBoxLayout()
-        head.addWidget(heading("Tasks", left), 1)
-        add = self._add_button("Add data…", "link")
+        head.addWidget(heading(tr("Tasks"), left), 1)
+        add = self._add_button(tr("Add data…"), "link")
         add.setIcon(icon("add", "accent"))
         head.addWidget(add)
         column = QVBoxLayout(left)
         column.setContentsMargins(8, 6, 8, 8)
         column.addLayout(head)
         column.addWidget(self.list, 1)
-        column.addWidget(muted_label("Tasks are saved with the recipe. Drop data here.", left))
-        scroll = scroll_area("The chosen task")
+        column.addWidget(muted_label(tr("Tasks are saved with the recipe. Drop data here."), left))
+        scroll = scroll_area(tr("The chosen task"))
         scroll.setWidget(self.editor)
         columns = QSplitter(Qt.Orientation.Horizontal)
         columns.setChildrenCollapsible(False)
@@ -101,11 +104,11 @@ class TasksPlace(QWidget):
         button = QPushButton(text, self)
         button.setProperty("kind", kind)
         button.setFont(face(Face.BUTTON))
-        button.setAccessibleName("Add data")
-        button.setToolTip("Add a task: a file of data, or a folder")
+        button.setAccessibleName(tr("Add data"))
+        button.setToolTip(tr("Add a task: a file of data, or a folder"))
         menu = QMenu(button)
-        menu.addAction("&Files…", self._ask_files)
-        menu.addAction("F&older…", self._ask_folder)
+        menu.addAction(tr("&Files…"), self._ask_files)
+        menu.addAction(tr("F&older…"), self._ask_folder)
         button.setMenu(menu)
         return button
 
@@ -170,12 +173,12 @@ class TasksPlace(QWidget):
             self._scoring.remove(self.list.currentRow())
 
     def _ask_files(self) -> None:
-        dialog = QFileDialog(self, "Data", "", DATA)
+        dialog = QFileDialog(self, tr("Data"), "", tr(DATA))
         dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
         self._show(dialog)
 
     def _ask_folder(self) -> None:
-        dialog = QFileDialog(self, "Data: a folder of pictures by class, or a saved dataset")
+        dialog = QFileDialog(self, tr("Data: a folder of pictures by class, or a saved dataset"))
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.setOption(QFileDialog.Option.ShowDirsOnly)
         self._show(dialog)
@@ -211,7 +214,7 @@ def _data_of(event: QDropEvent) -> list[Path]:
 
 def _said(found: TaskDescribed | None) -> str:
     if found is None:
-        return "reading the data …"
+        return tr("reading the data …")
     if found.fault:
         return found.fault
     kind = found.kind.value if found.kind is not None else ""

@@ -34,6 +34,7 @@ from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 
 GRID, PROPOSED = 9, 25
@@ -53,23 +54,24 @@ class TunePlace(QWidget):
         super().__init__(parent)
         self._session, self._tuning, self._use = session, tuning, use
         self.ranges = RangeRows()
-        self.merges, self.limit = _spin("Merges to try"), _spin("Examples of each task at most")
+        self.merges = _spin(tr("Merges to try"), tr("as usual"))
+        self.limit = _spin(tr("Examples of each task at most"), tr("all"))
         self.cost = muted_label("", self)
-        self.button = QPushButton("Start")
+        self.button = QPushButton(tr("Start"))
         self.button.setProperty("kind", "primary")
         self.button.setFont(face(Face.STRONG))
         self.problem = plain_label("", self)
         self.problem.setProperty("kind", "bad")
-        self.axis = Choice("Parameter along the curve", {"": ("–", "")})
+        self.axis = Choice(tr("Parameter along the curve"), {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_choice(self.axis)
         self.said = plain_label("", self)
         self.said.setFont(face(Face.HEADING))
         self.note = secondary_label("", self)
-        self.figures = FigureSheet("Scores on the other half of the data", self, kind="recipe")
-        self.take = QPushButton("Use these values")
+        self.figures = FigureSheet(tr("Scores on the other half of the data"), self, kind="recipe")
+        self.take = QPushButton(tr("Use these values"))
         self.take.setProperty("kind", "tinted")
-        self.take.setAccessibleName("Use these values in the recipe")
+        self.take.setAccessibleName(tr("Use these values in the recipe"))
         self._lay_out()
         self._connect()
         self.refresh()
@@ -78,7 +80,7 @@ class TunePlace(QWidget):
         columns = QSplitter(Qt.Orientation.Horizontal)
         columns.setChildrenCollapsible(False)
         columns.setHandleWidth(GAP)
-        scroll = scroll_area("What is tuned")
+        scroll = scroll_area(tr("What is tuned"))
         scroll.setWidget(self._make_left())
         columns.addWidget(card(scroll))
         right = QWidget()
@@ -98,16 +100,16 @@ class TunePlace(QWidget):
     def _make_left(self) -> QWidget:
         left = QWidget()
         form = QFormLayout()
-        form.addRow("&Merges", self.merges)
-        form.addRow("Exam&ples", self.limit)
-        what = (
+        form.addRow(tr("&Merges"), self.merges)
+        form.addRow(tr("Exam&ples"), self.limit)
+        what = tr(
             "Merges with other values, each scored on one half of every task's data. What is "
             "reported is measured on the other half, with which nothing is chosen."
         )
         column = QVBoxLayout(left)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(10)
-        column.addWidget(heading("Tune", left))
+        column.addWidget(heading(tr("Tune"), left))
         column.addWidget(secondary_label(what, left))
         column.addWidget(self.ranges)
         column.addLayout(form)
@@ -160,7 +162,9 @@ class TunePlace(QWidget):
             parameters=dict(tuned.best.parameters),
             note=note,
         )
-        self._session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
+        self._session.advice.emit(
+            tr("The recipe has {best}. {note}.", best=values_of(tuned.best), note=note)
+        )
         self.refresh()
 
     # Showing
@@ -181,12 +185,20 @@ class TunePlace(QWidget):
     def _show_state(self) -> None:
         tuning = self._tuning
         why = tuning.obstacle or self.ranges.fault
-        self.button.setText("Stop" if tuning.is_running else "Start")
-        self.button.setAccessibleName("Stop tuning" if tuning.is_running else "Start tuning")
+        self.button.setText(tr("Stop") if tuning.is_running else tr("Start"))
+        self.button.setAccessibleName(
+            tr("Stop tuning") if tuning.is_running else tr("Start tuning")
+        )
         self.button.setEnabled(tuning.is_running or not why)
         self.button.setToolTip("" if tuning.is_running else why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
-        self.cost.setText(f"{count} merges are tried, and {REPORTED} more for the other half.")
+        self.cost.setText(
+            tr(
+                "{count} merges are tried, and {more} more for the other half.",
+                count=count,
+                more=REPORTED,
+            )
+        )
         if tuning.is_running and tuning.points:
             self.cost.setText(_time_left(tuning.points))
         self.problem.setText(plain(tuning.error or (tuning.obstacle if not self._busy else "")))
@@ -199,7 +211,7 @@ class TunePlace(QWidget):
     def _show_curve(self) -> None:
         tuning = self._tuning
         if not tuning.ranges:
-            self.curve.clear(EMPTY)
+            self.curve.clear(tr(EMPTY))
             return
         labels = {each.name: self._field(each.name) for each in tuning.ranges}
         options: dict[Hashable, tuple[str, str]]
@@ -229,28 +241,33 @@ class TunePlace(QWidget):
         self.said.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         rows = [
-            _row("as it was", tuned.before, before, tasks),
-            _row("chosen", tuned.scores, after, tasks),
+            _row(tr("as it was"), tuned.before, before, tasks),
+            _row(tr("chosen"), tuned.scores, after, tasks),
         ]
-        self.figures.show_figures(["mean", *tasks], rows)
+        self.figures.show_figures([tr("mean"), *tasks], rows)
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
-            f"On the half of the data with which nothing was chosen, {n} examples. "
-            f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
+            tr(
+                "On the half of the data with which nothing was chosen, {examples} examples. "
+                "{merges} merges took {time}.",
+                examples=n,
+                merges=len(tuned.points) + REPORTED,
+                time=duration(tuned.seconds),
+            )
         )
         now = self._session.draft.inputs.touched
         used = all(now.get(name) == value for name, value in tuned.best.parameters.items())
         recipe = self._tuning.recipe
         same = recipe is not None and recipe.merge_method == self._session.draft.inputs.method
         self.take.setEnabled(same and not used)
-        self.take.setText("These values are in the recipe" if used else "Use these values")
+        self.take.setText(tr("These values are in the recipe") if used else tr("Use these values"))
 
 
-def _spin(name: str) -> QSpinBox:
+def _spin(name: str, special: str) -> QSpinBox:
     box = QSpinBox()
     box.setRange(0, 100_000)
     box.setAccessibleName(name)
-    box.setSpecialValueText("as usual" if name.startswith("Merges") else "all")
+    box.setSpecialValueText(special)
     return box
 
 
@@ -263,26 +280,35 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
     overall = float("nan") if mean.score is None else mean.score
     values = [overall, *(by_task.get(task, float("nan")) for task in tasks)]
     errors = ", ".join(f"{each.task} ± {score_text(each.standard_error)}" for each in scores)
-    return FigureRow(title=title, tip=f"Standard errors: {errors}", values=values)
+    return FigureRow(title=title, tip=tr("Standard errors: {errors}", errors=errors), values=values)
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
     """``87.1 % of the experts become 89.0 %``, else the mean scores."""
-    if before.normalised is not None and after.normalised is not None:
-        if after.normalised == before.normalised:
-            return f"{100 * after.normalised:.1f} % of the experts' scores, as before"
-        worse = ", which is worse" if after.normalised < before.normalised else ""
-        return (
-            f"{100 * before.normalised:.1f} % of the experts' scores become "
-            f"{100 * after.normalised:.1f} %{worse}"
-        )
+    then, now = before.normalised, after.normalised
+    if then is not None and now is not None:
+        if now == then:
+            return tr("{share:.1f} % of the experts' scores, as before", share=100 * now)
+        worse = later("{before:.1f} % of the experts' scores become {now:.1f} %, which is worse")
+        better = later("{before:.1f} % of the experts' scores become {now:.1f} %")
+        return tr(worse if now < then else better, before=100 * then, now=100 * now)
     if before.score is not None and after.score is not None:
-        return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
-    return "scored on the other half"
+        return tr(
+            "a mean score of {before} becomes {now}",
+            before=score_text(before.score),
+            now=score_text(after.score),
+        )
+    return tr("scored on the other half")
 
 
 def _time_left(points: tuple[TunePoint, ...]) -> str:
     each = sum(point.seconds for point in points) / len(points)
     left = each * (points[-1].of - len(points) + REPORTED)
-    told = f", about {duration(left)} left" if isfinite(left) else ""
-    return f"{len(points)} of {points[-1].of} merges are tried{told}."
+    return tr(
+        "{count} of {of} merges are tried, about {left} left."
+        if isfinite(left)
+        else "{count} of {of} merges are tried.",
+        count=len(points),
+        of=points[-1].of,
+        left=duration(left) if isfinite(left) else "",
+    )

@@ -29,6 +29,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.gui.words import told
+
 # isort: split
 import pyqtgraph as pg
 
@@ -47,6 +49,7 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
+from ace_gui.gui.words import tr
 
 BUSY_AFTER_MS = 200
 
@@ -88,8 +91,8 @@ class Plot(ThemedWidget):
         self.title = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         elide = Qt.TextElideMode
         self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
-        self.busy = QLabel("Computing…")
-        self.log_box = QAction("Logarithmic scale", self, checkable=True)
+        self.busy = QLabel(tr("Computing…"))
+        self.log_box = QAction(tr("Logarithmic scale"), self, checkable=True)
         self._has_log_box = logarithmic is not None
         self._has_legend = True
         self._controls: list[QWidget] = []
@@ -166,7 +169,7 @@ class Plot(ThemedWidget):
         """Switch curves in a menu: their names stand at their ends, so that there is no legend."""
         self._has_legend = False
         self.legend.hide()
-        menu = QMenu("Curves", self)
+        menu = QMenu(tr("Curves"), self)
         menu.aboutToShow.connect(lambda: self._fill_curve_menu(menu))
         self.picture_button.menu().addMenu(menu)
 
@@ -252,13 +255,13 @@ class Plot(ThemedWidget):
     def save_picture(self) -> None:
         """Ask where to, and write the picture there; say so where that fails."""
         suggested = f"{self.accessibleName()}.png"
-        chosen, kind = QFileDialog.getSaveFileName(self, "Save picture", suggested, FILTERS)
+        chosen, kind = QFileDialog.getSaveFileName(self, tr("Save picture"), suggested, tr(FILTERS))
         if not chosen:
             return
         try:
             grab_plot(self, Path(chosen), suffix=kind.rpartition("*")[2].rstrip(")"))
         except WorkbenchError as error:
-            QMessageBox.warning(self, "Save picture", error.sentence)
+            QMessageBox.warning(self, tr("Save picture"), told(error.sentence))
 
     def _lay_out(self) -> None:
         self.title.setFont(face(Face.STRONG))
@@ -296,18 +299,18 @@ class Plot(ThemedWidget):
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:
-        copy = QAction("Copy picture", self)
+        copy = QAction(tr("Copy picture"), self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         copy.triggered.connect(lambda: copy_plot(self))
-        save = QAction("Save picture…", self)
+        save = QAction(tr("Save picture…"), self)
         save.setShortcut(QKeySequence("Ctrl+Alt+S"))
         save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         save.triggered.connect(self.save_picture)
-        fit = QAction("Show everything", self)
+        fit = QAction(tr("Show everything"), self)
         fit.triggered.connect(self.fit)
-        self._on_white = QAction("Pictures on white", self, checkable=True)
-        self._on_white.setToolTip("Draw pictures in the light colours, for paper")
+        self._on_white = QAction(tr("Pictures on white"), self, checkable=True)
+        self._on_white.setToolTip(tr("Draw pictures in the light colours, for paper"))
         self._on_white.triggered.connect(set_pictures_on_white)
         scale = [self.log_box] if self._has_log_box else []
         self.addActions([fit, *scale, copy, save, self._on_white])

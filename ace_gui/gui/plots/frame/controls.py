@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QComboBox, QMenu, QToolButton, QWidget
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.words import tr
 
 
 class Choice(QComboBox):
@@ -70,8 +71,8 @@ class PictureButton(QToolButton):
         super().__init__(parent)
         self.setAutoRaise(True)
         self.setIconSize(QSize(16, 16))
-        self.setAccessibleName("Picture of this plot")
-        self.setToolTip("Scale and curves of this plot, and its picture to copy or save")
+        self.setAccessibleName(tr("Picture of this plot"))
+        self.setToolTip(tr("Scale and curves of this plot, and its picture to copy or save"))
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.setMenu(QMenu(self))
         self.setIcon(icon("export"))

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QToolTip
 import pyqtgraph as pg
 
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.words import tr
 
 _WIDEST: Final = 96.0  # px
 _GAP: Final = 6.0  # px between a curve's end and its name
@@ -95,7 +96,7 @@ class EndLabels(pg.AxisItem):
         )
         if label is not None:
             place = event.screenPos().toPoint()
-            QToolTip.showText(place, f"{label.text}: click to show or hide")
+            QToolTip.showText(place, tr("{curve}: click to show or hide", curve=label.text))
 
     def _at(self, place: QPointF) -> EndLabel | None:
         return next((label for label, room in self.places() if room.contains(place)), None)
