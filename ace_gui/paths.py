@@ -83,6 +83,13 @@ def logs_folder() -> Path:
     return platformdirs.user_log_path(_APPLICATION)
 
 
+def crashes_folder() -> Path:
+    """Where a process that is brought down writes what it was doing."""
+    import platformdirs
+
+    return platformdirs.user_state_path(_APPLICATION) / "crashes"
+
+
 def sessions_folder() -> Path:
     """Where what is open in a window is kept, and projects that were given no file."""
     import platformdirs

@@ -13,6 +13,8 @@ from PySide6.QtCore import QThread, QTimer
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import __version__
+from ace_gui.crash_log import CrashLog, take_crash
+from ace_gui.gui.control.background import Background
 from ace_gui.gui.control.engine_thread import EngineWorker
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
@@ -30,6 +32,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
 
     ``demo``: show what can be done with it; ``paths`` is one recipe.
     """
+    last_words = CrashLog("window")
     app = make_application()
     guard = Guard(app)
     workbench = Workbench(app)
@@ -47,6 +50,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     finally:
         interrupts.release()
         guard.release()
+        last_words.close()
 
 
 def make_application() -> QApplication:
@@ -73,6 +77,7 @@ class Workbench:
         self.worker = EngineWorker(app)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._preload = Preload(app)
+        self._crashes = Background()
         watcher.changed.connect(self.window.set_theme)
         self.window.closed.connect(self.worker.stop)
         self.worker.finished.connect(self._end)
@@ -89,9 +94,11 @@ class Workbench:
         self._preload.finished.connect(gc.freeze)
         self._preload.finished.connect(self.window.prepare)
         self._preload.start()
+        self._crashes.ask(take_crash, self.window.tell_of_crash)
 
     def _end(self) -> None:
         self._preload.wait()
+        self._crashes.wait()
         self.worker.wait()
         self._stores.close()
         self._app.quit()

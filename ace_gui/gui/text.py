@@ -13,6 +13,8 @@ from typing import Final
 
 from PySide6.QtGui import Qt
 
+from ace_gui.errors import WorkbenchError
+
 _ZERO_WIDTH_SPACE = "\u200b"
 TIP_WIDTH: Final = 64  # letters of a line of a tip
 
@@ -72,3 +74,16 @@ def short_name(recipe: Path) -> str:
 def file_name(text: str) -> str:
     """The text as a file or folder can be called on any system, 80 characters at most."""
     return _NOT_IN_NAMES.sub("-", text)[:80].strip(" .")
+
+
+def error_details(error: WorkbenchError) -> str:
+    """What an error knows beside its sentence, a line each."""
+    known = {
+        "kind": type(error).__name__,
+        "path": str(error.path) if error.path else "",
+        "tensor": error.tensor or "",
+        "key": error.key or "",
+        "shapes": ", ".join(f"{who}: {list(shape)}" for who, shape in error.shapes.items()),
+    }
+    lines = [f"{label}: {value}" for label, value in known.items() if value]
+    return "\n".join([*lines, *([error.details] if error.details else [])])

@@ -23,7 +23,7 @@ def bench(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workbench]:
     """A started window with its own engine, ended without a trace."""
-    for kind in ("CACHE", "DATA"):
+    for kind in ("CACHE", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     make_application()
     keep_settings_in(tmp_path / "settings")

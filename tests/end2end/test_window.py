@@ -123,7 +123,7 @@ def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path
     recipe = file_of(tmp_path, family)
     picture = tmp_path / "window.png"
     places = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    places["XDG_DATA_HOME"] = str(tmp_path / "data")
+    places["XDG_DATA_HOME"] = places["XDG_STATE_HOME"] = str(tmp_path / "data")
     command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]
     subprocess.run(command, env={**os.environ, **places}, check=True, timeout=120)
     image = QImage(str(picture))

@@ -44,7 +44,7 @@ def own_settings(tmp_path: Path, qapp: QApplication, monkeypatch: pytest.MonkeyP
     """The window's looks; settings and caches in the test's folder."""
     apply_theme(make_application())
     keep_settings_in(tmp_path / "settings")
-    for kind in ("CACHE", "DATA"):
+    for kind in ("CACHE", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
 
 

@@ -3,10 +3,14 @@
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.dialogs.help_dialog import PAGES, HelpDialog, page
+from ace_gui.gui.dialogs.help_dialog import PAGES, HelpDialog, anchor_of, page
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.terms import OF_PARAMETERS, term_of
 from ace_gui.paths import resource_path
+from tests.helpers.windows import in_view
 
 
 def test_every_page_is_listed_and_shown(qtbot) -> None:
@@ -38,7 +42,47 @@ def test_links_between_pages_lead_somewhere() -> None:
     for name in PAGES:
         for target in re.findall(r"\]\(([^)]+)\)", page(name)):
             if "://" not in target:
-                assert target.removesuffix(".md") in PAGES, (name, target)
+                other, _, heading = target.partition("#")
+                assert (other.removesuffix(".md") or name) in PAGES, (name, target)
+                assert not heading or heading in headings(other.removesuffix(".md") or name)
+
+
+def headings(name: str) -> set[str]:
+    lines = page(name).splitlines()
+    return {anchor_of(line.lstrip("# ")) for line in lines if line.startswith("#")}
+
+
+def test_a_link_to_a_term_goes_to_it(qtbot) -> None:
+    dialog = in_view(qtbot, HelpDialog(), width=700, height=420)
+    dialog.text.anchorClicked.emit(QUrl("glossary.md#cap-δ"))
+    assert dialog.text.textCursor().block().text() == "Cap δ"
+    near = dialog.text.verticalScrollBar().value()
+    dialog.text.anchorClicked.emit(QUrl("#w_pre"))  # on the page that is shown
+    assert dialog.text.textCursor().block().text() == "W_pre"
+    assert dialog.text.verticalScrollBar().value() > near > 0
+
+
+def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded: MainWindow) -> None:
+    workspace = loaded.workspace
+    for _, tabs in workspace.panels_with_tabs():
+        for index in range(tabs.count()):
+            tabs.content(index)
+    pointed = {term_of(widget) for widget in workspace.findChildren(QWidget)} - {""}
+    assert {"Heterogeneity γ", "Spectrum", "Ridge ε", "Cap δ", "Regime"} <= pointed
+    for term in pointed | set(OF_PARAMETERS.values()):
+        assert anchor_of(term) in headings("glossary"), term
+
+
+def test_f1_explains_what_has_the_focus(loaded: MainWindow, qtbot) -> None:
+    loaded.activateWindow()
+    form = next(
+        each for each in loaded.findChildren(ParameterField) if each.field.name == "epsilon"
+    )
+    form.control.setFocus()
+    loaded.actions_.help.trigger()
+    (dialog,) = loaded.findChildren(HelpDialog)
+    assert dialog.text.textCursor().block().text() == "Ridge ε"
+    dialog.close()
 
 
 def test_the_menu_opens_it(window: MainWindow) -> None:

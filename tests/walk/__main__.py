@@ -101,7 +101,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         use_screen((width, height), Path(name))
         keep_settings_in(Path(name))
-        os.environ["XDG_CACHE_HOME"] = os.environ["XDG_DATA_HOME"] = name
+        for kind in ("CACHE", "DATA", "STATE"):
+            os.environ[f"XDG_{kind}_HOME"] = name
         if options.pictures is not None:
             options.pictures.mkdir(parents=True, exist_ok=True)
         found = walk(

@@ -16,6 +16,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import Final
 
+from ace_gui.crash_log import CrashLog, crash_file, take_words
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.messages import Cancel, Message, Quit, Submit
@@ -25,6 +26,8 @@ from ace_gui.offline import go_offline
 
 COOPERATIVE_SECONDS: Final = 5.0
 """How long a cancelled job may take to reach its next step before the process is ended."""
+
+_CALLED: Final = "engine"  # in the folder of crashes
 
 NICENESS: Final = 5
 """Unix nice increment of the engine, so that the window stays responsive."""
@@ -108,6 +111,8 @@ class EngineProcess:
     def _ended(self) -> EngineError:
         self._process.join(2.0)
         code = self._process.exitcode
+        words = take_words(crash_file(_CALLED, self._process.pid)) if self._process.pid else ""
+        details = f"exit code {code}\n\n{words}".strip()
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             likely = (
@@ -115,11 +120,11 @@ class EngineProcess:
             )
             return EngineError(
                 f"The engine was stopped by the system{likely} ({name}).",
-                details=f"exit code {code}",
+                details=details,
             )
         return EngineError(
             "The engine process ended unexpectedly.",
-            details=f"exit code {code}",
+            details=details,
         )
 
 
@@ -129,7 +134,9 @@ def _serve(pipe: Connection) -> None:
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     go_offline()
+    last_words = CrashLog(_CALLED)
     with heavy_imports():
         from ace_gui.engine.service import runner
 
     runner.serve(pipe)
+    last_words.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
@@ -24,9 +26,12 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.errors import EngineError
+from ace_gui.formatting import duration
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.text import error_details
+from ace_gui.gui.words import counted, later, told, tr
 
 _STATES: Final[dict[type, State]] = {
     PlanJob: State.PLANNING,
@@ -93,6 +98,13 @@ class Operation:
     on_event: Callable[[Event], object]
     on_end: Callable[[End], object]
     quiet: bool
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def title(self) -> str:
+        """What it is called in the log: ``Load recipe``."""
+        words = re.findall("[A-Z][a-z]+", type(self.job).__name__.removesuffix("Job"))
+        return " ".join(words).capitalize()
 
     def cancel(self) -> None:
         """See to it that the job stops; ``on_end`` hears when it does."""
@@ -136,6 +148,7 @@ class EngineClient(QObject):
         """Ask the engine. The session tells the person of an error, unless ``quiet``."""
         number = self._worker.submit(job)
         self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
+        self._session.log.add(Level.DETAIL, Source.ENGINE, tr("{job}: begun.", job=operation.title))
         if (state := _STATES.get(type(job))) is not None:
             self._session.activity.begin(state)
         return operation
@@ -178,11 +191,18 @@ class EngineClient(QObject):
 
     def _hear(self, number: int, event: Event) -> None:
         if isinstance(event, EngineReady):
+            devices = ", ".join(device.title for device in event.devices)
+            threads = counted(event.threads, "thread", "threads")
+            said = tr(
+                "The engine is ready: {devices}, {threads}.", devices=devices, threads=threads
+            )
+            self._session.log.add(Level.INFO, Source.ENGINE, said)
             self._session.set_engine(event)
         elif number not in self._operations:
             pass  # dropped
         elif isinstance(event, JobDone | JobFailed | JobCancelled):
             operation = self._forget(number)
+            self._log(operation, event)
             operation.on_end(event)
             if not isinstance(event, JobFailed):
                 self.ended.emit(operation.job)
@@ -191,6 +211,22 @@ class EngineClient(QObject):
             self._check_idle()
         else:
             self._operations[number].on_event(event)
+
+    def _log(self, operation: Operation, end: JobDone | JobFailed | JobCancelled) -> None:
+        """How a job ended, and after what time; errors with all that is known of them."""
+        took = duration(time.monotonic() - operation.began)
+        if isinstance(end, JobFailed):
+            level = Level.WARNING if operation.quiet else Level.ERROR
+            self._session.log.add(
+                level, Source.ENGINE, told(end.error.sentence), error_details(end.error)
+            )
+            return
+        level = Level.INFO if type(operation.job) in _STATES else Level.DETAIL
+        words = later("{job}: done after {time}.")
+        if isinstance(end, JobCancelled):
+            words = later("{job}: cancelled after {time}.")
+        said = tr(words, job=operation.title, time=took)
+        self._session.log.add(level, Source.ENGINE, said)
 
     def _lose(self, error: EngineError) -> None:
         merging = bool(self.running(MergeJob))

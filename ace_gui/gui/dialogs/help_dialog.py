@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from PySide6.QtCore import QSize, Qt, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QDesktopServices, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -29,6 +30,7 @@ PAGES = (
     "cluster",
     "ace",
     "ridge",
+    "glossary",
     "limits",
     "sample",
     "library",
@@ -45,6 +47,7 @@ class HelpDialog(QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._term = ""
         self.setWindowTitle(tr("Help"))
         self.resize(QSize(900, 640).boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.pages = QListWidget(self)
@@ -73,9 +76,24 @@ class HelpDialog(QDialog):
         self.text.anchorClicked.connect(self._follow)
         self.pages.setCurrentRow(0)
 
-    def open_page(self, name: str) -> None:
-        """Turn to the page of that file name."""
+    def open_page(self, name: str, term: str = "") -> None:
+        """Turn to the page of that file name, and on it to a heading."""
         self.pages.setCurrentRow(PAGES.index(name))
+        self._term = term
+        self._go_to_term()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._go_to_term()  # it is known only now how wide the page is
+
+    def _go_to_term(self) -> None:
+        term, block = self._term, self.text.document().firstBlock()
+        while term and block.isValid():
+            if block.blockFormat().headingLevel() and anchor_of(block.text()) == anchor_of(term):
+                self.text.setTextCursor(QTextCursor(block))
+                top = self.text.document().documentLayout().blockBoundingRect(block).top()
+                self.text.verticalScrollBar().setValue(round(top) - _MARGIN // 2)
+            block = block.next()
 
     def _show_page(self, item: QListWidgetItem | None) -> None:
         if item is not None:
@@ -83,10 +101,17 @@ class HelpDialog(QDialog):
 
     def _follow(self, link: QUrl) -> None:
         name = link.fileName().removesuffix(".md")
+        if link.isRelative() and not name:  # a heading of the page that is shown
+            name = self.pages.currentItem().data(Qt.ItemDataRole.UserRole)
         if link.isRelative() and name in PAGES:
-            self.open_page(name)
+            self.open_page(name, link.fragment(QUrl.ComponentFormattingOption.FullyDecoded))
         elif not link.isRelative():
             QDesktopServices.openUrl(link)
+
+
+def anchor_of(heading: str) -> str:
+    """How a link names a heading: ``glossary.md#task-vector``."""
+    return "-".join(re.findall(r"\w+", heading.casefold()))
 
 
 def page(name: str) -> str:

@@ -16,7 +16,7 @@ from ace_gui.gui.widgets.segments import Segments
 from ace_gui.gui.words import later, tr
 
 METHODS, TWO_MERGES = range(2)
-_LOOKS: Final = (
+LOOKS: Final = (
     (later("Methods"), later("Merge by several methods, or with several values, and compare them")),
     (later("Two merges"), later("Two finished merges layer by layer")),
 )
@@ -34,7 +34,7 @@ class ComparePage(QWidget):
         self.methods.pair_wanted.connect(self.compare)
         self.panel = ComparePanel(session)
         self.looks = Segments(tr("What to compare"), self)
-        for title, tip in _LOOKS:
+        for title, tip in LOOKS:
             self.looks.add(tr(title), tr(tip))
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()

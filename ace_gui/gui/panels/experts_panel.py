@@ -30,6 +30,7 @@ from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import tr
 from ace_gui.recipe.values import model_name
 
@@ -54,6 +55,7 @@ class ExpertsPanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
+        explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
         self._base = ElidedLabel(self)

@@ -33,6 +33,7 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.arrangement import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import counted, later, told, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
@@ -52,6 +53,7 @@ class HealthPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Ridge mass")
         self._session = session
         self._healths = healths
         self.summary = heading("")

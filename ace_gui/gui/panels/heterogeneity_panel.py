@@ -15,6 +15,7 @@ from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import tr
 
 
@@ -28,6 +29,7 @@ class HeterogeneityPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Heterogeneity γ")
         self._session = session
         self._layers = MergedLayers(session, self)
         self.plot = HeterogeneityPlot()

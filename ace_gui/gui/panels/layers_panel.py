@@ -28,6 +28,7 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.segments import Segments
 from ace_gui.gui.widgets.table_tools import copy_table, save_table
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import counted, later, tr
 
 EVERY_ROLE = later("All roles")
@@ -46,6 +47,7 @@ class LayersPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Regime")
         self._session = session
         self.model = LayersModel(session, healths, self)
         self.tree = LayerTree(self.model, self)

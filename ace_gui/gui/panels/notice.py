@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import error_details, plain
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.arrangement import FlowLayout
 from ace_gui.gui.widgets.icon_label import IconLabel
@@ -164,16 +164,3 @@ class Notice(QFrame):
     def _copy_text(self) -> None:
         text = f"{self.sentence.text()}\n\n{self.details.toPlainText()}".strip()
         QGuiApplication.clipboard().setText(text)
-
-
-def error_details(error: WorkbenchError) -> str:
-    """What an error knows beside its sentence, a line each."""
-    known = {
-        "kind": type(error).__name__,
-        "path": str(error.path) if error.path else "",
-        "tensor": error.tensor or "",
-        "key": error.key or "",
-        "shapes": ", ".join(f"{who}: {list(shape)}" for who, shape in error.shapes.items()),
-    }
-    lines = [f"{label}: {value}" for label, value in known.items() if value]
-    return "\n".join([*lines, *([error.details] if error.details else [])])

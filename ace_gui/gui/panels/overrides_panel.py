@@ -17,6 +17,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
@@ -36,6 +37,7 @@ class OverridesPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Override")
         self._session = session
         self._none = muted_label(tr(_NONE), self)
         self.list = self._make_list()

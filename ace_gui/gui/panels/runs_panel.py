@@ -24,6 +24,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.widgets.run_cells import RunCell
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import tr
 
 _ROWS_SHOWN: Final = 3
@@ -45,6 +46,7 @@ class RunsPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Run")
         self._session = session
         self.model = RunsModel(session, self)
         self.model.renamed.connect(self.renamed)

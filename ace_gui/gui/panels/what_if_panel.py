@@ -31,6 +31,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, told, tr
 from ace_gui.recipe.rules import describe
 
@@ -86,6 +87,7 @@ class WhatIfPanel(QWidget):
 
     def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "What if")
         self._session = session
         self._what_if = what_if
         self._shown: MethodInfo | None = None

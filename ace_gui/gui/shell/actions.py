@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
 from PySide6.QtWidgets import QWidget
@@ -12,6 +13,8 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.words import tr
 
 _Key = QKeySequence.StandardKey
+WHY: Final = "why"
+"""The property of an action that says why it cannot be used."""
 
 
 class Actions:
@@ -23,6 +26,7 @@ class Actions:
         self._add_editing(steps)
         self._add_merging()
         self._add_view()
+        self._add_help()
 
     def _add_models(self) -> None:
         make = self._make
@@ -75,12 +79,14 @@ class Actions:
     def _add_editing(self, steps: QUndoStack) -> None:
         self.undo = self._make(tr("&Undo"), tr("Take the last change back"), key=_Key.Undo)
         self.redo = self._make(tr("&Redo"), tr("Change it again"), key=_Key.Redo)
-        for action, can, changed, named in (
-            (self.undo, steps.canUndo, steps.canUndoChanged, steps.undoTextChanged),
-            (self.redo, steps.canRedo, steps.canRedoChanged, steps.redoTextChanged),
+        undoing = tr("There is nothing to undo."), steps.canUndo, steps.canUndoChanged
+        redoing = tr("There is nothing to redo."), steps.canRedo, steps.canRedoChanged
+        for action, (why, can, changed), named in (
+            (self.undo, undoing, steps.undoTextChanged),
+            (self.redo, redoing, steps.redoTextChanged),
         ):
-            action.setEnabled(can())
-            changed.connect(action.setEnabled)
+            set_allowed(action, "" if can() else why)
+            changed.connect(lambda on, a=action, why=why: set_allowed(a, "" if on else why))
             named.connect(partial(_name_step, action, action.text()))
         self.connect(self.undo, steps.undo)
         self.connect(self.redo, steps.redo)
@@ -135,13 +141,30 @@ class Actions:
         self.reset_layout = make(
             tr("&Reset layout"), tr("Put the panels back as at the first start")
         )
+        self.schemes = self._make_schemes()
+
+    def _add_help(self) -> None:
+        make = self._make
+        self.palette = make(tr("&Commands…"), tr("Find and do anything by its name"), key="Ctrl+K")
         self.help = make(
             tr("&Help pages"),
-            tr("How to begin, recipes, the method, limits"),
+            tr("How to begin, recipes, the method, limits, or the term of what has the focus"),
             key=_Key.HelpContents,
         )
+        self.glossary = make(tr("&Glossary"), tr("What γ, τ, ε, regime and the other terms mean"))
+        self.shortcuts = make(
+            tr("&Keyboard shortcuts"), tr("Every key of the window"), key="Ctrl+F1"
+        )
+        self.log = make(tr("&Log"), tr("What the engine and the window said"), key="Ctrl+Shift+L")
+        self.diagnostics = make(
+            tr("Copy &diagnostics"),
+            tr("Copy versions, device, memory and platform; nothing of your models"),
+        )
+        self.problem = make(
+            tr("&Report a problem…"),
+            tr("Gather what helps to find a fault, as a text; nothing is sent"),
+        )
         self.about = make(tr("&About"), tr("Version and licence"))
-        self.schemes = self._make_schemes()
 
     def _make(
         self, text: str, tip: str, *, key: str | _Key | None = None, picture: str = ""
@@ -172,6 +195,15 @@ class Actions:
     def connect(self, action: QAction, slot: Callable[[], object]) -> None:
         """Call ``slot``, without the checked flag, when the action is triggered."""
         action.triggered.connect(lambda _=False: slot())
+
+
+def set_allowed(action: QAction, why: str) -> None:
+    """Enable an action; or disable it, and say why in its tip and to who asks for ``WHY``."""
+    if action.property(WHY) != why:
+        tip = action.toolTip().removesuffix(f"\n{action.property(WHY)}")
+        action.setProperty(WHY, why)
+        action.setToolTip(f"{tip}\n{why}" if why else tip)
+    action.setEnabled(not why)
 
 
 def _name_step(action: QAction, word: str, step: str) -> None:

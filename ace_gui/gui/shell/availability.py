@@ -1,12 +1,16 @@
-"""Which of the window's actions can be used now, and what the changing ones are called."""
+"""Which of the window's actions can be used now, and why the others cannot."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from PySide6.QtGui import QAction
+
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
+from ace_gui.gui.words import later, tr
 
 BUSY = (State.MERGING, State.EXPORTING)
 _CANCELLABLE = (
@@ -16,6 +20,11 @@ _CANCELLABLE = (
     State.SCORING,
     State.TUNING,
 )
+NO_MODEL: Final = later("Open a base model first.")
+NO_EXPERT: Final = later("Add an expert first.")
+NO_MERGE: Final = later("Merge first.")
+_WAIT: Final = later("Wait for the merge or the export to end, or cancel it.")
+_PLANNING: Final = later("The models are still being read.")
 
 
 def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
@@ -24,10 +33,13 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
     busy = running(*BUSY)
     inputs, plan = session.draft.inputs, session.draft.plan
     loaded = inputs.base is not None
+    waits = _WAIT if busy else ""
+    no_model = "" if loaded else NO_MODEL
+    no_expert = no_model or ("" if inputs.experts else NO_EXPERT)
     for action in (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.scan, a.sample):
-        action.setEnabled(not busy)
+        _allow(action, waits)
     for action in (a.add_experts, a.add_expert_files, a.close_models):
-        action.setEnabled(loaded and not busy)
+        _allow(action, no_model or waits)
     looks = (
         a.find,
         a.next_layer,
@@ -38,16 +50,23 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
         a.reset_layout,
     )
     for action in looks:
-        action.setEnabled(loaded)
-    a.stop_opening.setEnabled(running(State.PLANNING))
+        _allow(action, no_model)
+    _allow(a.stop_opening, "" if running(State.PLANNING) else later("Nothing is being opened."))
     for action in (a.save_recipe, a.save_recipe_as):
-        action.setEnabled(loaded and bool(inputs.experts))
-    a.merge.setEnabled(session.can_merge)
+        _allow(action, no_expert)
+    _allow(a.merge, "" if session.can_merge else no_expert or waits or _PLANNING)
     done = session.merge_is_current and session.results.is_merged
     goes_on = loaded and not busy and not done and merge.can_continue
     a.merge.setText(tr("Continue &merge") if goes_on else tr("&Merge"))
-    a.compare.setEnabled(plan is not None and bool(plan.experts))
-    a.cancel.setEnabled(busy or running(*_CANCELLABLE))
-    a.export.setEnabled(session.can_export)
-    a.report.setEnabled(session.can_report)
-    a.choose_method.setEnabled(session.engine is not None)
+    comparable = plan is not None and bool(plan.experts)
+    _allow(a.compare, "" if comparable else no_expert or _PLANNING)
+    _allow(a.cancel, "" if busy or running(*_CANCELLABLE) else later("Nothing is running."))
+    _allow(a.export, "" if session.can_export else waits or NO_MERGE)
+    written = later("A report is being written.") if session.can_export else waits or NO_MERGE
+    _allow(a.report, "" if session.can_report else written)
+    starting = later("The engine is still starting.")
+    _allow(a.choose_method, "" if session.engine is not None else starting)
+
+
+def _allow(action: QAction, why: str) -> None:
+    set_allowed(action, tr(why) if why else "")

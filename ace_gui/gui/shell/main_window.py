@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,11 +28,12 @@ from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome import Start, WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.shell.availability import BUSY, allow
 from ace_gui.gui.shell.closing import Closing
 from ace_gui.gui.shell.dropped_paths import local_paths
 from ace_gui.gui.shell.footer import Footer
+from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.opener import Opener
 from ace_gui.gui.shell.override_editor import OverrideEditor
@@ -95,6 +96,14 @@ class MainWindow(QMainWindow):
             self.merge,
             self.notice,
             lambda: self.workspace.show_checks(),
+        )
+        self.help = HelpDesk(
+            self.session,
+            self.notice,
+            self.actions_,
+            self.header.menu_bar,
+            lambda: self.workspace,
+            self,
         )
         self.welcome = WelcomePanel(
             self._starts(), self.actions_.sample, self.actions_.clean_up, self
@@ -295,8 +304,6 @@ class MainWindow(QMainWindow):
             a.previous_layer: lambda: self.workspace.layers.step(-1),
             a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
-            a.help: self.dialogs.show_help,
-            a.about: self.dialogs.show_about,
         }
         for action, slot in slots.items():
             a.connect(action, slot)
@@ -384,22 +391,32 @@ class MainWindow(QMainWindow):
         self.menus.set_recent(recent)
         self.welcome.set_recent(recent)
         crashed = self.sessions.crashed
-        self.actions_.reopen.setEnabled(bool(recent) or crashed is not None)
+        nothing = "" if recent or crashed is not None else tr("Nothing was open before.")
+        set_allowed(self.actions_.reopen, nothing)
         if crashed is None and recent:
             self.actions_.reopen.setToolTip(tr("Open {project}", project=short_name(recent[0])))
 
     def _offer_crashed(self) -> None:
         """A window before this one did not end well: what was open is still there."""
         if self.sessions.crashed is not None:
-            self.notice.ask(
-                Severity.WARNING,
-                tr(
-                    "The last session did not end well. What was open is kept, and so are its "
-                    "merges."
-                ),
-                "",
-                {tr("Reopen last session"): self._reopen},
+            self._tell_of_crash({tr("Reopen last session"): self._reopen})
+
+    def tell_of_crash(self, words: str) -> None:
+        """A window before this one was brought down, and these were its last words; "": none."""
+        if not words:
+            return
+        self.help.crash = words
+        reopen = {tr("Reopen last session"): self._reopen} if self.sessions.crashed else {}
+        self._tell_of_crash({**reopen, tr("Report a problem"): self.help.report_problem})
+
+    def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
+        if self.sessions.crashed:
+            said = tr(
+                "The last session did not end well. What was open is kept, and so are its merges."
             )
+        else:
+            said = tr("The last session did not end well.")
+        self.notice.ask(Severity.WARNING, said, self.help.crash, answers)
 
     def _reopen(self) -> None:
         crashed, recent = self.sessions.crashed, self.settings.recent

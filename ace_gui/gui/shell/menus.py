@@ -182,7 +182,9 @@ class Menus(QObject):
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
         view = [*layers, None, a.inputs, a.maximise, colours, a.reset_layout]
         bar.addMenu(self._menu(window, tr("&View"), view))
-        bar.addMenu(self._menu(window, tr("&Help"), [a.help, a.sample, a.about]))
+        pages = [a.palette, None, a.help, a.glossary, a.shortcuts, a.sample]
+        wrong = [a.log, a.diagnostics, a.problem]
+        bar.addMenu(self._menu(window, tr("&Help"), [*pages, None, *wrong, None, a.about]))
 
     def _menu(self, window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
         menu = QMenu(title, window)

@@ -121,19 +121,3 @@ class Dialogs(QObject):
         self.clean_up = CleanUpDialog(self._runs, self._window)
         self.clean_up.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.clean_up.open()
-
-    def show_help(self) -> None:
-        """The help pages, beside the window."""
-        from ace_gui.gui.dialogs.help_dialog import HelpDialog
-
-        dialog = HelpDialog(self._window)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.show()
-
-    def show_about(self) -> None:
-        """Version and licence."""
-        from ace_gui.gui.dialogs.about_dialog import AboutDialog
-
-        dialog = AboutDialog(self._window)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()

@@ -28,13 +28,14 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.cards import INSPECTOR, Cards, splitter
+from ace_gui.gui.shell.cards import INSPECTOR, VIEWS, Cards, splitter
 from ace_gui.gui.shell.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.arrangement import tab_through
+from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
@@ -187,6 +188,20 @@ class Workspace(QWidget):
         self.comparison = ComparePage(session, methods)
         self.comparison.panel.looked_at.connect(self.finding_wanted)
         return self.comparison
+
+    def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:
+        """The panels of the layers' page whose views are tabs, and what they are called."""
+        return [
+            (tr("One layer"), self.inspector.tabs),
+            (tr("All layers"), self.heterogeneity.tabs),
+        ]
+
+    def bring(self, tabs: LazyTabs, index: int) -> None:
+        """Bring a view of a panel of the layers' page to the front."""
+        self.show_space(LAYERS)
+        self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
+        tabs.setCurrentIndex(index)
+        tabs.bar.setFocus()
 
     def show_checks(self) -> None:
         """Bring the checks to the front."""

@@ -12,16 +12,19 @@ from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.checks import Checks, checks_of
 from ace_gui.gui.state.draft import Draft
 from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.log import Level, Log, Source
 from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
+from ace_gui.gui.text import error_details
+from ace_gui.gui.words import told
 
 
 class Session(QObject):
     """The parts of the window's state, and what takes several of them to say or to do.
 
     ``draft``: the inputs and their plan; ``layers``: the plan's tensors; ``checks``; ``activity``:
-    what runs; ``results``: the merges and findings. Each part has its own signals. They are sent
-    when every part is up to date, so that nothing depends on their order.
+    what runs; ``results``: the merges and findings; ``log``: what was said. Each part has its own
+    signals. They are sent when every part is up to date, so that nothing depends on their order.
 
     ``problem`` carries a WorkbenchError, ``advice`` a sentence.
     """
@@ -42,6 +45,8 @@ class Session(QObject):
         self.checks = Checks(self)
         self.activity = Activity(self)
         self.results = Results(self)
+        self.log = Log(self)
+        self.advice.connect(lambda said: self.log.add(Level.INFO, Source.WINDOW, said))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # What is so
@@ -147,6 +152,7 @@ class Session(QObject):
 
     def fail(self, error: WorkbenchError) -> None:
         """Tell the person; what is loaded stays loaded."""
+        self.log.add(Level.ERROR, Source.WINDOW, told(error.sentence), error_details(error))
         self.problem.emit(error)
 
     def _gather_checks(self) -> None:

@@ -21,15 +21,24 @@ def action_button(
     action: QAction, text: str, parent: QWidget | None = None, *, kind: str = "secondary"
 ) -> QPushButton:
     """A button that triggers ``action``, enabled as it is; ``kind``: its looks."""
-    button = QPushButton(text, parent)
+    button = _ActionButton(action, text, parent)
     button.setFont(face(Face.STRONG if kind == "primary" else Face.BUTTON))
     button.setProperty("kind", kind)
     button.setAccessibleName(text.removesuffix("…"))
-    button.setToolTip(action.toolTip())
-    button.setEnabled(action.isEnabled())
-    button.clicked.connect(lambda _=False: action.trigger())
-    action.enabledChanged.connect(button.setEnabled)
     return button
+
+
+class _ActionButton(QPushButton):
+    def __init__(self, action: QAction, text: str, parent: QWidget | None) -> None:
+        super().__init__(text, parent)
+        self._action = action
+        self.clicked.connect(lambda _=False: action.trigger())
+        action.changed.connect(self._follow)
+        self._follow()
+
+    def _follow(self) -> None:
+        self.setToolTip(self._action.toolTip())
+        self.setEnabled(self._action.isEnabled())
 
 
 class DotButton(QAbstractButton):

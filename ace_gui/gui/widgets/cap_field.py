@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.parameter import ParameterField, in_line
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.overrides import LARGEST_CAP
 from ace_gui.recipe.values import Cap, ParameterValue
@@ -48,6 +49,7 @@ class CapField(QWidget):
 
     def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Cap δ")
         self.choice = QComboBox(self)
         self.choice.setAccessibleName(tr("Cap on the change"))
         self.choice.setToolTip(tooltip(tr(CAP_TIP)))

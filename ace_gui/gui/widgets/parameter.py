@@ -23,6 +23,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.terms import OF_PARAMETERS, explain
 from ace_gui.gui.words import later, local, tr
 from ace_gui.recipe.values import ParameterValue
 
@@ -47,6 +48,7 @@ class ParameterField(QWidget):
         self.control.setAccessibleName(field.label)
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
+        explain(self, OF_PARAMETERS.get(field.name, ""))
         self._reset = DotButton(self)
         self._reset.setAccessibleName(tr("Default {label}", label=field.label))
         self._reset.setToolTip(tr("Back to the default"))
@@ -106,6 +108,12 @@ def in_line(control: QWidget) -> QWidget:
 
 
 def _help(field: FieldInfo) -> str:
+    term = OF_PARAMETERS.get(field.name)
+    pointer = tr("F1: {term} in the glossary.", term=term) if term else ""
+    return f"{_range(field)}\n{pointer}".strip()
+
+
+def _range(field: FieldInfo) -> str:
     low = "" if field.low is None else value_text(field.low)
     high = "" if field.high is None else value_text(field.high)
     if low and high:

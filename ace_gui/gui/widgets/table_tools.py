@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMessageBox, QTableView, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFileDialog,
+    QMessageBox,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
 from ace_gui.gui.words import told, tr
+
+_Index = QModelIndex | QPersistentModelIndex
+_ROOM: Final = 8  # px
+
+
+class RoomyCell(QStyledItemDelegate):
+    """As Qt draws it, in a row that is higher than its letters."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), option.fontMetrics.height() + _ROOM)
 
 
 def plain_rows(table: QTableView, *, padding: int) -> None:

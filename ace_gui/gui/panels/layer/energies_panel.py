@@ -14,6 +14,7 @@ from ace_gui.gui.plots.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
 
 _ENERGY_TIP = later("Squared Frobenius norm of the expert's change: the sum of its squared entries")
@@ -25,6 +26,7 @@ class EnergiesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
+        explain(self, "Energy")
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName(tr("Energies of the selected layer"))

@@ -16,6 +16,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.widgets.written import write
 from ace_gui.gui.words import later, told, tr
 
@@ -34,6 +35,7 @@ class LayerHead(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        explain(self, "Ridge mass")
         self._session = session
         self.name = _Name(self)
         self._pill = plain_label(tr("heterogeneous"), self, wrap=False)

@@ -21,6 +21,7 @@ from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import told, tr
 
 _SIZES: Final = [370, 120]
@@ -33,6 +34,7 @@ class SpectraPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
+        explain(self, "Spectrum")
         self.plot = SpectrumPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName(tr("Spectrum of the selected layer"))

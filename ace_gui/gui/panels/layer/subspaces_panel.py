@@ -17,6 +17,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import counted, later, told, tr
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
@@ -52,6 +53,7 @@ class SubspacesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
+        explain(self, "Subspace")
         self.look = Choice(
             tr("What is compared"), {k: (tr(k.value), tr(_TIPS[k])) for k in Look}, self
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
@@ -17,9 +18,19 @@ from ace_gui.gui.panels.scores.try_place import TryPlace
 from ace_gui.gui.panels.scores.tune_place import TunePlace
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.gui.words import tr
+from ace_gui.gui.words import later, tr
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE = range(5)
+PLACES: Final = (  # title and tip, in this order
+    (later("Tasks"), later("Data that the models are tried on, and how they are read")),
+    (later("Scores"), later("How good base, experts and merges are at the tasks")),
+    (later("Examples"), later("Which examples a merge lost and gained")),
+    (
+        later("Try it"),
+        later("Type a text or drop a picture, and see what base, expert and merge say to it"),
+    ),
+    (later("Tune"), later("Look for values of parameters by trying them on half of the data")),
+)
 
 
 class ScoresPage(QWidget):
@@ -38,36 +49,16 @@ class ScoresPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._scoring = scoring
-        self.tabs = LazyTabs(tr("Places of the scores"), self)
-        places: tuple[tuple[str, str, Callable[[], QWidget]], ...] = (
-            (
-                tr("Tasks"),
-                tr("Data that the models are tried on, and how they are read"),
-                lambda: TasksPlace(session, scoring),
-            ),
-            (
-                tr("Scores"),
-                tr("How good base, experts and merges are at the tasks"),
-                lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),
-            ),
-            (
-                tr("Examples"),
-                tr("Which examples a merge lost and gained"),
-                lambda: self._make_examples(session, scoring),
-            ),
-            (
-                tr("Try it"),
-                tr("Type a text or drop a picture, and see what base, expert and merge say to it"),
-                lambda: TryPlace(session, scoring.trying),
-            ),
-            (
-                tr("Tune"),
-                tr("Look for values of parameters by trying them on half of the data"),
-                lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
-            ),
+        self.tabs = LazyTabs("Places of the scores", self)
+        makers: tuple[Callable[[], QWidget], ...] = (
+            lambda: TasksPlace(session, scoring),
+            lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),
+            lambda: self._make_examples(session, scoring),
+            lambda: TryPlace(session, scoring.trying),
+            lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
         )
-        for title, tip, make in places:
-            self.tabs.add(title, tip, make)
+        for (title, tip), make in zip(PLACES, makers, strict=True):
+            self.tabs.add(tr(title), tr(tip), make)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs)

@@ -1,0 +1,131 @@
+"""What helps to find a fault: versions, device, memory, platform. Nothing of a person's models.
+
+In English whatever the person's language: it is for who looks after the program.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QLocale, QSysInfo, qVersion
+from PySide6.QtGui import QGuiApplication
+
+from ace_gui import __version__
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.settings import Settings
+
+LIBRARIES: Final = (
+    "PySide6-Essentials",
+    "pyqtgraph",
+    "numpy",
+    "torch",
+    "safetensors",
+    "transformers",
+    "huggingface_hub",
+)
+LOG_END: Final = 40
+"""Entries of the log that a report of a problem ends with."""
+
+_PATH: Final = re.compile(r"(?<![\w/~:.<>])(?:[A-Za-z]:[\\/]|/)[^\s\"'“”:;,<>|()]+")
+
+
+def diagnostics(session: Session) -> str:
+    """A line a fact. Not for the first moments of a window: it asks the machine."""
+    return "\n".join(f"{name}: {value}" for name, value in _facts(session))
+
+
+def problem_text(session: Session, crash: str = "") -> str:
+    """What a report of a problem begins with: what happened, diagnostics, and the log's end.
+
+    Paths and names of the models that are open are replaced.
+    """
+    said = "\n".join(entry.line for entry in session.log.entries[-LOG_END:])
+    parts = [
+        "What I did, and what happened:\n\n",
+        f"Diagnostics\n-----------\n{diagnostics(session)}",
+        f"The log's end\n-------------\n{without_names(said, session)}",
+    ]
+    if crash:
+        parts.append(f"Crash\n-----\n{without_names(crash.strip(), session)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def without_names(text: str, session: Session) -> str:
+    """The text with the open models' paths and names replaced, and every other path shortened."""
+    inputs = session.draft.inputs
+    called: dict[str, str] = {}
+    experts = zip(inputs.experts, inputs.names, strict=True)
+    models = [(f"<expert {n}>", each.path, name) for n, (each, name) in enumerate(experts, start=1)]
+    if inputs.base is not None:
+        models.append(("<the base>", inputs.base, inputs.base.name))
+    for said, path, name in models:
+        called |= {str(path): said, path.name: said, name: said}
+    longest_first = sorted(filter(None, called), key=len, reverse=True)
+    names = "|".join(map(re.escape, longest_first))
+    if names:
+        text = re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda found: called[found[0]], text)
+    text = text.replace(str(Path.home()), "~")
+    return _PATH.sub(_own_or_hidden, text)
+
+
+def _own_or_hidden(found: re.Match[str]) -> str:
+    """A path inside of this program, from its package on; of any other nothing."""
+    path = found[0]
+    at = path.replace("\\", "/").find("/ace_gui/")
+    return path[at + 1 :] if at >= 0 else "<path>"
+
+
+def _facts(session: Session) -> Iterator[tuple[str, str]]:
+    bundled = " (bundle)" if getattr(sys, "frozen", False) else ""
+    yield "ACE Workbench", f"{__version__}{bundled}"
+    yield "System", f"{QSysInfo.prettyProductName()}, {platform.release()}, {platform.machine()}"
+    yield "Python", platform.python_version()
+    yield "Qt", f"{qVersion()}, {QGuiApplication.platformName()}"
+    for name in LIBRARIES:
+        yield name, _version(name)
+    yield from _machine(session)
+    yield from _display()
+
+
+def _machine(session: Session) -> Iterator[tuple[str, str]]:
+    from ace_gui.machine import free_memory, processors, total_memory
+
+    yield "Processors", str(processors())
+    yield "Memory", f"{human_bytes(free_memory())} free of {human_bytes(total_memory())}"
+    limit = session.memory_bytes
+    yield "Memory for merging", human_bytes(limit) if limit else "what is free"
+    engine = session.engine
+    if engine is None:
+        yield "Engine", "not started"
+        return
+    yield "Threads", str(engine.threads)
+    for device in engine.devices:
+        memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
+        yield f"Device {device.name}", f"{device.title}{memory}"
+    for why in engine.devices_not_used:
+        yield "Device not used", why
+    yield "Device chosen", session.device
+
+
+def _display() -> Iterator[tuple[str, str]]:
+    for screen in QGuiApplication.screens():
+        size, scale = screen.size(), screen.devicePixelRatio()
+        yield "Screen", f"{size.width()}×{size.height()}, scale {scale:g}"
+    yield "Letters", f"{QGuiApplication.font().pointSizeF():g} points"
+    yield "Colours", Settings().scheme
+    yield "Language", f"{QLocale().name()}, {os.environ.get('LANG', 'LANG not set')}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,170 @@
+"""Everything that can be done, found by typing a few letters of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import (
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+)
+from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QDialog,
+    QLineEdit,
+    QListView,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.models.commands import COMMAND, Command, CommandsModel
+from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.widget_kinds import state_is
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.written import write
+from ace_gui.gui.words import tr
+
+_Index = QModelIndex | QPersistentModelIndex
+_WIDTH: Final = 42  # lines of text
+_ROWS: Final = 9  # seen at once
+_PADDING: Final = 10.0  # px
+_OF_WINDOW: Final = 0.92
+_MOVES: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
+
+
+class CommandPalette(QDialog):
+    """Closes before it does what was chosen, so that the window has the focus again."""
+
+    def __init__(self, commands: Sequence[Command], window: QWidget) -> None:
+        super().__init__(window, Qt.WindowType.Popup)
+        self.setWindowTitle(tr("Commands"))
+        self.setProperty("kind", "card-dialog")
+        self.model = CommandsModel(commands, self)
+        self.field = QLineEdit(self)
+        self.field.setAccessibleName(tr("Command"))
+        self.field.setPlaceholderText(tr("What do you want to do?"))
+        self.field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+        self.list = QListView(self)
+        self.list.setAccessibleName(tr("Commands found"))
+        self.list.setModel(self.model)
+        self.list.setItemDelegate(_CommandCell(self.list))
+        self.list.setUniformItemSizes(True)
+        self.list.setMouseTracking(True)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the arrows reach it from the field
+        self.said = muted_label("", self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setSpacing(6)
+        for widget in (self.field, self.list, self.said):
+            layout.addWidget(widget)
+        self.field.installEventFilter(self)
+        self.field.textChanged.connect(self._find)
+        self.field.returnPressed.connect(lambda: self._take(self.list.currentIndex()))
+        self.list.clicked.connect(self._take)
+        self.list.selectionModel().currentChanged.connect(self._tell)
+        self._find("")
+        self._place(window)
+        self.field.setFocus()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """An edge, since what lies below has the same ground."""
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.setPen(QPen(QColor(current_theme().control), 1.0))
+        painter.drawRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
+        painter.end()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            key = Qt.Key(event.key())
+            if key in _MOVES:
+                self._move(key)
+                return True
+        return super().eventFilter(watched, event)
+
+    def _move(self, key: Qt.Key) -> None:
+        step = {_MOVES[0]: -1, _MOVES[1]: 1, _MOVES[2]: -_ROWS, _MOVES[3]: _ROWS}[key]
+        count = self.model.rowCount()
+        row = min(max(self.list.currentIndex().row() + step, 0), count - 1)
+        self.list.setCurrentIndex(self.model.index(row))
+
+    def _find(self, typed: str) -> None:
+        self.model.find(typed)
+        self.list.setCurrentIndex(self.model.index(0))
+        self._tell()
+
+    def _tell(self, *_: object) -> None:
+        """Below the list: what the command does, or why it cannot be done."""
+        command = self.list.currentIndex().data(COMMAND)
+        if isinstance(command, Command):
+            self.said.setText(command.why or command.tip or " ")
+            self.field.setAccessibleDescription(
+                str(self.list.currentIndex().data(Qt.ItemDataRole.AccessibleTextRole))
+            )
+        else:
+            self.said.setText(tr("Nothing is called so; try another word."))
+
+    def _take(self, index: QModelIndex) -> None:
+        command = index.data(COMMAND)
+        if isinstance(command, Command) and not command.why:
+            self.accept()
+            parent = self.parentWidget()
+            QTimer.singleShot(0, parent or self, lambda: command.run())
+
+    def _place(self, window: QWidget) -> None:
+        """At the top of the window, in its middle."""
+        line = self.fontMetrics().height()
+        width = min(_WIDTH * line, round(_OF_WINDOW * window.width()))
+        rows = _ROWS * self.list.sizeHintForRow(0) + 4
+        self.list.setFixedHeight(min(rows, round(0.6 * window.height())))
+        self.setFixedWidth(width)
+        self.move(window.mapToGlobal(QPoint((window.width() - width) // 2, 3 * line)))
+
+
+class _CommandCell(QStyledItemDelegate):
+    """Its name, where it is, and its key at the right; what cannot be done is quiet."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+        return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        command = index.data(COMMAND)
+        if not isinstance(command, Command):
+            return
+        theme, place = current_theme(), QRectF(option.rect)
+        chosen = state_is(option, "Selected")
+        painter.save()
+        ground = theme.tint if chosen else theme.hover if state_is(option, "MouseOver") else ""
+        if ground:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(ground))
+            painter.drawRoundedRect(place.adjusted(1, 1, -1, -1), 6, 6)
+        quiet = theme.text2 if chosen else theme.text3
+        place = place.adjusted(_PADDING, 0, -_PADDING, 0)
+        caption = face(Face.CAPTION)
+        right = (
+            QFontMetricsF(caption).horizontalAdvance(command.shortcut) if command.shortcut else 0
+        )
+        body = face(Face.BODY)
+        ink = quiet if command.why else theme.text
+        write(painter, place.adjusted(0, 0, -right - _PADDING, 0), command.title, body, ink)
+        begun = QFontMetricsF(body).horizontalAdvance(command.title) + _PADDING
+        where = place.adjusted(begun, 0, -right - _PADDING, 0)
+        if where.width() > 0:
+            write(painter, where, command.why or command.place, caption, quiet)
+        if right:
+            key = QRectF(place.right() - right - 1, place.top(), right + 2, place.height())
+            write(painter, key, command.shortcut, caption, quiet)
+        painter.restore()

@@ -1,0 +1,128 @@
+"""What the engine and the window said, to read, filter and copy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QItemSelectionModel, QSize, QTimer
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
+from ace_gui.gui.state.log import Entry, Level, Log
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.table_tools import RoomyCell
+from ace_gui.gui.words import later, tr
+
+_SIZE: Final = QSize(820, 520)
+_OF_SCREEN: Final = 0.92
+_DETAIL_LINES: Final = 7
+_GATHERS: Final = 100  # ms in which what is said is gathered: to scroll lays all rows out
+_SAMPLES: Final = ("00:00:00", later("Warning"), later("Window"))
+_PADDING: Final = 44  # px: the sign of a level, and the cell's own
+
+
+class LogDialog(QDialog):
+    """Stays open beside the window, and follows what is said."""
+
+    def __init__(self, log: Log, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Log"))
+        self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        self.levels = QComboBox(self)
+        self.levels.setAccessibleName(tr("Least level"))
+        self.levels.setToolTip(tr("Show what matters at least so much"))
+        for level in Level:
+            worst = level is Level.ERROR
+            title = level.title if worst else tr("{level} and above", level=level.title)
+            self.levels.addItem(title, level)
+        self.levels.setCurrentIndex(Level.INFO)
+        self.filter = QLineEdit(self)
+        self.filter.setAccessibleName(tr("Find in the log"))
+        self.filter.setPlaceholderText(tr("Words in the message"))
+        self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+        self.filter.setClearButtonEnabled(True)
+        self.found = FoundEntries(LogModel(log, self), self)
+        self.table = self._make_table()
+        self.details = QPlainTextEdit(self)
+        self.details.setReadOnly(True)
+        self.details.setAccessibleName(tr("The message and its details"))
+        self.details.setFont(face(Face.MONO_CAPTION))
+        self.details.setFixedHeight(_DETAIL_LINES * self.details.fontMetrics().lineSpacing())
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        self.copy = buttons.addButton(tr("&Copy"), QDialogButtonBox.ButtonRole.ActionRole)
+        self.copy.setToolTip(tr("Copy the messages that are selected, or all that are shown"))
+        self.copy.clicked.connect(lambda _=False: self._copy())
+        buttons.rejected.connect(self.reject)
+        above = QHBoxLayout()
+        above.addWidget(self.levels)
+        above.addWidget(self.filter, 1)
+        layout = QVBoxLayout(self)
+        layout.addLayout(above)
+        layout.addWidget(self.table, 1)
+        layout.addWidget(self.details)
+        layout.addWidget(buttons)
+        self.levels.currentIndexChanged.connect(lambda _: self._look())
+        self.filter.textChanged.connect(lambda _: self._look())
+        self.table.selectionModel().currentChanged.connect(lambda *_: self._show())
+        self._following = QTimer(self, singleShot=True, interval=_GATHERS)
+        self._following.timeout.connect(self._select_last)
+        self.found.rowsInserted.connect(lambda *_: self._follow())
+        self._select_last()
+
+    def _make_table(self) -> QTreeView:
+        table = QTreeView(self)
+        table.setAccessibleName(tr("Messages"))
+        table.setModel(self.found)
+        table.setRootIsDecorated(False)
+        table.setUniformRowHeights(True)
+        table.setItemDelegate(RoomyCell(table))
+        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        letters = table.fontMetrics()
+        for column, sample in enumerate(_SAMPLES):  # to look at all rows for each new one is slow
+            table.header().resizeSection(column, letters.horizontalAdvance(tr(sample)) + _PADDING)
+        table.header().setStretchLastSection(True)
+        return table
+
+    def shown(self) -> list[Entry]:
+        """The entries that are selected, where there are several; else all that are shown."""
+        selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
+        rows = selected if len(selected) > 1 else range(self.found.rowCount())
+        return [self.found.index(row, 0).data(ENTRY) for row in rows]
+
+    def _look(self) -> None:
+        self.found.look(Level(self.levels.currentData()), self.filter.text())
+        self._select_last()
+
+    def _follow(self) -> None:
+        """Stay at the end, unless the person looks at something before it."""
+        at_end = self.table.currentIndex().row() >= self.found.rowCount() - 2
+        if at_end and not self._following.isActive():
+            self._following.start()
+
+    def _select_last(self) -> None:
+        last = self.found.index(self.found.rowCount() - 1, 0)
+        flags = QItemSelectionModel.SelectionFlag
+        self.table.selectionModel().setCurrentIndex(last, flags.ClearAndSelect | flags.Rows)
+        self.table.scrollTo(last)
+        self._show()
+
+    def _show(self) -> None:
+        entry = self.table.currentIndex().data(ENTRY)
+        text = f"{entry.text}\n{entry.details}" if isinstance(entry, Entry) else ""
+        self.details.setPlainText(plain(text.strip()))
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText("\n".join(entry.line for entry in self.shown()))

@@ -1,0 +1,51 @@
+"""A report of a problem, as a text that the person reads, completes and copies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QVBoxLayout, QWidget
+
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.words import later, tr
+
+_SIZE: Final = QSize(720, 560)
+_OF_SCREEN: Final = 0.92
+_SENTENCE: Final = later(
+    "Say in the first lines what you did and what happened. Paths and the names of the open "
+    "models are left out; look through the text all the same. Nothing is sent: copy it to whoever "
+    "looks after the program for you."
+)
+
+
+class ProblemDialog(QDialog):
+    """``text``: the report, to be completed."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Report a problem"))
+        self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        self.text = QPlainTextEdit(self)
+        self.text.setAccessibleName(tr("Report"))
+        self.text.setFont(face(Face.MONO_CAPTION))
+        self.text.setPlainText(plain(text))
+        self.text.setTabChangesFocus(True)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        self.copy = buttons.addButton(tr("&Copy"), QDialogButtonBox.ButtonRole.ActionRole)
+        self.copy.setProperty("kind", "primary")
+        self.copy.setToolTip(tr("Copy the whole text"))
+        self.copy.clicked.connect(lambda _=False: self._copy())
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.addWidget(plain_label(tr(_SENTENCE), self))
+        layout.addWidget(self.text, 1)
+        layout.addWidget(buttons)
+        self.text.setFocus()
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.text.toPlainText())
+        self.copy.setText(tr("Copied"))

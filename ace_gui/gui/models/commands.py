@@ -1,0 +1,99 @@
+"""What a person can be offered to do by its name, and which of it a few letters mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from ace_gui.gui.text import plain
+
+_Index = QModelIndex | QPersistentModelIndex
+COMMAND: Final = Qt.ItemDataRole.UserRole
+_BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # how well letters fit a word; lower is better
+_ELSEWHERE: Final = 4  # how well the beginning of a word fits that is not of the title
+_SAYS_MUCH: Final = 4  # letters that may be of the tip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """``place``: the menu or the part of the window; ``why``: why it cannot be done now."""
+
+    title: str
+    place: str
+    run: Callable[[], object]
+    shortcut: str = ""
+    tip: str = ""
+    why: str = ""
+
+
+def found(commands: Iterable[Command], typed: str) -> list[Command]:
+    """The commands that every word of ``typed`` fits, best first; what cannot be done comes last.
+
+    A word fits one of the title that begins with it, contains it, or has its letters in their order
+    (``mrg``: Merge); else the beginning of a word of the menu, a longer one of the tip as well.
+    """
+    words = typed.casefold().split()
+    fitting = ((_misfit(words, command), command) for command in commands)
+    ranked = [(fit, command) for fit, command in fitting if fit is not None]
+    return [each for _, each in sorted(ranked, key=lambda pair: (bool(pair[1].why), pair[0]))]
+
+
+def _misfit(typed: Sequence[str], command: Command) -> int | None:
+    """0: every word begins one of the title; None: a word fits nothing."""
+    title = command.title.casefold().split()
+    place, tip = command.place.casefold().split(), command.tip.casefold().split()
+    total = 0
+    for word in typed:
+        fits = [fit for fit in (_word_misfit(word, other) for other in title) if fit is not None]
+        others = [*place, *(tip if len(word) >= _SAYS_MUCH else ())]
+        fits += [_ELSEWHERE for other in others if other.startswith(word)]
+        if not fits:
+            return None
+        total += min(fits)
+    return total
+
+
+def _word_misfit(typed: str, word: str) -> int | None:
+    if word.startswith(typed):
+        return _BEGINS
+    if typed in word:
+        return _WITHIN
+    letters = iter(word)
+    if len(typed) > 1 and word.startswith(typed[0]) and all(each in letters for each in typed):
+        return _SCATTERED
+    return None
+
+
+class CommandsModel(QAbstractListModel):
+    """The commands that fit what is typed."""
+
+    def __init__(self, commands: Sequence[Command], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._all = tuple(commands)
+        self._shown = found(self._all, "")
+
+    def find(self, typed: str) -> None:
+        """Offer what fits."""
+        self.beginResetModel()
+        self._shown = found(self._all, typed)
+        self.endResetModel()
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008  (Qt's signature)
+        return 0 if parent.isValid() else len(self._shown)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not index.isValid():
+            return None
+        command = self._shown[index.row()]
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return plain(command.title)
+            case Qt.ItemDataRole.AccessibleTextRole:
+                parts = (command.title, command.place, command.shortcut, command.why)
+                return plain(", ".join(filter(None, parts)))
+            case Qt.ItemDataRole.UserRole:
+                return command
+        return None

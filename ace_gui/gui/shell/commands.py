@@ -1,0 +1,100 @@
+"""Everything the window can do or show, gathered from its menus and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QMenu, QMenuBar
+
+from ace_gui.gui.models.commands import Command
+from ace_gui.gui.shell.actions import WHY
+from ace_gui.gui.shell.window_header import WORKSPACES
+from ace_gui.gui.words import tr
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.workspace import Workspace
+
+_NATIVE = QKeySequence.SequenceFormat.NativeText
+
+
+def commands_of_menus(bar: QMenuBar) -> list[Command]:
+    """A command for every entry of every menu."""
+    seen: set[QAction] = set()
+    return [command for action in bar.actions() for command in _of_action(action, "", seen)]
+
+
+def _of_action(action: QAction, place: str, seen: set[QAction]) -> Iterator[Command]:
+    """``seen``: some stand in two menus."""
+    title = _plain(action)
+    menu = action.menu()
+    if isinstance(menu, QMenu):
+        inside = f"{place} › {title}" if place else title
+        for entry in menu.actions():
+            yield from _of_action(entry, inside, seen)
+    elif title and not action.isSeparator() and action not in seen:
+        seen.add(action)
+        why = str(action.property(WHY) or tr("Not available now."))
+        tip = action.toolTip().partition("\n")[0]
+        yield Command(
+            title=title,
+            place=place,
+            run=action.trigger,
+            shortcut=action.shortcut().toString(_NATIVE),
+            tip=tip if tip != title else "",
+            why="" if action.isEnabled() else why,
+        )
+
+
+def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
+    """A command to show each workspace and each panel. ``why``: why nothing can be shown now."""
+    from ace_gui.gui.panels.compare_page import LOOKS
+    from ace_gui.gui.panels.scores.scores_page import PLACES
+    from ace_gui.gui.shell.workspace import COMPARE, SCORES
+
+    def show(title: str, place: str, tip: str, run: Callable[[], object]) -> Command:
+        return Command(
+            title=tr("Show {panel}", panel=title), place=place, run=run, tip=tip, why=why
+        )
+
+    made = [
+        show(tr(title), tr("Workspace"), tr(tip), partial(_show_space, workspace, place))
+        for place, (title, tip) in enumerate(WORKSPACES)
+    ]
+    if not why:
+        made += _of_tabs(workspace(), show)
+    for place, (title, tip) in enumerate(PLACES):
+        run = partial(_turn_to, workspace, place)
+        made.append(show(tr(title), tr(WORKSPACES[SCORES][0]), tr(tip), run))
+    for place, (title, tip) in enumerate(LOOKS):
+        run = partial(_compare, workspace, place)
+        made.append(show(tr(title), tr(WORKSPACES[COMPARE][0]), tr(tip), run))
+    return made
+
+
+def _of_tabs(workspace: Workspace, show: Callable[..., Command]) -> Iterator[Command]:
+    for where, tabs in workspace.panels_with_tabs():
+        for index in range(tabs.count()):
+            run = partial(workspace.bring, tabs, index)
+            yield show(tabs.tabText(index), where, tabs.tabToolTip(index), run)
+
+
+def _show_space(workspace: Callable[[], Workspace], place: int) -> None:
+    workspace().show_space(place)
+
+
+def _turn_to(workspace: Callable[[], Workspace], place: int) -> None:
+    workspace().show_scores().show_place(place)
+
+
+def _compare(workspace: Callable[[], Workspace], place: int) -> None:
+    from ace_gui.gui.shell.workspace import COMPARE
+
+    workspace().show_space(COMPARE)
+    workspace().comparison.show_look(place)
+
+
+def _plain(action: QAction) -> str:
+    return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&")

@@ -1,0 +1,132 @@
+"""Help, and what helps where something went wrong: each dialog made when it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QDialog, QMenuBar, QWidget
+
+from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.availability import NO_MODEL
+from ace_gui.gui.state.log import Level, Source
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.terms import term_of
+from ace_gui.gui.words import tr
+
+if TYPE_CHECKING:
+    from ace_gui.gui.models.commands import Command
+    from ace_gui.gui.shell.workspace import Workspace
+
+_LEVELS: Final = {
+    Severity.INFO: Level.INFO,
+    Severity.WARNING: Level.WARNING,
+    Severity.ERROR: Level.ERROR,
+}
+
+
+class HelpDesk(QObject):
+    """Connects the actions of the Help menu. ``crash``: the last words of an earlier window."""
+
+    def __init__(
+        self,
+        session: Session,
+        notice: Notice,
+        actions: Actions,
+        bar: QMenuBar,
+        workspace: Callable[[], Workspace],
+        window: QWidget,
+    ) -> None:
+        super().__init__(window)
+        self._session, self._notice, self._bar = session, notice, bar
+        self._workspace, self._window = workspace, window
+        self.crash = ""
+        notice.shown.connect(self._note)
+        for action, slot in {
+            actions.palette: self.show_palette,
+            actions.help: self.show_help,
+            actions.glossary: lambda: self.show_page("glossary"),
+            actions.shortcuts: self.show_shortcuts,
+            actions.log: self.show_log,
+            actions.diagnostics: self.copy_diagnostics,
+            actions.problem: self.report_problem,
+            actions.about: self.show_about,
+        }.items():
+            actions.connect(action, slot)
+
+    def show_palette(self) -> None:
+        """Everything that can be done, to be found by its name."""
+        from ace_gui.gui.dialogs.command_palette import CommandPalette
+
+        palette = CommandPalette(self.commands(), self._window)
+        palette.finished.connect(palette.deleteLater)
+        palette.open()
+
+    def commands(self) -> list[Command]:
+        """What the menus and panels offer now."""
+        from ace_gui.gui.shell.commands import commands_of_menus, commands_of_panels
+
+        loaded = self._session.draft.inputs.base is not None
+        panels = commands_of_panels(self._workspace, "" if loaded else tr(NO_MODEL))
+        return [*commands_of_menus(self._bar), *panels]
+
+    def show_help(self) -> None:
+        """The help pages; the glossary where it explains what has the focus."""
+        term = term_of(QApplication.focusWidget())
+        self.show_page("glossary" if term else "start", term)
+
+    def show_page(self, name: str, term: str = "") -> None:
+        """A help page, at a term of it."""
+        from ace_gui.gui.dialogs.help_dialog import HelpDialog
+
+        dialog = HelpDialog(self._window)
+        dialog.open_page(name, term)
+        self._show(dialog)
+
+    def show_shortcuts(self) -> None:
+        """Every key."""
+        from ace_gui.gui.dialogs.shortcuts_dialog import ShortcutsDialog
+
+        self._show(ShortcutsDialog(self.commands(), self._window))
+
+    def show_log(self) -> None:
+        """What the engine and the window said."""
+        from ace_gui.gui.dialogs.log_dialog import LogDialog
+
+        self._show(LogDialog(self._session.log, self._window))
+
+    def copy_diagnostics(self) -> None:
+        """Put what helps to find a fault on the clipboard."""
+        from ace_gui.gui.control.diagnostics import diagnostics
+
+        QGuiApplication.clipboard().setText(diagnostics(self._session))
+        said = tr("Versions, device, memory and platform are copied; nothing of your models.")
+        self._session.advice.emit(said)
+
+    def report_problem(self) -> None:
+        """A text to complete and to copy."""
+        from ace_gui.gui.control.diagnostics import problem_text
+        from ace_gui.gui.dialogs.problem_dialog import ProblemDialog
+
+        self._show(ProblemDialog(problem_text(self._session, self.crash), self._window))
+
+    def show_about(self) -> None:
+        """Version and licence."""
+        from ace_gui.gui.dialogs.about_dialog import AboutDialog
+
+        dialog = AboutDialog(self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _show(self, dialog: QDialog) -> None:
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.show()
+
+    def _note(self) -> None:
+        """What the window says stays in the log."""
+        level = _LEVELS[self._notice.severity]
+        said, details = self._notice.sentence.text(), self._notice.details.toPlainText()
+        self._session.log.add(level, Source.WINDOW, said, details)
