@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_gui.engine import workflow
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.events import (
@@ -202,11 +203,12 @@ def compare(
     parameter: str | None = None,
     values: Sequence[ParameterValue] = (),
     device: str = "auto",
+    cluster: str = "",
     progress: Progress | None = None,
 ) -> Comparison:
     """Merge by each of ``methods``, or with each of ``values`` of one parameter, and measure each.
 
-    Nothing that was merged is kept.
+    ``cluster``: whose workers do so, as of ``merge``. Nothing that was merged is kept.
     """
     use_threads(None)
     recipes: tuple[Recipe, ...] = (recipe_from(recipe),)
@@ -217,11 +219,12 @@ def compare(
             each for own in recipes for each in compare_recipes.by_value(own, parameter, values)
         )
     rows = []
-    for event in compare_recipes.compare_all(recipes, device):
-        if isinstance(event, MethodCompared):
-            rows.append(event)
-        if progress is not None:
-            progress(event)
+    with workers_at(cluster, device) as workers:
+        for event in compare_recipes.compare_all(recipes, device, workers):
+            if isinstance(event, MethodCompared):
+                rows.append(event)
+            if progress is not None:
+                progress(event)
     return Comparison(rows=tuple(rows))
 
 
@@ -232,6 +235,7 @@ def evaluate(
     *,
     limit: int | None = None,
     device: str = "auto",
+    cluster: str = "",
     convert: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -239,19 +243,21 @@ def evaluate(
 
     ``recipe`` None: the folders alone. ``tasks``: a file, what such a file says for each, or
     ``Task``s; None: the recipe's. ``limit``: so many examples of each at most, drawn by a fixed
-    seed. Raises TaskError for data or models that cannot be used, before anything long runs.
+    seed.
+    ``cluster``: whose workers have the models answer, as of ``merge``. Raises TaskError for data or
+    models that cannot be used, before anything long runs.
     """
     given = None if recipe is None else recipe_from(recipe)
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
     folders, names = [Path(model) for model in models], [str(model) for model in models]
     scores: tuple[TaskScore, ...] = ()
-    for event in workflow.score(
-        given, folders, chosen, names=names, limit=limit, device=device, convert=convert
-    ):
-        if isinstance(event, Evaluated):
-            scores = event.scores
-        if progress is not None:
-            progress(event)
+    how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
+    with workers_at(cluster, device) as workers:
+        for event in workflow.score(given, folders, chosen, workers=workers, **how):
+            if isinstance(event, Evaluated):
+                scores = event.scores
+            if progress is not None:
+                progress(event)
     return Evaluation(scores=scores)
 
 
@@ -262,12 +268,14 @@ def tune(
     merges: int | None = None,
     limit: int | None = None,
     device: str = "auto",
+    cluster: str = "",
     progress: Progress | None = None,
 ) -> Tuning:
     """Try values of the method's parameters, from low to high, on one half of the tasks' data.
 
     One parameter on a grid of 9 merges, several by Optuna in 25; ``merges``: another number. What
-    is reported was measured on the other half. Nothing that was merged is kept.
+    is reported was measured on the other half. ``cluster``: whose workers try them. Nothing that
+    was merged is kept.
     """
     use_threads(None)
     given = recipe_from(recipe)
@@ -275,11 +283,13 @@ def tune(
         ParameterRange(name=name, low=low, high=high) for name, (low, high) in parameters.items()
     )
     result: Tuned | None = None
-    for event in tune_parameters.tune(given, ranges, merges=merges, limit=limit, device=device):
-        if isinstance(event, Tuned):
-            result = event
-        if progress is not None and event is not None:
-            progress(event)
+    how: dict[str, Any] = {"merges": merges, "limit": limit, "device": device}
+    with workers_at(cluster, device) as workers:
+        for event in tune_parameters.tune(given, ranges, workers=workers, **how):
+            if isinstance(event, Tuned):
+                result = event
+            if progress is not None and event is not None:
+                progress(event)
     assert result is not None
     chosen = {**given.parameters, **result.best.parameters}
     return Tuning(recipe=dataclasses.replace(given, parameters=chosen), result=result)

@@ -42,7 +42,7 @@ from ace_gui.checkpoints.staging import (
     staged,
 )
 from ace_gui.checkpoints.witness import Readings, Witness
-from ace_gui.checkpoints.writer import ShardedWriter
+from ace_gui.checkpoints.writer import ShardedWriter, write_in_place
 from ace_gui.formatting import listing, place, plain
 from ace_gui.output_files import check_output_folder, staging_folder
 
@@ -108,4 +108,5 @@ __all__ = [
     "staging_folder",
     "tag_of",
     "torch_dtype",
+    "write_in_place",
 ]

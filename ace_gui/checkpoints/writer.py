@@ -11,7 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints.dtypes import torch_dtype
@@ -168,6 +170,29 @@ class ShardedWriter:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def write_in_place(
+    folder: Path, shard: Shard, name: str, start: int, data: NDArray[np.uint8]
+) -> None:
+    """Write some elements of a tensor, as bytes, into a file that another process has created.
+
+    ``start``: the first of them, in the flattened tensor. Closing the file gives them to whoever
+    shares it, but need not bring them to the disk. Raises OutputError or ResourceError.
+    """
+    (planned,) = (tensor for tensor in shard.tensors if tensor.name == name)
+    begin = start * torch_dtype(planned.dtype).itemsize
+    if begin + data.nbytes > planned.nbytes:
+        raise OutputError(f"`{plain(name)}` has fewer elements than are to be written.")
+    path = folder / shard.file_name
+    try:
+        descriptor = os.open(path, _WRITE_FLAGS)
+        try:
+            _write_at(descriptor, data.data, shard.starts[name] + begin)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise output_error(path, error) from None
 
 
 def _create(path: Path, shard: Shard) -> None:

@@ -104,7 +104,7 @@ Cluster = Annotated[
     str,
     typer.Option(
         metavar="local:N|auto|ray://HOST:PORT",
-        help="Processes that merge: N here, or those of a Ray cluster.",
+        help="Processes that do the work: N here, or those of a Ray cluster.",
     ),
 ]
 Threads = Annotated[

@@ -294,6 +294,7 @@ def compare(
     ] = "",
     json: JsonFile = None,
     device: Device = "auto",
+    cluster: Cluster = "",
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
@@ -310,6 +311,7 @@ def compare(
             parameter=parameter,
             json_file=json,
             device=device,
+            cluster=cluster,
             overwrite=overwrite,
         )
 
@@ -345,6 +347,7 @@ def evaluate(
     limit: Limit = None,
     json: JsonFile = None,
     device: Device = "auto",
+    cluster: Cluster = "",
     overwrite: Overwrite = False,
     convert: Convert = False,
     verbose: Verbose = False,
@@ -362,6 +365,7 @@ def evaluate(
             limit=limit,
             json_file=json,
             device=device,
+            cluster=cluster,
             convert=convert,
             overwrite=overwrite,
         )
@@ -385,6 +389,7 @@ def tune(
     ] = None,
     json: JsonFile = None,
     device: Device = "auto",
+    cluster: Cluster = "",
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
@@ -401,6 +406,7 @@ def tune(
             out=out,
             json_file=json,
             device=device,
+            cluster=cluster,
             overwrite=overwrite,
         )
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.compare_recipes import (
@@ -24,6 +25,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.merging.merge import models_of
+from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
@@ -46,6 +48,7 @@ def compare_methods(
     parameter: str,
     json_file: Path | None,
     device: str,
+    cluster: str = "",
     overwrite: bool = False,
 ) -> None:
     """``ace-gui compare``: merge by each method or with each value, and print one table.
@@ -58,7 +61,8 @@ def compare_methods(
     recipes = variants(recipe, methods, parameter)
     outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK})
-    rows = run(recipes, device)
+    with workers_at(cluster, device) as workers:
+        rows = run(recipes, device, workers)
     if json_file is not None:
         content = {"methods": [compared_record(row) for row in rows]}
         text = json.dumps(content, indent=1, ensure_ascii=False)
@@ -99,14 +103,16 @@ def _scalar(value: object) -> ParameterValue:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def run(recipes: Sequence[Recipe], device: str = "auto") -> list[MethodCompared]:
+def run(
+    recipes: Sequence[Recipe], device: str = "auto", workers: SideBySide | None = None
+) -> list[MethodCompared]:
     """Merge and measure each; what was merged is removed again."""
     rows = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
-        for event in compare_all(recipes, device):
+        for event in compare_all(recipes, device, workers):
             match event:
                 case CompareProgress():
                     title = printable(f"{event.place + 1}/{event.of} {event.title}")

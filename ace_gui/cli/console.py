@@ -287,6 +287,8 @@ def _print_merged(experts: int, finished: MergeFinished, result: Exported) -> No
     console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
     for name in result.files:
         console.print(shown(f"  {name}"))
+    for note in finished.notes:
+        console.print(shown(note))
     if finished.gpu_peak is not None:
         allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
         console.print(

@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scores import TaskScore, line_of, means
 from ace_gui.engine.devices import resolve_device
@@ -36,6 +37,7 @@ def evaluate_models(
     convert: bool,
     harness: str = "",
     harness_tasks: Path | None = None,
+    cluster: str = "",
     overwrite: bool = False,
 ) -> None:
     """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's.
@@ -59,9 +61,14 @@ def evaluate_models(
     run = Harness(harness.split(","), harness_tasks) if harness else None
     found: tuple[TaskScore, ...] = ()
     if tasks or run is None:
-        with said_to_convert(convert):
-            events = score(recipe, folders, tasks, limit=limit, device=device, convert=convert)
-            found = _driven(events)
+        with said_to_convert(convert), workers_at(cluster, device) as workers:
+            how: dict[str, Any] = {
+                "limit": limit,
+                "device": device,
+                "convert": convert,
+                "workers": workers,
+            }
+            found = _driven(score(recipe, folders, tasks, **how))
     beside = () if run is None else _by_harness(run, folders, limit, device)
     if json_file is not None:
         content = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from ace_gui.cli.console import Outputs, said_to_convert, wide_console
 from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.cluster.schedule import (
     PlannedUnit,
     Schedule,
@@ -31,6 +34,9 @@ from ace_gui.recipe.recipe_file import load_recipe
 PLAN_MARK: Final = b'{\n "units": ['
 SHOWN: Final = 12
 """Units in the table; the JSON has all of them."""
+
+TOLD: Final = ("flops", "read", "write", "look", "start")
+"""What the JSON says of the speed."""
 
 WRITE: Final = 5e8
 """Bytes a second that the writer is taken to write, where nobody says otherwise."""
@@ -60,14 +66,14 @@ def plan_recipe(
     overwrite: bool,
 ) -> None:
     """Print every kind of unit, the totals, and the times; read headers, and a few matrices where
-    no speed is given."""
+    no speed is given: on the cluster, where one is named, which then tells its start as well."""
     address = Address.of(cluster) if cluster else None
     use_threads(given.threads)
     with said_to_convert(convert):
         prepared = prepared_with_consent(load_recipe(recipe_file), convert=convert)
     outputs = Outputs((recipe_file, *input_paths(prepared)), overwrite=overwrite)
     outputs.check({json_file: PLAN_MARK})
-    speed = _speed(prepared, given)
+    speed = _speed(prepared, given, cluster)
     planned = planned_units(prepared, speed)
     written = bytes_in_output(prepared.plan.rows, prepared.plan.recipe.out_dtype)
     counts = given.workers or (address.workers if address and address.workers else 1,)
@@ -75,7 +81,7 @@ def plan_recipe(
     if json_file is not None:
         content = {
             "units": [dataclasses.asdict(unit) for unit in planned],
-            "speed": {"flops": speed.flops, "read": speed.read, "write": speed.write},
+            "speed": {name: getattr(speed, name) for name in TOLD},
             "schedules": [dataclasses.asdict(each) for each in times],
         }
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
@@ -84,12 +90,20 @@ def plan_recipe(
     _print_times(planned, times, speed, written)
 
 
-def _speed(prepared: Prepared, given: Given) -> Speed:
+def _speed(prepared: Prepared, given: Given, cluster: str) -> Speed:
     disk = None if given.disk is None else given.disk * 1e6
-    if given.gigaflops is None:
-        found = measured(prepared, disk or WRITE)
-        return found if disk is None else dataclasses.replace(found, read=disk)
-    return Speed(flops=given.gigaflops * 1e9, read=disk or WRITE, write=disk or WRITE)
+    if given.gigaflops is not None:
+        return Speed(flops=given.gigaflops * 1e9, read=disk or WRITE, write=disk or WRITE)
+    started = time.monotonic()
+    with workers_at(cluster, "cpu", given.threads) as workers:
+        start = 0.0
+        if workers is not None:
+            use_threads(workers.threads)
+            workers.begin(prepared)
+            for _ in workers.ran(os.getpid, [()] * workers.count, ["a worker"] * workers.count):
+                start = time.monotonic() - started
+        found = measured(prepared, disk or WRITE, workers)
+    return dataclasses.replace(found, start=start, read=disk or found.read)
 
 
 def _print_units(planned: Sequence[PlannedUnit]) -> None:
@@ -124,6 +138,10 @@ def _print_times(
         f"{human_bytes(int(speed.read))} a second; the output is written with "
         f"{human_bytes(int(speed.write))} a second."
     )
+    if speed.look:
+        console.print(f"Looking at the whole model first takes one worker {speed.look:.3g} s.")
+    if speed.start:
+        console.print(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
     table = Table()
     for title in ("workers", "time", "at work", "limited by"):
         table.add_column(title, justify="left" if title == "limited by" else "right")

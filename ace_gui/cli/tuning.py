@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ace_gui.cli.console import Outputs, shown, wide_console
 from ace_gui.cli.evaluating import score_table
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint, how_chosen, values_of
 from ace_gui.engine.devices import resolve_device, use_threads
@@ -37,17 +38,26 @@ def tune_recipe(
     out: Path | None,
     json_file: Path | None,
     device: str,
+    cluster: str = "",
     overwrite: bool = False,
 ) -> None:
     """``ace-gui tune``; ``parameters``: each ``NAME=a..b``. Raises RecipeError for others."""
     use_threads(None)
-    resolve_device(device)
+    if not cluster:
+        resolve_device(device)
     recipe = load_recipe(recipe_file)
     ranges = [parameter_range(text) for text in parameters]
     data = [task.data for task in recipe.tasks]
     outputs = Outputs((recipe_file, *models_of(recipe), *data), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK, out: RECIPE_MARK})
-    found = _driven(tune(recipe, ranges, merges=merges, limit=limit, device=device))
+    with workers_at(cluster, device) as workers:
+        how: dict[str, Any] = {
+            "merges": merges,
+            "limit": limit,
+            "device": device,
+            "workers": workers,
+        }
+        found = _driven(tune(recipe, ranges, **how))
     if json_file is not None:
         text = json.dumps(_record(found), indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
 from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, PlanReady
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
@@ -30,13 +30,13 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
+from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import PickleConsentError, TaskError
 from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
@@ -107,8 +107,8 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         refuse_errors(checks)
         if options.evaluate:  # what is wrong with the data is said before the merge
             result_of(require_tasks(prepared, options.device))
-        with _workers(options) as workers:
-            yield from merge(
+        with workers_at(options.cluster, options.device, options.threads) as workers:
+            events = merge(
                 prepared,
                 store,
                 device=options.device,
@@ -117,24 +117,11 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
                 memory_bytes=options.memory_bytes,
                 workers=workers,
             )
+            yield from (event for event in events if event is not None)
         scores: tuple[TaskScore, ...] = ()
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
         yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
-
-
-@contextmanager
-def _workers(options: Options) -> Iterator[Workers | None]:
-    """Those of the cluster that the options name; None where they name none."""
-    if not options.cluster:
-        yield None
-        return
-    from ace_gui.engine.cluster.ray_workers import ray_workers
-
-    address = Address.of(options.cluster)
-    on_gpus = options.device.startswith("cuda")
-    with ray_workers(address, threads=options.threads, gpus=on_gpus) as workers:
-        yield workers
 
 
 def report_to_file(
@@ -183,18 +170,21 @@ def score(
     limit: int | None = None,
     device: str = "auto",
     convert: bool = False,
+    workers: SideBySide | None = None,
 ) -> Iterator[Event]:
     """Try the recipe's base and experts, and the folders, on tasks; ``names``: of the folders.
+    ``workers``: who has the models answer, None: this process.
 
     Yields what ``evaluate`` yields, and raises what it and ``prepare`` raise.
     """
     if not tasks:
         raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
     use_threads(None)
-    resolve_device(device)
+    if workers is None:
+        resolve_device(device)
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
     models = models_of(prepared, folders, names)
-    for event in evaluate(models, tasks, limit=limit, device=device):
+    for event in evaluate(models, tasks, limit=limit, device=device, workers=workers):
         if event is not None:
             yield event
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from ace_gui.recipe.fields import about
 
@@ -62,6 +62,11 @@ class Task:
     metric: Metric | None = None
     limit: int | None = field(default=None, metadata=about(limits={"ge": 1}))
     calibration: Path | None = None
+
+    def absolute(self) -> Self:
+        """The same, as a process with another working directory must read it."""
+        calibration = None if self.calibration is None else self.calibration.absolute()
+        return replace(self, data=self.data.absolute(), calibration=calibration)
 
     @property
     def title(self) -> str:

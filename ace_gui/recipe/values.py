@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from ace_gui.recipe.fields import about, traits_of
 from ace_gui.recipe.overrides import Cap, Override, ParameterValue
@@ -164,6 +164,15 @@ class Recipe(Choices):
                 taken.add(name.casefold())
             names.append(name)
         return tuple(names)
+
+    def absolute(self) -> Self:
+        """The same, as a process with another working directory must read it."""
+        return replace(
+            self,
+            base_model=self.base_model.absolute(),
+            models=tuple(replace(entry, model=entry.model.absolute()) for entry in self.models),
+            tasks=tuple(task.absolute() for task in self.tasks),
+        )
 
     @property
     def weights(self) -> tuple[float, ...]:

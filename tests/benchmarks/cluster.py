@@ -31,26 +31,58 @@ from tests.helpers.recipes import file_of
 
 TIMED = """
 import json, sys, time
+import psutil
 from pathlib import Path
 from ace_gui.engine import workflow
-from ace_gui.engine.cluster import ray_workers
+from ace_gui.engine.cluster import pool, ray_cluster
 from ace_gui.engine.contract.events import MergeStarted, MergeFinished
 from ace_gui.recipe.recipe_file import load_recipe
 
-units, given = [], ray_workers.RayWorkers.merged
-def noted(self, *args):
-    for unit in given(self, *args):
-        units.append(unit.seconds)
-        yield unit
-ray_workers.RayWorkers.merged = noted
+def processor_seconds():
+    own = psutil.Process()
+    found = 0.0
+    for each in [own, *own.children(recursive=True)]:
+        try:
+            found += sum(each.cpu_times()[:2])
+        except psutil.Error:
+            pass
+    return found
+
+def now():
+    return time.monotonic(), processor_seconds()
+
+units, marks = [], {}
+results, welcome, connect = pool.Pool.results, pool.Pool._welcome, ray_cluster._connect
+def noted(self, calls, **more):
+    for found in results(self, calls, **more):
+        if found is not None:
+            units.append(found[1].seconds)
+        yield found
+def welcomed(self, kind):
+    welcome(self, kind)
+    marks["ready"] = now()  # the last one counts
+def connected(*given):
+    before = time.monotonic()
+    connect(*given)
+    marks["connect"] = time.monotonic() - before
+pool.Pool.results, pool.Pool._welcome, ray_cluster._connect = noted, welcomed, connected
 options = workflow.Options(device="cpu", threads=int(sys.argv[3]), cluster=sys.argv[4])
-started = None
 for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]), options):
     if isinstance(event, MergeStarted):
-        started = time.monotonic()
+        started = now()
     if isinstance(event, MergeFinished):
-        print(json.dumps({"seconds": time.monotonic() - started, "units": units}))
+        ended = now()
+        ready = marks.get("ready", started)
+        print(json.dumps({
+            "connect": marks.get("connect", 0.0),
+            "start": ready[0] - started[0],
+            "seconds": ended[0] - ready[0],
+            "processor": ended[1] - ready[1],
+            "units": units,
+        }))
 """
+"""Prints seconds of wall and of processor time (this process and all that it started), from when
+the workers are ready; before that, how long reaching the cluster and starting them took."""
 
 
 def main() -> None:
@@ -78,16 +110,31 @@ def compared(folder: Path, experts: int) -> None:
     timed(recipe, folder / "warm", 2, "")
     one = timed(recipe, folder / "one", 2, "")
     two = timed(recipe, folder / "two", 1, "local:2")
+    alone = timed(recipe, folder / "alone", 1, "")
     units = two["units"]
-    overhead = (2 * two["seconds"] - sum(units)) / len(units)
-    say(f"one process, 2 threads: {one['seconds']:.1f} s; two workers: {two['seconds']:.1f} s")
-    say(f"speed of two workers by that of one process: {one['seconds'] / two['seconds']:.2f}")
-    say(f"{len(units)} units; beside reading and computing {1000 * overhead:.0f} ms each")
-    plan = folder / "plan.json"
+    say("                        wall   processor")
+    rows = (("one process, 2 threads", one), ("two workers", two), ("one process, 1 thread", alone))
+    for title, found in rows:
+        say(f"{title:22} {found['seconds']:6.1f} s {found['processor']:6.1f} s")
+    wall, processor = (one[key] / two[key] for key in ("seconds", "processor"))
+    say(f"speed of two workers by that of one process: {wall:.2f} ({processor:.2f} processor time)")
+    say(f"before that: Ray {two['connect']:.1f} s, workers {two['start']:.1f} s")
+    more = (two["processor"] - alone["processor"]) / len(units)
+    waited = (2 * two["seconds"] - sum(units)) / len(units)
+    say(
+        f"{len(units)} units; beside reading and computing {1000 * waited:.0f} ms each, "
+        f"{1000 * more:.0f} ms of processor time"
+    )
+    say(f"predicted {predicted(recipe, 2):.1f} s, measured {two['seconds']:.1f} s")
+
+
+def predicted(recipe: Path, workers: int) -> float:
+    """What ``ace-gui plan`` says of so many workers of one thread each."""
+    plan = recipe.parent / "plan.json"
     command = [sys.executable, "-m", "ace_gui", "plan", str(recipe), "--json", str(plan)]
-    subprocess.run([*command, "--threads", "1", "--workers", "2"], check=True, capture_output=True)
-    predicted = json.loads(plan.read_text())["schedules"][0]["seconds"]
-    say(f"predicted {predicted:.1f} s, measured {two['seconds']:.1f} s")
+    command += ["--threads", "1", "--workers", str(workers), "--overwrite"]
+    subprocess.run(command, check=True, capture_output=True)
+    return json.loads(plan.read_text())["schedules"][0]["seconds"]
 
 
 def timed(recipe: Path, out: Path, threads: int, cluster: str) -> dict:

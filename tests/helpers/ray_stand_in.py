@@ -5,22 +5,20 @@ What is sent is pickled on the way, as Ray does it. Nothing of ours is replaced.
 
 from __future__ import annotations
 
-import pickle
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+import cloudpickle as pickle
+
 Fails = Callable[[str, int], bool]
 """From the name of a call and its number to whether the worker is lost over it."""
 
 
 class WorkerLostError(Exception):
-    pass
-
-
-class TookTooLongError(Exception):
     pass
 
 
@@ -38,19 +36,29 @@ class Handle:
         self._kind, self._arguments = kind, arguments
         self._made: Any = None
 
-    def __getattr__(self, call: str) -> Any:
-        if call.startswith("_"):
-            raise AttributeError(call)
-        return SimpleNamespace(remote=lambda *given: Ref(self, call, pickle.dumps(given)))
+        self._asked: deque[Ref] = deque()
+        self.do = SimpleNamespace(remote=self._ask)
 
-    def run(self, call: str, arguments: bytes) -> Any:
+    def _ask(self, call: str, *given: Any) -> Ref:
+        self._asked.append(Ref(self, call, pickle.dumps(given)))
+        return self._asked[-1]
+
+    def result(self, ref: Ref) -> Any:
+        """Of a call, after all that was asked before it."""
         if self._made is None:
             self._made = self._kind(*pickle.loads(self._arguments))
-        return getattr(self._made, call)(*pickle.loads(arguments))
+        while True:
+            each = self._asked.popleft()
+            found = self._made.do(each.call, *pickle.loads(each.arguments))
+            if each is ref:
+                return found
 
 
 class RayStandIn:
-    """``started``: workers so far; ``killed``: of them; ``hangs``: calls that never end."""
+    """``started``: workers so far; ``killed``: of them; ``hangs``: calls that never end.
+
+    ``asked_for``: what each worker was to have of its machine.
+    """
 
     exceptions = SimpleNamespace(
         RayActorError=WorkerLostError,
@@ -58,7 +66,6 @@ class RayStandIn:
         ObjectLostError=WorkerLostError,
         OutOfMemoryError=WorkerLostError,
         NodeDiedError=WorkerLostError,
-        GetTimeoutError=TookTooLongError,
     )
 
     def __init__(self, fails: Fails = lambda call, number: False) -> None:
@@ -66,6 +73,7 @@ class RayStandIn:
         self.hangs: Fails = lambda call, number: False
         self.started = 0
         self.killed = 0
+        self.asked_for: list[dict[str, Any]] = []
         self._numbers = count()
         self._known: dict[Ref, int] = {}
 
@@ -74,22 +82,26 @@ class RayStandIn:
             self.started += 1
             return Handle(self, kind, pickle.dumps(arguments))
 
-        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=make))
+        def options(**wanted: Any) -> Any:
+            self.asked_for.append(wanted)
+            return SimpleNamespace(remote=make)
+
+        return SimpleNamespace(options=options)
 
     def _number(self, ref: Ref) -> int:
-        return self._known.setdefault(ref, next(self._numbers))
+        if ref not in self._known:
+            self._known[ref] = next(self._numbers)
+        return self._known[ref]
 
     def wait(self, refs: Sequence[Ref], timeout: float) -> tuple[list[Ref], list[Ref]]:
         done = [ref for ref in refs if not self.hangs(ref.call, self._number(ref))]
         return done, [ref for ref in refs if ref not in done]
 
-    def get(self, refs: Any, timeout: float | None = None) -> Any:
-        if isinstance(refs, list):
-            return [self.get(ref) for ref in refs]
-        if not refs.owner.alive or self.fails(refs.call, self._number(refs)):
-            refs.owner.alive = False
+    def get(self, ref: Ref) -> Any:
+        if not ref.owner.alive or self.fails(ref.call, self._number(ref)):
+            ref.owner.alive = False
             raise WorkerLostError
-        return pickle.loads(pickle.dumps(refs.owner.run(refs.call, refs.arguments)))
+        return pickle.loads(pickle.dumps(ref.owner.result(ref)))
 
     def kill(self, handle: Handle) -> None:
         handle.alive = False

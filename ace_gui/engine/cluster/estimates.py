@@ -15,6 +15,10 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
 
+SOME_FLOPS: Final = 2e10
+SOME_BYTES: Final = 5e8
+"""A second, of a worker of which nothing is known."""
+
 ENTRY_FLOPS: Final = 4.0
 """For each entry of each expert: widened, subtracted, weighted, added."""
 
@@ -40,9 +44,12 @@ def row_bytes(row: PlanRow, output: str) -> int:
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
-def unit_flops(rows: Iterable[PlanRow], prepared: Prepared) -> float:
-    """Arithmetic operations of merging rows, about."""
-    return sum(row_flops(row, prepared) for row in rows)
+def rough_seconds(rows: Iterable[PlanRow], prepared: Prepared) -> float:
+    """Of merging rows on some worker: just what orders them."""
+    return sum(
+        row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
+        for row in rows
+    )
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:

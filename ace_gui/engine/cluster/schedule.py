@@ -7,9 +7,14 @@ one process writes what they send.
 from __future__ import annotations
 
 import heapq
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from math import prod
+from statistics import fmean
 from typing import Any, Final
 
 import torch
@@ -17,14 +22,18 @@ import torch
 from ace_gui.engine.cluster.estimates import row_bytes, row_flops, unit_bytes
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.gpu_memory import rooms_of
-from ace_gui.engine.merging.surveying import waits
+from ace_gui.engine.merging.measured_rows import need_of
+from ace_gui.engine.merging.surveying import groups, look_for, survey_of
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.units import Unit, merge_unit, units
+from ace_gui.engine.merging.units import Unit, Workers, look_at, merge_unit, units
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 
 UNIT_SECONDS: Final = 0.005
 """What giving a unit to a worker and taking what it sends costs beside its bytes."""
+
+TRIALS: Final = 2
+"""Of a row on a worker: the first warms it."""
 
 TRIAL_SECONDS: Final = 8.0
 """For which matrices are tried, to see how fast a worker is."""
@@ -35,13 +44,16 @@ class Speed:
     """How fast one worker is, and the one that writes.
 
     ``flops``, ``read``: operations and bytes a second; ``write``: bytes a second of the writer.
-    ``tried``: seconds of rows of a kind that were merged to see it.
+    ``tried``: seconds of rows of a kind that were merged to see it. ``look``: seconds in which one
+    worker looks at the whole model; ``start``: until workers are there.
     """
 
     flops: float
     read: float
     write: float
     tried: Mapping[Any, float] = field(default_factory=dict)
+    look: float = 0.0
+    start: float = 0.0
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Of merging a row, its reading included."""
@@ -66,7 +78,7 @@ class PlannedUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A merge by ``workers``: ``seconds`` from the first unit to the last byte.
+    """A merge by ``workers``: ``seconds`` from when they are asked for to the last byte.
 
     ``bottleneck``: what decides that: "work", "largest unit" or "writing".
     """
@@ -105,11 +117,11 @@ def schedule(
     free = [0.0] * workers
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
-    work = sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    work = speed.look + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     merged, written = max(free), bytes_to_write / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
     bottleneck = "work" if merged > 1.1 * longest else "largest unit"
-    seconds = max(merged, written)
+    seconds = speed.start + speed.look / workers + max(merged, written)
     return Schedule(
         workers=workers,
         seconds=seconds,
@@ -118,40 +130,87 @@ def schedule(
     )
 
 
-def measured(prepared: Prepared, write: float) -> Speed:
-    """The speed of this process, by merging one row of every kind, the smallest kinds first.
+def measured(prepared: Prepared, write: float, workers: Workers | None = None) -> Speed:
+    """The speed of each of the workers, None: of this process, by merging one row of every kind,
+    the smallest kinds first; on all workers at once, as they share the machine's memory.
 
     What does not fit into ``TRIAL_SECONDS`` is told from the rate of the largest that did. Rows
-    whose method looks at the whole model first are not tried. ``write``: bytes a second.
+    whose method needs data are not tried. ``write``: bytes a second.
 
-    Raises CheckpointError, FileChangedError and ResourceError.
+    Raises CheckpointError, FileChangedError, ResourceError and ClusterError.
     """
-    readers, rooms = Readers(prepared), rooms_of(torch.device("cpu"))
-    dtypes = {row.tensor: row.store_dtype for row in prepared.plan.rows}
+    prepared = replace(prepared, findings=dict(prepared.findings))
+    look = _looking(prepared)
+    try_row = _here(prepared) if workers is None else partial(_there, workers, prepared)
     tried: dict[Any, float] = {}
     flops, read, left = 2e10, 5e8, TRIAL_SECONDS
     for kind, row in _kinds(prepared):
-        expected = row_flops(row, prepared) / flops
-        if expected > left:
+        if row_flops(row, prepared) / flops > left:
             continue
+        started = time.monotonic()
         try:
-            times = [merge_unit((row,), prepared, readers, rooms, dtypes).seconds for _ in range(2)]
+            tried[kind] = try_row(row)
         except (MethodError, NonFiniteError):  # the merge itself will say so
             continue
-        left -= sum(times)
-        tried[kind] = min(times)
+        left -= time.monotonic() - started
         if prepared.is_whole(row):
-            flops = max(row_flops(row, prepared), 1.0) / min(times)
+            flops = max(row_flops(row, prepared), 1.0) / tried[kind]
         else:
-            read = max(row_bytes(row, row.store_dtype), 1) / min(times)
-    return Speed(flops=flops, read=read, write=write, tried=tried)
+            read = max(row_bytes(row, row.store_dtype), 1) / tried[kind]
+    return Speed(flops=flops, read=read, write=write, tried=tried, look=look)
+
+
+def _here(prepared: Prepared) -> Callable[[PlanRow], float]:
+    readers, rooms = Readers(prepared), rooms_of(torch.device("cpu"))
+    dtypes = {row.tensor: row.store_dtype for row in prepared.plan.rows}
+    return lambda row: min(
+        merge_unit((row,), prepared, readers, rooms, dtypes).seconds for _ in range(TRIALS)
+    )
+
+
+def _there(workers: Workers, prepared: Prepared, row: PlanRow) -> float:
+    """By all workers at the same time: their mean, after each is warm."""
+    dtypes = {each.tensor: each.store_dtype for each in prepared.plan.rows}
+    units = [(row,)] * (TRIALS * workers.count)
+    found = [each.seconds for each in workers.merged(units, prepared, dtypes, None) if each]
+    return fmean(found[-workers.count :])
+
+
+def _looking(prepared: Prepared) -> float:
+    """Seconds in which one worker looks at the whole model, from trying one row in each pass.
+
+    So that rows can be tried, ``prepared`` gets what would be found of a model without tensors.
+    """
+    readers, seconds = Readers(prepared), 0.0
+    for group in groups(prepared):
+        survey = survey_of(group, len(prepared.experts))
+        if survey is None:
+            continue
+        entries = sum(prod(row.shape) for row in group.rows)
+        row = _middle(group.rows)
+        unfinished = True
+        while unfinished:
+            started = time.monotonic()
+            look_at(partial(look_for, survey=survey), (row,), prepared, readers)
+            seconds += (time.monotonic() - started) * entries / max(prod(row.shape), 1)
+            unfinished = survey.finish_pass()
+        prepared.findings[group.method.name, group.parameters] = survey.findings
+    return seconds
+
+
+def _middle(rows: Sequence[PlanRow]) -> PlanRow:
+    """The one in which the middle entry lies, when they are sorted by size."""
+    by_size = sorted(rows, key=lambda row: prod(row.shape))
+    half = sum(prod(row.shape) for row in rows) / 2
+    reached = accumulate(prod(row.shape) for row in by_size)
+    return next(row for row, entries in zip(by_size, reached, strict=True) if entries >= half)
 
 
 def _kinds(prepared: Prepared) -> Iterator[tuple[Any, PlanRow]]:
     """One row of every kind, the least work first; from the middle of the model."""
     alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
     for row in prepared.plan.rows:
-        if row.in_base and 0 not in row.shape and not waits(row, prepared):
+        if row.in_base and 0 not in row.shape and need_of(row, prepared) is None:
             alike[_kind(row, prepared)].append(row)
     by_work = sorted(alike.items(), key=lambda item: row_flops(item[1][0], prepared))
     return ((kind, rows[len(rows) // 2]) for kind, rows in by_work)

@@ -1,11 +1,12 @@
-"""What runs in a worker's process: it opens the models itself, and merges the units it is given."""
+"""What runs in a worker's process: it opens the models itself, and does what it is asked."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +15,15 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.merging.gpu_memory import rooms_of
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.units import UnitMerged, merge_unit
+from ace_gui.engine.merging.units import (
+    Look,
+    Looked,
+    SharedOutput,
+    Unit,
+    UnitMerged,
+    look_at,
+    merge_unit,
+)
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ClusterError, WorkbenchError
 from ace_gui.linalg.split import choose
@@ -52,61 +61,84 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a worker must know of a merge. ``headers``: what ``how_read`` must find on its machine.
+    """What a worker must know to open the models of a merge.
 
-    ``dtypes``: of the output's tensors; ``findings``: what methods know of the whole model, by the
-    name of a method and its parameters; ``measured``: folders of what was measured with data.
+    ``headers``: what ``how_read`` must find on its machine; ``measured``: folders of what was
+    measured with data.
     """
 
     recipe: Recipe
     headers: str
-    dtypes: Mapping[str, str]
-    findings: Sequence[tuple[str, object, Findings]]
     measured: Mapping[Need, Sequence[Path]]
-    device: str
-    threads: int
 
 
 class Worker:
-    """Prepares the recipe once, then merges unit after unit.
+    """Does what it is asked, one thing after another. Keeps the models of a merge open."""
 
-    Errors that are ours are returned and not raised, as they are.
-    """
-
-    def __init__(self, order: Order) -> None:
+    def __init__(self, threads: int, device: str) -> None:
         go_offline()
-        use_threads(order.threads)
-        self._order = order
-        self._rooms = rooms_of(resolve_device(order.device))
+        use_threads(threads)
+        self._device = device
         self._failed: WorkbenchError | None = None
-        try:
-            self._prepare()
-        except WorkbenchError as error:
-            self._failed = error
 
-    def _prepare(self) -> None:
-        self._prepared = prepare(self._order.recipe)
-        if how_read(self._prepared) != self._order.headers:
+    def do(self, name: str, *arguments: Any) -> Any:
+        """What the method of this name gives; of our errors the first, as it is, and ever after."""
+        if self._failed is None:
+            try:
+                return getattr(self, name)(*arguments)
+            except WorkbenchError as error:
+                self._failed = error
+        return self._failed
+
+    def kind(self) -> Kind:
+        """On what its results depend."""
+        return Kind.here(self._device)
+
+    def prepare(self, order: Order) -> None:
+        """Open the models. Raises ClusterError where they are not the same ones here."""
+        self._prepared = prepare(order.recipe)
+        if how_read(self._prepared) != order.headers:
             raise ClusterError(
                 f"The models on {platform.node()} are not those on the machine that merges; give "
                 "all machines the same files under the same paths."
             )
-        for method, parameters, found in self._order.findings:
-            self._prepared.findings[method, parameters] = found
-        for need, folders in self._order.measured.items():
+        for need, folders in order.measured.items():
             self._prepared.measurements[need] = tuple(map(Statistics, folders))
+        self._rooms = rooms_of(resolve_device(self._device))
         choose(self._rooms.device, False)  # float64 everywhere, however fast a worker is in it
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
-    def kind(self) -> Kind | WorkbenchError:
-        """On what its results depend; or why it cannot work."""
-        return self._failed or Kind.here(self._order.device)
+    def seek(self, look: Look) -> None:
+        """What to look for in what follows."""
+        self._look = look
 
-    def merge(self, names: Sequence[str]) -> UnitMerged | WorkbenchError:
+    def look(self, names: Sequence[str]) -> Looked:
+        """What is found in the rows of these names."""
+        return look_at(self._look, self._rows_of(names), self._prepared, self._readers)
+
+    def know(
+        self,
+        findings: Sequence[tuple[str, object, Findings]],
+        dtypes: Mapping[str, str],
+        output: SharedOutput | None,
+    ) -> None:
+        """What merging needs beside the models: what is known of the whole model, by the name of a
+        method and its parameters; the formats of the output's tensors; where it is written."""
+        for method, parameters, found in findings:
+            self._prepared.findings[method, parameters] = found
+        self._dtypes = dtypes
+        self._output = output if output and output.is_here() else None
+
+    def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
-        unit = tuple(self._rows[name] for name in names)
-        try:
-            return merge_unit(unit, self._prepared, self._readers, self._rooms, self._order.dtypes)
-        except WorkbenchError as error:
-            return error
+        unit = self._rows_of(names)
+        merged = merge_unit(unit, self._prepared, self._readers, self._rooms, self._dtypes)
+        return merged if self._output is None else self._output.written(unit, merged)
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Call a function of this package."""
+        return function(*arguments)
+
+    def _rows_of(self, names: Sequence[str]) -> Unit:
+        return tuple(self._rows[name] for name in names)

@@ -220,12 +220,16 @@ class GpuPeak:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeFinished:
-    """Every tensor is in the merge store at ``store``; ``gpu_peak`` where a GPU merged."""
+    """Every tensor is in the merge store at ``store``; ``gpu_peak`` where a GPU merged.
+
+    ``notes``: what may be said of the workers of a cluster.
+    """
 
     store: Path
     seconds: float
     peak_bytes: int
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     gpu_peak: GpuPeak | None = None
 
 

@@ -8,8 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -35,9 +36,11 @@ from ace_gui.engine.evaluating.subjects import (
     require_kind,
 )
 from ace_gui.engine.evaluating.targets import targets_of
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
 from ace_gui.steps import Steps
 from ace_gui.versions import code_digest, library_versions
@@ -75,24 +78,30 @@ def evaluate(
     limit: int | None = None,
     device: str = "auto",
     half: Half | None = None,
+    workers: SideBySide | None = None,
 ) -> Iterator[Event | None]:
     """Score the base and the folders on every task, and each expert on its own.
 
     A task that belongs to no expert is one for all of them. All data are read and checked first.
     What is known of the same files is not computed again. ``half``: on one half of the examples.
-    Closing the generator cancels.
+    ``workers``: who has the models answer, several side by side; None: this process. Closing the
+    generator cancels.
 
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
-    where = resolve_device(device)
+    where = torch.device(workers.device) if workers else resolve_device(device)
     trials: list[Trial] = []
     for task, name in zip(tasks, task_names(tasks), strict=True):
         trials += trials_of(models, task, name, limit, half)
         yield None
+    trials = _experts_first(trials)
+    if workers is not None:
+        share = Share.of(models, tasks, limit=limit, half=half, device=workers.device)
+        yield from _answered_by(workers, share, trials, where)
     total = sum(len(trial.data.examples) for trial in trials)
     found: dict[tuple[Subject, str], TaskScore] = {}
     done = 0
-    for trial, outcome in outcomes_of(_experts_first(trials), where):
+    for trial, outcome in outcomes_of(trials, where):
         if isinstance(outcome, Outcome):
             score = _score(trial, outcome.measured, found)
             found[trial.subject, trial.data.name] = score
@@ -106,12 +115,90 @@ def evaluate(
     yield Evaluated(scores=tuple(score for _, score in by_model))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Some trials of an evaluation, by their ``places`` among all, for a process that begins with
+    nothing. For the rest see ``Models`` and ``evaluate``."""
+
+    recipe: Recipe | None
+    with_base: bool
+    folders: tuple[Path, ...]
+    names: tuple[str, ...]
+    tasks: tuple[Task, ...]
+    limit: int | None
+    half: Half | None
+    device: str
+    places: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, models: Models, tasks: Sequence[Task], **how: Any) -> Self:
+        """One without trials; ``how``: limit, half and device."""
+        return cls(
+            recipe=None if models.prepared is None else models.prepared.plan.recipe.absolute(),
+            with_base=models.with_base,
+            folders=tuple(folder.absolute() for folder in models.folders),
+            names=models.names,
+            tasks=tuple(task.absolute() for task in tasks),
+            **how,
+        )
+
+    def outcomes(self) -> list[Outcome]:
+        """Have the models answer here."""
+        models = Models(
+            prepared=None if self.recipe is None else prepare(self.recipe),
+            with_base=self.with_base,
+            folders=self.folders,
+            names=self.names,
+        )
+        trials: list[Trial] = []
+        for task, name in zip(self.tasks, task_names(self.tasks), strict=True):
+            trials += trials_of(models, task, name, self.limit, self.half)
+        trials = _experts_first(trials)
+        wanted = [trials[place] for place in self.places]
+        found = outcomes_of(wanted, resolve_device(self.device))
+        return [outcome for _, outcome in found if isinstance(outcome, Outcome)]
+
+
+def _answered_by(
+    workers: SideBySide, share: Share, trials: Sequence[Trial], device: torch.device
+) -> Iterator[EvaluationProgress | None]:
+    """Remember what is not known of the trials yet, each model asked by one worker."""
+    cache = ArrayCache(scores_folder())
+    unknown = [
+        place
+        for place, trial in enumerate(trials)
+        if _remembered(cache, _key(trial, device), trial) is None
+    ]
+    together = [
+        tuple(places) for _, places in groupby(unknown, lambda place: trials[place].subject)
+    ]
+    shares = [(replace(share, places=places),) for places in together]
+    about = [trials[places[0]].subject.name for places in together]
+    done, total = 0, sum(len(trials[place].data.examples) for place in unknown)
+    for result in workers.ran(Share.outcomes, shares, about):
+        if result is None:
+            yield None
+            continue
+        places, found = together[result[0]], result[1]
+        for place, outcome in zip(places, found, strict=True):
+            trial = trials[place]
+            _remember(cache, _key(trial, device), trial, outcome)
+            done += len(trial.data.examples)
+            names = {"model": trial.subject.name, "task": trial.data.name}
+            yield EvaluationProgress(**names, done=done, total=total)
+
+
 def require_tasks(
-    prepared: Prepared, device: str, *, limit: int | None = None, half: Half | None = None
+    prepared: Prepared,
+    device: str,
+    *,
+    limit: int | None = None,
+    half: Half | None = None,
+    workers: SideBySide | None = None,
 ) -> Steps[None]:
     """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
-    for _ in evaluate(models, tasks, limit=limit, device=device, half=half):
+    for _ in evaluate(models, tasks, limit=limit, device=device, half=half, workers=workers):
         yield None
 
 

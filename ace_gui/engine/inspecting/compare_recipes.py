@@ -9,6 +9,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -38,13 +39,15 @@ from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
-from ace_gui.engine.planning.prepare import Prepared, preparing
+from ace_gui.engine.planning.prepare import Prepared, prepare, preparing
+from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.machine import peak_memory, reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
+from ace_gui.steps import result_of
 
 CPU = torch.device("cpu")
 
@@ -90,8 +93,16 @@ def title_of(recipe: Recipe) -> str:
     return ", ".join((method.title, *parts))
 
 
-def compare_all(recipes: Iterable[Recipe], device: str) -> Iterator[Event]:
-    """Merge and measure each recipe; what was merged is removed again."""
+def compare_all(
+    recipes: Iterable[Recipe], device: str, workers: SideBySide | None = None
+) -> Iterator[Event]:
+    """Merge and measure each recipe; what was merged is removed again.
+
+    ``workers``: each of whom takes a recipe, then another one; None: this process takes all.
+    """
+    if workers is not None:
+        yield from _side_by_side(tuple(recipes), workers)
+        return
     with tempfile.TemporaryDirectory(prefix="ace-compare-") as folder:
         variants = (Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes))
         for event in compare(CompareJob(variants=tuple(variants), device=device)):
@@ -99,6 +110,32 @@ def compare_all(recipes: Iterable[Recipe], device: str) -> Iterator[Event]:
                 discard(event.variant.store)
             if event is not None:
                 yield event
+
+
+def _side_by_side(recipes: Sequence[Recipe], workers: SideBySide) -> Iterator[Event]:
+    with suppress(WorkbenchError):  # of a merge that cannot be made, its row will tell
+        result_of(require_tasks(prepare(recipes[0]), workers.device, workers=workers))
+    titles = [title_of(recipe) for recipe in recipes]
+    given = [(recipe.absolute(), workers.device) for recipe in recipes]
+    arrived: dict[int, MethodCompared] = {}
+    following = done = 0
+    for result in workers.ran(_alone, given, titles):
+        if result is None:
+            continue
+        done, (place, row) = done + 1, result
+        arrived[place] = replace(row, place=place)
+        progress = {"place": place, "of": len(recipes), "done": done, "total": len(recipes)}
+        yield CompareProgress(title=row.title, **progress)
+        while following in arrived:
+            yield arrived.pop(following)
+            following += 1
+
+
+def _alone(recipe: Recipe, device: str) -> MethodCompared:
+    """The row of one recipe, made here."""
+    *_, row = compare_all((recipe,), device)
+    assert isinstance(row, MethodCompared)
+    return row
 
 
 def compare(job: CompareJob) -> Iterator[Event | None]:

@@ -26,11 +26,12 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import preparing
+from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
-from ace_gui.steps import Steps
+from ace_gui.steps import Steps, result_of
 
 GRID: Final = 9
 """Merges for one parameter."""
@@ -41,8 +42,12 @@ TRIALS: Final = 25
 SEED: Final = 0
 
 _Parameters = Mapping[str, ParameterValue]
-_Ask = Generator[_Parameters, float | None, None]
-"""Parameters to try; what came of them is sent back, None for a failure."""
+_Ask = Generator[Sequence[_Parameters], Sequence[float | None], None]
+"""Parameters to try, several where they do not depend on what comes of the others; that is sent
+back, None for a failure."""
+
+STARTUP: Final = 10
+"""Trials that Optuna's sampler draws by chance alone."""
 
 
 def tune(
@@ -52,12 +57,15 @@ def tune(
     merges: int | None = None,
     limit: int | None = None,
     device: str = "auto",
+    workers: SideBySide | None = None,
 ) -> Iterator[TunePoint | Tuned | None]:
     """Merge with other values of these parameters, score, and keep none of the merges.
 
     Yields a TunePoint for each, then Tuned. ``merges``: how many are tried. ``limit``: examples of
-    each task at most, both halves together. Raises RecipeError for parameters out of range,
-    TaskError for bad data before the first merge, and the first error where every merge fails.
+    each task at most, both halves together. ``workers``: who tries, as many values side by side as
+    do not depend on each other's scores; None: this process. Raises RecipeError for parameters out
+    of range, TaskError for bad data before the first merge, and the first error where every merge
+    fails.
     """
     started = time.monotonic()
     found = _checked(recipe, ranges)
@@ -65,27 +73,64 @@ def tune(
     if not known_tasks(prepared):
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
-        yield from require_tasks(prepared, device, half=half, limit=limit)
+        yield from require_tasks(prepared, device, half=half, limit=limit, workers=workers)
     count = merges or (GRID if len(found) == 1 else TRIALS)
-    trial = _Trial(device=device, limit=limit)
+    trial = _Trial(device=workers.device if workers else device, limit=limit)
     points: list[TunePoint] = []
     asking = _grid(found[0], count) if len(found) == 1 else _proposed(found, count)
-    for place, parameters in _answering(asking, points):
-        changed = replace(recipe, parameters={**recipe.parameters, **parameters})
-        point = yield from trial.point(changed, parameters, place, count)
-        points.append(point)
-        yield point
+    given = recipe.absolute() if workers else recipe
+    for several in _answering(asking, points):
+        wanted = [
+            (trial, _with(given, parameters), parameters, place, count)
+            for place, parameters in enumerate(several, len(points))
+        ]
+        fresh: list[TunePoint] = []
+        for result in _each(_Trial.point, wanted, workers):
+            if result is not None:
+                fresh.append(result[1])
+                yield result[1]
+            yield None
+        points += sorted(fresh, key=lambda point: point.place)
     best = _best(points, recipe, found)
-    chosen = replace(recipe, parameters={**recipe.parameters, **best.parameters})
-    scores = yield from trial.scores(chosen, Half.REPORTED)
-    before = yield from trial.scores(recipe, Half.REPORTED)
+    both = [(trial, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
+    scores: dict[int, tuple[TaskScore, ...]] = {}
+    for result in _each(_Trial.scores, both, workers):
+        scores.update([result] if result else [])
+        yield None
     yield Tuned(
         points=tuple(points),
         best=best,
-        scores=scores,
-        before=before,
+        scores=scores[0],
+        before=scores[1],
         seconds=time.monotonic() - started,
     )
+
+
+def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
+    return replace(recipe, parameters={**recipe.parameters, **parameters})
+
+
+def _each(
+    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: SideBySide | None
+) -> Iterator[tuple[int, Any] | None]:
+    """What comes of each, with its place, as it gets done; None: a step of the way."""
+    if workers is not None:
+        finished = [(work, *each) for each in given]
+        yield from workers.ran(_finished, finished, ["a merge to tune"] * len(given))
+        return
+    for place, each in enumerate(given):
+        steps = work(*each)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                yield place, end.value
+                break
+            yield None
+
+
+def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
+    return result_of(work(*given))
 
 
 class _Trial:
@@ -172,8 +217,10 @@ def _grid(chosen: tuple[ParameterRange, Any], count: int) -> _Ask:
     spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
     values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
     whole = field.kind == "int"
-    for value in dict.fromkeys(round(value) if whole else value for value in values):
-        yield {each.name: value}
+    yield [
+        {each.name: value}
+        for value in dict.fromkeys(round(value) if whole else value for value in values)
+    ]
 
 
 def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int) -> _Ask:
@@ -185,13 +232,18 @@ def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int) -> _Ask:
             "after the other."
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=SEED))
-    for _ in range(count):
-        trial = study.ask()
-        parameters = {each.name: _suggested(trial, each, field) for each, field in chosen}
-        score = yield parameters
-        failed = optuna.trial.TrialState.FAIL
-        study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
+    sampler = optuna.samplers.TPESampler(seed=SEED, n_startup_trials=STARTUP)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    failed, asked = optuna.trial.TrialState.FAIL, 0
+    while asked < count:
+        trials = [study.ask() for _ in range(1 if asked else min(count, STARTUP))]
+        asked += len(trials)
+        scores = yield [
+            {each.name: _suggested(trial, each, field) for each, field in chosen}
+            for trial in trials
+        ]
+        for trial, score in zip(trials, scores, strict=True):
+            study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
 
 
 def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
@@ -203,13 +255,13 @@ def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
     return float(f"{value:.6g}")
 
 
-def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[tuple[int, _Parameters]]:
-    """What is asked, told after each what came of it: the last of ``points`` by then."""
+def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[Sequence[_Parameters]]:
+    """What is asked, told each time what came of it: the last of ``points`` by then."""
     try:
-        parameters = next(asking)
+        several = next(asking)
         while True:
-            yield len(points), parameters
-            parameters = asking.send(points[-1].score)
+            yield several
+            several = asking.send([point.score for point in points[-len(several) :]])
     except StopIteration:
         return
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +30,7 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.batches import Batch, alone, batches
+from ace_gui.engine.merging.by_workers import merged_by, put
 from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.non_finite import require_finite_heads
@@ -40,7 +40,7 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
-from ace_gui.engine.merging.units import RowMerged, Workers, units
+from ace_gui.engine.merging.units import Workers, single_threads
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
@@ -64,13 +64,14 @@ def merge(
     as_output: bool = False,
     memory_bytes: int | None = None,
     workers: Workers | None = None,
-) -> Iterator[Event]:
+) -> Iterator[Event | None]:
     """Merge into a store at ``store_folder``.
 
     ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
     are kept in float32 (float64 where the base is), so that an export rounds once.
     ``memory_bytes``: what the merge may use, None: what is free. Stopping the iteration cancels;
-    the store can then be resumed. ``workers``: who merges; None: this process.
+    the store can then be resumed. ``workers``: who merges, None: this process; some of the
+    events are None while they are waited for.
 
     Raises WorkbenchError of every kind that reading, merging and writing can raise.
     """
@@ -86,6 +87,8 @@ def merge(
         make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers),
         warnings=prepared.plan.warnings + far,
     )
+    if workers is not None:
+        workers.begin(prepared)
     readers = Readers(prepared)
     require_finite_heads(prepared, readers)
     opened = MergeStore.resume if resume else MergeStore.create
@@ -101,7 +104,8 @@ def merge(
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=manifest.warnings,
+        warnings=manifest.warnings + (workers.warnings if workers else ()),
+        notes=workers.notes if workers else (),
     )
 
 
@@ -112,10 +116,10 @@ def _fill(
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-) -> Iterator[Event]:
+) -> Iterator[Event | None]:
     """Merge the tensors that the store lacks, and write the other files of a model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
-    yield from surveyed(prepared, readers, store=store.folder)
+    yield from surveyed(prepared, readers, store=store.folder, workers=workers)
     store.log_readings()
     yield MergeStarted(
         total=len(rows),
@@ -221,9 +225,7 @@ def _merge_rows(
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
     dtypes = store.manifest.dtypes
     begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
-    # One thread of torch's own in each: teams of threads within threads only wait for another.
-    one = partial(torch.set_num_threads, 1)
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+    with single_threads() as pool:
         rooms = rooms_of(device, memory_bytes)
         whole = under_way(begun(left), pool, rooms, store.manifest.side_by_side)
         others = map(partial(_taken, pool), begun(in_parts))
@@ -249,21 +251,34 @@ def _in_plan_order(
 def _written(
     rows: list[PlanRow], merged: Iterator[Merging], store: MergeStore
 ) -> Iterator[TensorFinished]:
-    bytes_done = sum(_bytes(row, store.manifest) for row in rows if row.tensor in store.done)
-    started = time.monotonic()
+    told = _Told(rows, store)
     for row, work, pieces in merged:
         for piece in pieces:
             store.write(row, piece.start, piece.values)
         store.log(row, work.report)
-        bytes_done += _bytes(row, store.manifest)
-        yield TensorFinished(
+        yield told.finished(row, work)
+
+
+class _Told:
+    """Makes of every row that is written an event, with what is done so far."""
+
+    def __init__(self, rows: list[PlanRow], store: MergeStore) -> None:
+        self._total, self._store = len(rows), store
+        done = (row for row in rows if row.tensor in store.done)
+        self._bytes_done = sum(_bytes(row, store.manifest) for row in done)
+        self._started = time.monotonic()
+
+    def finished(self, row: PlanRow, work: Reporting) -> TensorFinished:
+        """The row is written; its seconds are those since the row before it."""
+        self._bytes_done += _bytes(row, self._store.manifest)
+        before, self._started = self._started, time.monotonic()
+        return TensorFinished(
             report=work.report,
-            done=store.rows_done,
-            total=len(rows),
-            bytes_done=bytes_done,
-            seconds=time.monotonic() - started,
+            done=self._store.rows_done,
+            total=self._total,
+            bytes_done=self._bytes_done,
+            seconds=self._started - before,
         )
-        started = time.monotonic()
 
 
 def _merged_by(
@@ -272,34 +287,15 @@ def _merged_by(
     prepared: Prepared,
     readers: Readers,
     store: MergeStore,
-) -> Iterator[TensorFinished]:
-    """Have others merge what the store lacks, and write what they send.
-
-    Units come as they get done; the rows of one tensor are written in their order.
-    """
-    unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
-    for row in rows:
-        if row.tensor not in store.done:
-            unwritten[row.tensor].append(row)
-    left = [
-        unit
-        for unit in units(rows, prepared, torch.device(workers.device))
-        if any(row.tensor in unwritten for row in unit)
-    ]
-    arrived: dict[str, RowMerged] = {}
-
-    def next_rows() -> Iterator[Merging]:
-        for unit in workers.merged(left, prepared, store.manifest.dtypes):
-            readers.witness.adopt(unit.readings)
-            arrived.update((merged.name, merged) for merged in unit.rows)
-            for tensor in {merged.tensor for merged in unit.rows}:
-                waiting = unwritten.get(tensor)
-                while waiting and waiting[0].name in arrived:
-                    row = waiting.popleft()
-                    merged = arrived.pop(row.name)
-                    yield row, merged, merged.pieces(torch_dtype(store.manifest.dtypes[tensor]))
-
-    yield from _written(rows, next_rows(), store)
+) -> Iterator[TensorFinished | None]:
+    """Have others merge what the store lacks; units come as they get done."""
+    told = _Told(rows, store)
+    for found in merged_by(workers, rows, prepared, readers, store):
+        if found is None:
+            yield None
+            continue
+        put(*found, store)
+        yield told.finished(*found)
 
 
 def _begun(

@@ -245,6 +245,13 @@ class MergeStore:
         self._writer.write_part(row.tensor, start, piece)
         tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
+    def was_written(self, row: PlanRow, found: int) -> None:
+        """Another process has put a whole tensor in its place; ``found``: the CRC-32 of its bytes.
+
+        It need not be on the disk yet: ``complete`` makes sure of that.
+        """
+        self._unfinished[row.tensor].checksum = found
+
     def log(self, row: PlanRow, report: LayerReport) -> None:
         """Every piece of the row is written: put its tensor into the journal, once complete."""
         self._unfinished[row.tensor].reports.append(report)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,11 +29,14 @@ from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.merging.units import Look, Workers, single_threads
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered
 from ace_gui.errors import NonFiniteError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
+
+_Found = TypeVar("_Found")
 
 CPU: Final = torch.device("cpu")
 
@@ -58,14 +61,17 @@ def surveyed(
     *,
     store: Path | None = None,
     only: PlanRow | None = None,
-) -> Iterator[PassProgress]:
+    workers: Workers | None = None,
+) -> Iterator[PassProgress | None]:
     """Add to ``prepared.findings`` what its rows' methods need and is not there yet.
 
     ``store``: a merge in the making, where findings are kept. ``only``: a row whose method's needs
-    will do. Raises as reading and merging do.
+    will do. ``workers``: who looks, None: this process; what is found is put together here, in the
+    plan's order, so that it is the same. Raises as reading and merging do.
     """
     kept = _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
+    look = partial(_looked, prepared=prepared, readers=readers, workers=workers)
     for group in groups(prepared):
         if only is not None and group.parameters != wanted:
             continue
@@ -74,12 +80,11 @@ def surveyed(
             prepared.findings[key] = kept[_label(group)]
         if key not in prepared.findings:
             if _wants_norms(group.method, group.parameters):
-                prepared.findings[key] = yield from _norms(group, prepared, readers)
+                prepared.findings[key] = yield from _norms(group, len(prepared.experts), look)
             else:
-                assert group.method.survey is not None
-                survey = group.method.survey(group.parameters, len(prepared.experts))
+                survey = survey_of(group, len(prepared.experts))
                 assert survey is not None
-                yield from _passes(survey, group, prepared, readers)
+                yield from _passes(survey, group, look)
                 prepared.findings[key] = survey.findings
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
@@ -108,37 +113,86 @@ def groups(prepared: Prepared) -> list[Group]:
     return [
         group
         for group in candidates
-        if _wants_norms(group.method, group.parameters)
-        or (group.method.survey and group.method.survey(group.parameters, experts) is not None)
+        if _wants_norms(group.method, group.parameters) or survey_of(group, experts) is not None
     ]
+
+
+def survey_of(group: Group, experts: int) -> Survey | None:
+    """A survey of the group that is to be made; None where its method wants none."""
+    return group.method.survey and group.method.survey(group.parameters, experts)
 
 
 def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
     return method.layer_norms is not None and method.layer_norms(parameters)
 
 
+_Looking = Callable[[Look, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
+"""From what is looked for, and rows, to what is found in some after the others, in their order;
+None: nothing yet."""
+
+
+def _looked(
+    look: Look,
+    rows: Sequence[PlanRow],
+    *,
+    prepared: Prepared,
+    readers: Readers,
+    workers: Workers | None,
+) -> Iterator[Sequence[Any] | None]:
+    if workers is None:
+        with single_threads() as pool:
+            for row in rows:
+                yield (look(row, prepared, readers, pool),)
+        return
+    for looked in workers.looked(look, rows):
+        if looked is not None:
+            readers.witness.adopt(looked.readings)
+        yield None if looked is None else looked.found
+
+
 def _norms(
-    group: Group, prepared: Prepared, readers: Readers
-) -> Generator[PassProgress, None, Findings]:
+    group: Group, experts: int, look: _Looking
+) -> Generator[PassProgress | None, None, Findings]:
     """By role the mean norm of what the method makes of a tensor without findings."""
-    found: dict[str, list[float]] = {}
-    for place, row in enumerate(group.rows):
-        if row.experts:
-            deltas = TaskVectors(row, readers, CPU)
-            with merging_of(row.name, deltas.names):
-                try:
-                    merged = merge_deltas(row, prepared, deltas)
-                except NonFiniteError as error:
-                    settled = settle(error, row, prepared, readers).row
-                    deltas = TaskVectors(settled, readers, CPU)
-                    merged = merge_deltas(settled, prepared, deltas)
-            norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
-            found.setdefault(row.role, []).append(norm)
-        yield PassProgress(title=TITLE, done=place + 1, total=len(group.rows))
-    return {
-        role: (math.fsum(norms) / len(norms),) * len(prepared.experts)
-        for role, norms in found.items()
-    }
+    norms: list[float | None] = []
+    for found in look(_norm, group.rows):
+        norms += found or ()
+        yield _progress(len(norms), group) if found else None
+    by_role: dict[str, list[float]] = {}
+    for row, norm in zip(group.rows, norms, strict=True):
+        if norm is not None:
+            by_role.setdefault(row.role, []).append(norm)
+    return {role: (math.fsum(known) / len(known),) * experts for role, known in by_role.items()}
+
+
+def _progress(done: int, group: Group) -> PassProgress:
+    return PassProgress(title=TITLE, done=done, total=len(group.rows))
+
+
+def _norm(
+    row: PlanRow, prepared: Prepared, readers: Readers, _: ThreadPoolExecutor
+) -> float | None:
+    """Of what the row's method makes of it without findings; None where it has no experts."""
+    if not row.experts:
+        return None
+
+    def merged(of: PlanRow) -> Tensor:
+        return merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
+
+    delta = _settled(merged, row, prepared, readers)
+    return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
+
+
+def _settled(
+    find: Callable[[PlanRow], _Found], row: PlanRow, prepared: Prepared, readers: Readers
+) -> _Found:
+    """What is found in a row, without the experts that turn out to have NaN or Inf in it, where
+    the recipe says so."""
+    with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
+        try:
+            return find(row)
+        except NonFiniteError as error:
+            return find(settle(error, row, prepared, readers).row)
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:
@@ -147,43 +201,39 @@ def parts_of_pass(elements: int) -> Iterator[Part]:
         yield start, min(start + PASS_ELEMENTS, elements)
 
 
-def _passes(
-    survey: Survey, group: Group, prepared: Prepared, readers: Readers
-) -> Iterator[PassProgress]:
-    rows, unfinished = list(group.rows), True
-    one = partial(torch.set_num_threads, 1)
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-        while unfinished:
-            for place, row in enumerate(rows):
-                names = [readers.experts[t].model.name for t in row.experts]
-                with merging_of(row.name, names):
-                    try:
-                        measured = _measured(survey, row, readers, pool)
-                    except NonFiniteError as error:
-                        rows[place] = settle(error, row, prepared, readers).row
-                        measured = _measured(survey, rows[place], readers, pool)
+def _passes(survey: Survey, group: Group, look: _Looking) -> Iterator[PassProgress | None]:
+    unfinished = True
+    while unfinished:
+        done = 0
+        for found in look(partial(look_for, survey=survey), group.rows):
+            for measured in found or ():
                 if measured is not None:
                     survey.add(measured)
-                yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
-            unfinished = survey.finish_pass()
+                done += 1
+            yield _progress(done, group) if found else None
+        unfinished = survey.finish_pass()
 
 
-def _measured(
-    survey: Survey, row: PlanRow, readers: Readers, pool: ThreadPoolExecutor
+def look_for(
+    row: PlanRow, prepared: Prepared, readers: Readers, pool: ThreadPoolExecutor, survey: Survey
 ) -> Tensor | None:
     """The contribution of one row; None where it has none."""
-    if not row.experts:
-        return None
-    if survey.whole:
-        return survey.measure(row.experts, TaskVectors(row, readers, CPU))
 
-    def measure(part: Part) -> Tensor:
-        return survey.measure(row.experts, TaskVectors(row, readers, CPU, part))
+    def measured(of: PlanRow) -> Tensor | None:
+        if not of.experts:
+            return None
+        if survey.whole:
+            return survey.measure(of.experts, TaskVectors(of, readers, CPU))
 
-    total = None
-    for measured in ordered(pool, measure, parts_of_pass(prod(row.shape))):
-        total = measured if total is None else total.add_(measured)
-    return total
+        def measure(part: Part) -> Tensor:
+            return survey.measure(of.experts, TaskVectors(of, readers, CPU, part))
+
+        total = None
+        for found in ordered(pool, measure, parts_of_pass(prod(of.shape))):
+            total = found if total is None else total.add_(found)
+        return total
+
+    return _settled(measured, row, prepared, readers)
 
 
 def _label(group: Group) -> str:

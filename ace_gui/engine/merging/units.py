@@ -8,19 +8,20 @@ on where it runs, or what runs before it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import Readings, torch_dtype
+from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.batches import alone, batches
@@ -28,10 +29,15 @@ from ace_gui.engine.merging.gpu_memory import Rooms, merged_with_room
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.side_by_side import SideBySide
+from ace_gui.engine.streaming import checksum
 
 PACKED: Final = 1 << 22
 """Entries of small tensors that make one unit together: sending each by itself would take longer
 than merging it."""
+
+TOKEN: Final = "reachable"
+"""A file in a merge in the making: who reads there what it should say can write there, too."""
 
 Unit = tuple[PlanRow, ...]
 """Rows that are merged in one place, one after another or together."""
@@ -57,12 +63,16 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class RowMerged:
-    """What came of one row: its elements, in order, and its report."""
+    """What came of one row: its elements, in order, and its report.
+
+    ``written``: the CRC-32 of the elements, where they are in the output already and not here.
+    """
 
     name: str
     tensor: str
     stretches: tuple[Stretch, ...]
     report: LayerReport
+    written: int | None = None
 
     def pieces(self, dtype: torch.dtype) -> Iterator[Piece]:
         """The elements, in order, as they are written; ``dtype``: of the tensor in the output."""
@@ -78,18 +88,92 @@ class UnitMerged:
     seconds: float
 
 
-class Workers(Protocol):
-    """Processes that merge units. ``threads``: of each. ``device``: on what it computes."""
+@dataclass(frozen=True, kw_only=True)
+class SharedOutput:
+    """Where the output's files are, for processes that may reach them; ``token``: what to find."""
 
+    store: Path
+    model: Path
+    shards: tuple[Shard, ...]
+    token: str
+
+    def is_here(self) -> bool:
+        """Whether this process, perhaps of another machine, sees the very same files."""
+        try:
+            return (self.store / TOKEN).read_text(encoding="ascii") == self.token
+        except (OSError, ValueError):
+            return False
+
+    def written(self, unit: Unit, merged: UnitMerged) -> UnitMerged:
+        """Write what comes of a unit, but for matrices that lie between others in their tensor.
+
+        What is written need not be sent. Raises OutputError.
+        """
+        shards = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
+        rows = tuple(
+            found if row.part is not None else self._put(shards[row.tensor], found)
+            for row, found in zip(unit, merged.rows, strict=True)
+        )
+        return replace(merged, rows=rows)
+
+    def _put(self, shard: Shard, found: RowMerged) -> RowMerged:
+        running = 0
+        for stretch in found.stretches:
+            write_in_place(self.model, shard, found.tensor, stretch.start, stretch.data)
+            running = checksum(torch.from_numpy(stretch.data), running)
+        return replace(found, stretches=(), written=running)
+
+
+Look = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
+"""What is looked for in a row before anything is merged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What a look found in some rows, in their order; ``readings``: what was read for it."""
+
+    found: Sequence[Any]
+    readings: Readings
+
+
+class Workers(SideBySide, Protocol):
+    """Processes that merge units. ``count``: how many; ``threads``: of each.
+
+    What they give is None where there is nothing yet; to stop asking is to stop them. They raise
+    what merging raises, and ClusterError.
+    """
+
+    count: int
     threads: int
-    device: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be said of the workers, once they have worked."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What may be said of how they worked."""
+        ...
+
+    def begin(self, prepared: Prepared) -> None:
+        """Have them open the models; first of all."""
+        ...
+
+    def looked(self, look: Look, rows: Sequence[PlanRow]) -> Iterator[Looked | None]:
+        """What ``look`` finds in each row, in their order."""
+        ...
 
     def merged(
-        self, units: Sequence[Unit], prepared: Prepared, dtypes: Mapping[str, str]
-    ) -> Iterator[UnitMerged]:
-        """The units as they get done, in any order; closing the iterator stops the workers.
+        self,
+        units: Sequence[Unit],
+        prepared: Prepared,
+        dtypes: Mapping[str, str],
+        shared: SharedOutput | None,
+    ) -> Iterator[UnitMerged | None]:
+        """The units as they get done, in any order. ``dtypes``: of the tensors of the output.
 
-        ``dtypes``: of the tensors of the output. Raises what merging raises, and ClusterError.
+        ``shared``: the output, which they may write themselves as far as they reach it.
         """
         ...
 
@@ -110,6 +194,20 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
     return found + ([tuple(pack)] if pack else [])
 
 
+def single_threads() -> ThreadPoolExecutor:
+    """As many threads as torch has, with one of torch's own in each: teams of threads within
+    threads only wait for another."""
+    one = partial(torch.set_num_threads, 1)
+    return ThreadPoolExecutor(torch.get_num_threads(), initializer=one)
+
+
+def look_at(look: Look, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Looked:
+    """Look at rows here."""
+    with single_threads() as pool:
+        found = [look(row, prepared, readers, pool) for row in rows]
+    return Looked(found=found, readings=readers.witness.fresh())
+
+
 def merge_unit(
     unit: Unit,
     prepared: Prepared,
@@ -126,8 +224,7 @@ def merge_unit(
         TensorMerge(row, prepared, readers, rooms.device, torch_dtype(dtypes[row.tensor]))
         for row in unit
     ]
-    one = partial(torch.set_num_threads, 1)
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+    with single_threads() as pool:
         if prepared.is_whole(unit[0]):
             pieces = merged_with_room(works, pool, rooms)
         else:

@@ -138,8 +138,13 @@ class Runner:
             case TryJob():
                 yield from self._try(job)
             case TuneJob():
-                settings = {"merges": job.merges, "limit": job.limit}
-                yield from tune(job.recipe, job.ranges, device=job.device, **settings)
+                yield from tune(
+                    job.recipe,
+                    job.ranges,
+                    merges=job.merges,
+                    limit=job.limit,
+                    device=job.device,
+                )
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""

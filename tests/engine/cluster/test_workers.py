@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from ace_gui.engine.cluster.ray_workers import ATTEMPTS, RayWorkers
+from ace_gui.engine.cluster.pool import ATTEMPTS, Call, Pool
+from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.worker import Kind, Worker
+from ace_gui.engine.contract.events import MergeFinished, TensorFinished
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.units import PACKED, units
+from ace_gui.engine.merging.store import MODEL, checksums
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, units
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.errors import ClusterError, FileChangedError, NonFiniteError, ResumeError
+from ace_gui.errors import (
+    ClusterError,
+    FileChangedError,
+    NonFiniteError,
+    ResourceError,
+    ResumeError,
+)
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
 from tests.helpers.merges import merged_tensors
-from tests.helpers.models import Family, gpt2_family
+from tests.helpers.models import Family, gpt2_family, gpt_oss_family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import recipe_of
 
@@ -37,7 +52,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
-    return RayWorkers(ray, count, THREADS, "cpu")
+    return RayWorkers(Pool(ray, count, THREADS, "cpu"))
 
 
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
@@ -68,7 +83,8 @@ def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) 
     members = workers(ray)
     expected = alone(recipe, tmp_path / "alone")
     assert same(merged_tensors(prepare(recipe), tmp_path / "many", workers=members), expected)
-    assert members.lost > 0
+    assert members.pool.lost > 0
+    members.pool.close()
     assert ray.killed == ray.started  # nobody is left
 
 
@@ -77,10 +93,10 @@ def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
     members = workers(ray)
-    members.longest = 0.0
+    members.pool.longest = 0.0
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
-    assert members.lost >= 1
+    assert members.pool.lost >= 1
 
 
 def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_path: Path) -> None:
@@ -123,10 +139,11 @@ def test_every_row_is_in_one_unit(family: Family) -> None:
 def test_an_interrupted_merge_leaves_no_workers(family: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
     events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
-    for _ in range(3):
-        next(events)
+    while not isinstance(next(events), TensorFinished):
+        pass
     events.close()
     assert ray.started == ray.killed == 2
+    assert not (tmp_path / "store" / TOKEN).exists()
 
 
 def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
@@ -169,3 +186,103 @@ def test_what_machines_read_must_agree(tmp_path: Path) -> None:
     witness.adopt({str(tmp_path / "a"): [(0, 8, 1)]})
     with pytest.raises(FileChangedError):
         witness.adopt({str(tmp_path / "a"): [(8, 16, 3)]})
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [("ties", {}), ("pcb", {}), ("nan", {"norms": "model"}), ("knots_ties", {})],
+)
+def test_looks_at_the_whole_model_are_put_together(
+    family: Family, method: str, parameters: dict[str, str]
+) -> None:
+    """Looked at by three, one of whom is lost meanwhile: the same findings to the last bit."""
+    recipe = recipe_of(family, merge_method=method, parameters=parameters)
+    here, there = prepare(recipe), prepare(recipe)
+    list(surveyed(here, Readers(here)))
+    lost = iter([True])
+    ray = RayStandIn(lambda call, number: call == "look" and next(lost, False))
+    members = workers(ray, 3)
+    members.begin(there)
+    readers = Readers(there)
+    list(surveyed(there, readers, workers=members))
+    assert here.findings
+    assert here.findings == there.findings
+    assert members.pool.lost == 1
+    assert readers.witness.fresh()  # so that the journal says what was looked at
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_workers_write_what_they_reach(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    if not reached:
+        monkeypatch.setattr(SharedOutput, "is_here", lambda _: False)
+    sent = []
+    whole = RowMerged.pieces
+    monkeypatch.setattr(RowMerged, "pieces", lambda *given: sent.append(given) or whole(*given))
+    recipe = recipe_of(family)
+    members = workers(RayStandIn())
+    prepared = prepare(recipe)
+    *_, finished = merge(prepared, tmp_path / "store", workers=members)
+    found = load_file(tmp_path / "store" / MODEL / "model.safetensors")
+    assert same(found, alone(recipe, tmp_path / "alone"))
+    assert any(row.stretches for row, _ in sent) is not reached
+    assert isinstance(finished, MergeFinished)
+    assert ("written it themselves" in finished.notes[0]) is reached
+    assert checksums(tmp_path / "store") == checksums(tmp_path / "alone")
+
+
+def test_matrices_between_others_are_sent(tmp_path: Path) -> None:
+    """Of a tensor that several rows share, one process puts the rows together."""
+    family = gpt_oss_family(tmp_path / "family")
+    recipe = recipe_of(family)
+    rows = in_base(prepare(recipe))
+    assert any(row.part is not None for row in rows)
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=workers(RayStandIn()))
+    assert same(found, alone(recipe, tmp_path / "alone"))
+
+
+def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path: Path) -> None:
+    shared = SharedOutput(store=tmp_path, model=tmp_path, shards=(), token="a")
+    assert not shared.is_here()
+    (tmp_path / TOKEN).write_text("b")
+    assert not shared.is_here()
+    (tmp_path / TOKEN).write_text("a")
+    assert shared.is_here()
+
+
+def test_one_worker_a_gpu() -> None:
+    """Ray then shows each its own GPU alone, which is the first that it sees."""
+    ray = RayStandIn()
+    pool = Pool(ray, 2, 1, "cuda:0")
+    calls = [Call(name="run", arguments=(len, ([],)), about="nothing")] * 2
+    with suppress(ResourceError):  # where this machine has no GPU
+        list(pool.results(calls))
+    pool.close()
+    assert [each["num_gpus"] for each in ray.asked_for[:2]] == [1, 1]
+    assert pool.device == "cuda:0"
+
+
+def test_a_cluster_of_several_kinds_says_so(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
+    monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
+    *_, finished = merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn()))
+    assert any("not all of one kind" in warning for warning in finished.warnings)
+
+
+def test_workers_of_another_version_are_refused(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(Kind.here("cpu"), code="other")
+    monkeypatch.setattr(Worker, "kind", lambda _: other)
+    with pytest.raises(ClusterError, match="another version"):
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn())))
+
+
+def test_workers_that_do_not_start(family: Family, tmp_path: Path) -> None:
+    ray = RayStandIn(lambda call, number: call == "kind")
+    with pytest.raises(ClusterError, match="cannot be started"):
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(ray)))
+    assert ray.started <= 2 * ATTEMPTS

@@ -1,0 +1,222 @@
+"""Workers of a Ray cluster: who gets which call, and what happens when one of them is lost."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ace_gui.engine.cluster.worker import Kind, Worker
+from ace_gui.errors import ClusterError, WorkbenchError
+
+ATTEMPTS: Final = 3
+"""Workers that may be lost over one call, the last one included, before there is an end to it."""
+
+AHEAD: Final = 2
+"""Calls that a worker has: one under way, and one that it need not wait for."""
+
+LONGEST_SECONDS: Final = 3600.0
+"""After which a worker that works on one call is taken to hang."""
+
+STARTING_SECONDS: Final = 300.0
+"""For which a worker may start and open the models."""
+
+TICK: Final = 0.1
+"""Seconds after which whoever waits for results is asked whether to go on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a worker is asked to do: a method of ``Worker``.
+
+    ``about``: a tensor or model, for sentences; ``memory``: bytes that it takes, about.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    about: str
+    memory: int = 0
+
+
+@dataclass(eq=False)
+class _Task:
+    """A call on its way; without one, the start of a worker. ``losses``: workers lost over it."""
+
+    place: int = -1
+    call: Call | None = None
+    losses: int = 0
+
+
+@dataclass(eq=False)
+class _Member:
+    """A worker. ``given``: by the handles of what it was given, in order; ``since``: when it could
+    begin with the first of them."""
+
+    handle: Any
+    given: dict[Any, _Task] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+
+
+class Pool:
+    """``count`` workers, started when there is something to do, gone after ``close``.
+
+    ``lost``: how many were replaced. ``longest``: seconds that a call may take. ``mixed``: whether
+    their processors or GPUs are of several kinds.
+    """
+
+    def __init__(self, ray: Any, count: int, threads: int, device: str) -> None:
+        self.threads = threads
+        self.device = device
+        self.lost = 0
+        self.longest = LONGEST_SECONDS
+        self._ray = ray
+        self.count = count
+        self._members: list[_Member] = []
+        self._told: dict[str, tuple[Any, ...]] = {}
+        self._kinds: set[tuple[str, str]] = set()
+        self._start = _Task()
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the last digits may depend on which worker does what."""
+        return len(self._kinds) > 1
+
+    def tell(self, name: str, *arguments: Any) -> None:
+        """Have every worker do this before what it is asked later, those that come later, too.
+
+        It replaces what was told under the same name. What goes wrong is raised with the next
+        results.
+        """
+        self._told[name] = arguments
+        for member in self._members:
+            member.handle.do.remote(name, *arguments)
+
+    def results(
+        self, calls: Sequence[Call], *, ahead: int = AHEAD
+    ) -> Iterator[tuple[int, Any] | None]:
+        """The results as they come, each with the place of its call; the first calls are given out
+        first. None: still waiting. Stopping the iteration stops the workers.
+
+        Raises what the calls raise, and ClusterError.
+        """
+        left = deque(_Task(place, call) for place, call in enumerate(calls))
+        unfinished = len(left)
+        try:
+            while unfinished:
+                while len(self._members) < min(self.count, unfinished):
+                    self._add_member()
+                self._give_out(left, ahead)
+                waited = [next(iter(each.given)) for each in self._members if each.given]
+                ready, _ = self._ray.wait(waited, timeout=TICK)
+                for member in [each for each in self._members if each.given]:
+                    first = next(iter(member.given))
+                    task = member.given[first]
+                    if first in ready:
+                        try:
+                            found = self._ray.get(first)
+                        except self._losses:
+                            left.extendleft(reversed(self._without(member)))
+                            continue
+                        del member.given[first]
+                        member.since = time.monotonic()
+                        if isinstance(found, WorkbenchError):
+                            raise found
+                        if task.call is None:
+                            self._welcome(found)
+                        else:
+                            unfinished -= 1
+                            yield task.place, found
+                    elif time.monotonic() - member.since > self._limit(task):
+                        left.extendleft(reversed(self._without(member)))
+                yield None
+        finally:
+            for member in [each for each in self._members if each.given]:
+                self._dismiss(member)
+
+    def close(self) -> None:
+        """Stop the workers, whatever they do."""
+        for member in list(self._members):
+            self._dismiss(member)
+
+    def _add_member(self) -> None:
+        gpu = 0 if self.device == "cpu" else 1
+        made = self._ray.remote(Worker).options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
+        member = _Member(made.remote(self.threads, self.device))
+        for name, arguments in self._told.items():
+            member.handle.do.remote(name, *arguments)
+        member.given[member.handle.do.remote("kind")] = self._start
+        self._members.append(member)
+
+    def _give_out(self, left: deque[_Task], ahead: int) -> None:
+        """To everybody one call, then to everybody another."""
+        for most in range(1, ahead + 1):
+            for member in self._members:
+                if not left or sum(task.call is not None for task in member.given.values()) >= most:
+                    continue
+                task = left.popleft()
+                assert task.call is not None
+                if not member.given:
+                    member.since = time.monotonic()
+                asked = member.handle.do.remote(task.call.name, *task.call.arguments)
+                member.given[asked] = task
+
+    def _limit(self, task: _Task) -> float:
+        return STARTING_SECONDS if task.call is None else self.longest
+
+    @property
+    def _losses(self) -> tuple[type[Exception], ...]:
+        """How Ray says that a worker, its machine, or what it has sent is gone."""
+        errors = self._ray.exceptions
+        return (
+            errors.RayActorError,
+            errors.WorkerCrashedError,
+            errors.ObjectLostError,
+            errors.OutOfMemoryError,
+            errors.NodeDiedError,
+        )
+
+    def _without(self, member: _Member) -> list[_Task]:
+        """A worker is lost: the calls that it had, for others.
+
+        Raises ClusterError where that with which it was busy has cost too many workers.
+        """
+        self.lost += 1
+        self._dismiss(member)
+        busy, *others = member.given.values()
+        busy.losses += 1
+        if busy.losses >= ATTEMPTS:
+            raise _given_up(busy.call)
+        return [task for task in (busy, *others) if task.call is not None]
+
+    def _dismiss(self, member: _Member) -> None:
+        with suppress(Exception):  # whatever Ray has to say of one that is gone
+            self._ray.kill(member.handle)
+        self._members.remove(member)
+
+    def _welcome(self, kind: Kind) -> None:
+        """Refuse workers of other versions; remember that a cluster is mixed."""
+        self._start.losses = 0
+        here = Kind.here("cpu")
+        if (kind.code, kind.libraries) != (here.code, here.libraries):
+            raise ClusterError(
+                f"{kind.node} has another version of this program or of its libraries; "
+                "install the same ones on all machines."
+            )
+        self._kinds.add((kind.processor, kind.device))
+
+
+def _given_up(call: Call | None) -> ClusterError:
+    if call is None:
+        return ClusterError(
+            "The cluster's workers cannot be started; see whether its machines have processors and "
+            "memory to spare, and this program."
+        )
+    memory = f", which takes about {call.memory / 1e9:.1f} GB" if call.memory else ""
+    return ClusterError(
+        f"{ATTEMPTS} workers were lost while they worked on `{call.about}`{memory}; give workers "
+        "more memory, then resume.",
+        tensor=call.about,
+    )

@@ -1,0 +1,152 @@
+"""Several merges or models at a time, one a worker: the numbers are those of one process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.contract.events import Evaluated, MethodCompared
+from ace_gui.engine.contract.tuned import ParameterRange, Tuned
+from ace_gui.engine.evaluating.evaluate import evaluate
+from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
+from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import TaskError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.ray_stand_in import RayStandIn
+from tests.helpers.scored_models import save_bert, sentence
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    folder = tmp_path_factory.mktemp("scored")
+    for seed, name in enumerate(("base", "one", "two")):
+        names = {0: "bad", 1: "good"}
+        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
+    generator = np.random.default_rng(0)
+    for name in ("one", "two"):
+        rows = [f"{sentence(generator)},{generator.integers(2)}" for _ in range(31)]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    said = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": [{"model": "one"}, {"model": "two"}],
+        "tasks": [{"data": "one.csv"}, {"data": "two.csv"}],
+        "heads": "merge",
+        "schema": 1,
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(said))
+    return load_recipe(folder / "recipe.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forgets all scores that are known."""
+    places = itertools.count()
+    return lambda: monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{next(places)}"))
+
+
+class Counted(RayStandIn):
+    """Counts what its workers were asked, and loses the first that is asked to run something."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        super().__init__(self._lost)
+
+    def _lost(self, call: str, number: int) -> bool:
+        self.ran += call == "run"
+        return call == "run" and self.ran == 1
+
+
+def workers(ray: RayStandIn) -> RayWorkers:
+    return RayWorkers(Pool(ray, 2, 1, "cpu"))
+
+
+def test_evaluate(recipe: Recipe, fresh) -> None:
+    models, tasks = models_of(prepare(recipe), [recipe.base_model]), recipe.tasks
+    fresh()
+    *_, expected = evaluate(models, tasks, device="cpu")
+    fresh()
+    ray = Counted()
+    events = [each for each in evaluate(models, tasks, device="cpu", workers=workers(ray)) if each]
+    assert isinstance(expected, Evaluated)
+    assert told(events[-1].scores) == told(expected.scores)
+    assert ray.ran == 5  # base, two experts, a folder, and one once more
+    again = Counted()
+    *_, known = evaluate(models, tasks, device="cpu", workers=workers(again))
+    assert told(known.scores) == told(expected.scores)
+    assert again.started == 0  # all is remembered
+
+
+def told(scores: tuple) -> list:
+    return [replace(score, each_N=None).record() | {"each": list(score.each_N)} for score in scores]
+
+
+def test_compare(recipe: Recipe, fresh) -> None:
+    recipes = by_method(recipe, ["linear", "ties", "regmean", "task_arithmetic"])
+
+    def rows(found: Iterator[object]) -> list[dict[str, object]]:
+        kept = [row for row in found if isinstance(row, MethodCompared)]
+        assert [row.place for row in kept] == list(range(len(recipes)))
+        return [
+            vars(replace(row, seconds=0, peak_bytes=0, variant=None, scores=()))
+            | {"scores": told(row.scores)}
+            for row in kept
+        ]
+
+    fresh()
+    expected = rows(compare_all(recipes, "cpu"))
+    fresh()
+    ray = Counted()
+    assert rows(compare_all(recipes, "cpu", workers(ray))) == expected
+    assert expected[2]["error"]  # that data are missing is said in its row
+    assert expected[0]["scores"]
+
+
+@pytest.mark.parametrize("names", [("scaling",), ("scaling", "density")])
+def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
+    if "density" in names:
+        pytest.importorskip("optuna")
+    recipe = replace(recipe, merge_method="ties")
+    ranges = [ParameterRange(name=name, low=0.2, high=1.0) for name in names]
+
+    def found(**how: object) -> tuple:
+        *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 12, device="cpu", **how)
+        assert isinstance(last, Tuned)
+        points = [replace(point, seconds=0.0) for point in last.points]
+        return points, replace(last.best, seconds=0.0), told(last.scores), told(last.before)
+
+    fresh()
+    expected = found()
+    fresh()
+    ray = Counted()
+    assert found(workers=workers(ray)) == expected
+    assert ray.ran > len(expected[0])
+
+
+def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("text,label\nhere,7\n")
+    tasks = (replace(recipe.tasks[0], data=tmp_path / "one.csv", name="one"),)
+    fresh()
+    models = models_of(prepare(recipe), [])
+    with pytest.raises(TaskError):
+        list(evaluate(models, tasks, device="cpu", workers=workers(RayStandIn())))
