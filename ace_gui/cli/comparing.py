@@ -18,6 +18,7 @@ from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
 from ace_gui.engine.devices import use_threads
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
     by_value,
@@ -25,7 +26,6 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
@@ -104,7 +104,7 @@ def _scalar(value: object) -> ParameterValue:
 
 
 def run(
-    recipes: Sequence[Recipe], device: str = "auto", workers: SideBySide | None = None
+    recipes: Sequence[Recipe], device: str = "auto", workers: Elsewhere | None = None
 ) -> list[MethodCompared]:
     """Merge and measure each; what was merged is removed again."""
     rows = []

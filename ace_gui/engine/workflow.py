@@ -18,6 +18,7 @@ from ace_gui.engine.contract.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import (
     evaluate,
     known_tasks,
@@ -36,7 +37,6 @@ from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, s
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import PickleConsentError, TaskError
 from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
@@ -170,7 +170,7 @@ def score(
     limit: int | None = None,
     device: str = "auto",
     convert: bool = False,
-    workers: SideBySide | None = None,
+    workers: Elsewhere | None = None,
 ) -> Iterator[Event]:
     """Try the recipe's base and experts, and the folders, on tasks; ``names``: of the folders.
     ``workers``: who has the models answer, None: this process.

@@ -1,9 +1,9 @@
-"""Merging by several processes: ``python -m tests.benchmarks.cluster [--kills 50] [--large]``.
+"""Merging by several processes: ``python -m tests.benchmarks.cluster [--OPTION]``.
 
-On a GPT-2 set that it makes itself: one process of two threads against two workers of one thread;
-what a unit costs beside its reading and computing; the predicted time against the measured one;
-merges of which random workers are killed, compared bit for bit. ``--large``: the plan of models
-that no machine here could hold, from headers alone.
+On a GPT-2 set that it makes itself: one process of two threads against two workers of one thread,
+and what a unit costs beside its reading and computing. ``--predict``: the predicted time against
+the measured one, by method. ``--kills 50``: merges of which random workers are killed, compared bit
+for bit. ``--large``: the plan of models that no machine here could hold, from headers alone.
 """
 
 from __future__ import annotations
@@ -14,20 +14,35 @@ import hashlib
 import json
 import os
 import random
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import psutil
+import torch
 import yaml
 
+from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.cluster.ray_cluster import ray_workers
+from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.schedule import measured, planned_units, schedule
+from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.contract.plan import bytes_in_output
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
-from tests.benchmarks.measuring import say
+from tests.benchmarks.measuring import say, write_rate
 from tests.helpers.models import gpt2_family
-from tests.helpers.recipes import file_of
+from tests.helpers.recipes import recipe_of, recipe_over
 
 TIMED = """
 import json, sys, time
@@ -90,10 +105,13 @@ def main() -> None:
     parser.add_argument("--experts", type=int, default=7)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--predict", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.large:
             large(Path(folder))
+        elif options.predict:
+            predictions(Path(folder), options.experts)
         elif options.kills:
             killed(Path(folder), options.kills)
         else:
@@ -125,16 +143,30 @@ def compared(folder: Path, experts: int) -> None:
         f"{len(units)} units; beside reading and computing {1000 * waited:.0f} ms each, "
         f"{1000 * more:.0f} ms of processor time"
     )
-    say(f"predicted {predicted(recipe, 2):.1f} s, measured {two['seconds']:.1f} s")
 
 
-def predicted(recipe: Path, workers: int) -> float:
-    """What ``ace-gui plan`` says of so many workers of one thread each."""
-    plan = recipe.parent / "plan.json"
-    command = [sys.executable, "-m", "ace_gui", "plan", str(recipe), "--json", str(plan)]
-    command += ["--threads", "1", "--workers", str(workers), "--overwrite"]
-    subprocess.run(command, check=True, capture_output=True)
-    return json.loads(plan.read_text())["schedules"][0]["seconds"]
+PREDICTED = ("linear", "task_arithmetic", "ties", "dare_ties", "ace", "tsv_m")
+
+
+def predictions(folder: Path, experts: int) -> None:
+    """What the plan says of two workers that are there, and how long they take."""
+    base, tuned = gpt2_set(folder / "models", experts)
+    write = write_rate(folder, 2**28)
+    say(f"GPT-2 x {experts}; the disk writes {write / 1e6:.0f} MB/s")
+    say("method              predicted  measured")
+    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+        for method in PREDICTED:
+            recipe = recipe_over(base, tuned, merge_method=method)
+            prepared = prepare(recipe)
+            workers.begin(prepared)
+            speed = measured(prepared, write, workers)
+            written = bytes_in_output(prepared.plan.rows, None)
+            told = schedule(planned_units(prepared, speed), 2, written, speed).seconds
+            started = time.monotonic()
+            merged(recipe, folder / method, workers)
+            took = time.monotonic() - started
+            say(f"{method:18} {told:8.1f} s {took:8.1f} s {100 * (told / took - 1):+6.0f} %")
+            shutil.rmtree(folder / method)
 
 
 def timed(recipe: Path, out: Path, threads: int, cluster: str) -> dict:
@@ -144,41 +176,81 @@ def timed(recipe: Path, out: Path, threads: int, cluster: str) -> dict:
 
 
 def killed(folder: Path, merges: int) -> None:
-    """Kill a worker at a random moment, and in every third merge another one later."""
-    recipe = file_of(folder / "recipe", gpt2_family(folder / "family"))
-    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe)]
-    subprocess.run([*command, "--out", str(folder / "alone"), "--threads", "1"], check=True)
-    expected, draw, same, losses = digest(folder / "alone"), random.Random(0), 0, 0
-    for number in range(merges):
-        out = folder / f"many-{number}"
-        merging = subprocess.Popen([*command, "--out", str(out), "--cluster", "local:2"])
-        for _ in range(1 + number % 3 // 2):
-            losses += kill_one(merging, draw)
-        same += merging.wait() == 0 and digest(out) == expected
-        say(f"{number + 1} merges, {losses} workers killed, {same} bit-identical")
+    """Merges by two workers that are up all the time, each event in so many of them; and what
+    happens to the cluster as a whole."""
+    torch.set_num_threads(1)
+    recipe = recipe_of(gpt2_family(folder / "family"))
+    expected = merged(recipe, folder / "alone", None)
+    draw, tally = random.Random(0), Counter[str]()
+    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+        merged(recipe, folder / "warm", workers)
+        for number in range(merges):
+            before = workers.pool.lost
+            killer = threading.Thread(target=kill_some, args=(workers.pool, draw, 1 + number % 2))
+            killer.start()
+            same = merged(recipe, folder / f"many-{number}", workers, killer) == expected
+            tally += Counter(merges=1, killed=workers.pool.lost - before, same=same)
+            say("{merges} merges, {killed} workers killed, {same} bit-identical".format(**tally))
+        workers.pool.longest = 5.0
+        store = folder / "hangs"
+        hung = merged(recipe, store, workers, hang=workers.pool) == expected
+        say(f"a worker that hangs: {'bit-identical' if hung else 'DIFFERENT'}")
+    for what, victims in (("three losses over one tensor", "ray::Worker"), ("the head", "gcs_s")):
+        store = folder / victims.replace(":", "")
+        try:
+            with ray_workers(Address.of("local:1"), threads=1, gpus=False) as workers:
+                merged(recipe, store, workers, relentless=victims)
+            say(f"{what}: NOT NOTICED")
+        except WorkbenchError as error:
+            say(f"{what}: {error.sentence}")
+        same = merged(recipe, store, None, resume=True) == expected
+        say(f"  then resumed: {'bit-identical' if same else 'DIFFERENT'}")
 
 
-def kill_one(merging: subprocess.Popen, draw: random.Random) -> bool:
-    """Whether there was a worker to kill."""
-    while merging.poll() is None:
-        workers = [
-            child
-            for child in psutil.Process(merging.pid).children(recursive=True)
-            if re.match("ray::Worker", child.name())
-        ]
-        if workers:
-            time.sleep(draw.uniform(0, 4))
-            if merging.poll() is None:
-                victim = draw.choice(workers)
-                if victim.is_running():
-                    victim.kill()
-                    return True
-        time.sleep(0.05)
-    return False
+def merged(
+    recipe: Recipe,
+    store: Path,
+    workers: RayWorkers | None,
+    killer: threading.Thread | None = None,
+    *,
+    hang: Pool | None = None,
+    relentless: str = "",
+    resume: bool = False,
+) -> str:
+    """A digest of what is merged. A ``killer`` is waited for, while units come slowly."""
+    events = merge(prepare(recipe), store, device="cpu", workers=workers, resume=resume)
+    for event in events:
+        if isinstance(event, TensorFinished) and killer is not None and killer.is_alive():
+            time.sleep(0.02)
+        if isinstance(event, TensorFinished) and hang is not None:
+            hang._members[0].handle.do.remote("run", time.sleep, (3600,))
+            hang = None
+        if relentless and (event is None or isinstance(event, TensorFinished)):
+            for victim in processes_called(relentless):
+                victim.kill()
+    return hashlib.sha256((store / MODEL / "model.safetensors").read_bytes()).hexdigest()
 
 
-def digest(folder: Path) -> str:
-    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+def processes_called(name: str) -> list[psutil.Process]:
+    """Those below this process."""
+    children = psutil.Process().children(recursive=True)
+    found = []
+    for child in children:
+        with contextlib.suppress(psutil.Error):
+            if child.name().startswith(name) or any(
+                word.startswith(name) for word in child.cmdline()[:1]
+            ):
+                found.append(child)
+    return found
+
+
+def kill_some(pool: Pool, draw: random.Random, count: int) -> None:
+    """Kill workers at random moments; a new one may be hit while it starts."""
+    for _ in range(count):
+        time.sleep(draw.uniform(0.0, 1.5))
+        known = processes_called("ray::Worker")
+        if known:
+            draw.choice(known).kill()
 
 
 def large(folder: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ace_gui.engine.cluster.worker import Kind, Worker
+from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
 from ace_gui.errors import ClusterError, WorkbenchError
 
 ATTEMPTS: Final = 3
@@ -115,9 +115,8 @@ class Pool:
                     first = next(iter(member.given))
                     task = member.given[first]
                     if first in ready:
-                        try:
-                            found = self._ray.get(first)
-                        except self._losses:
+                        found = self._found(first)
+                        if isinstance(found, NoMemory):
                             left.extendleft(reversed(self._without(member)))
                             continue
                         del member.given[first]
@@ -162,6 +161,13 @@ class Pool:
                     member.since = time.monotonic()
                 asked = member.handle.do.remote(task.call.name, *task.call.arguments)
                 member.given[asked] = task
+
+    def _found(self, asked: Any) -> Any:
+        """What came of a call; of a worker that is gone the same as of one without memory."""
+        try:
+            return self._ray.get(asked)
+        except self._losses:
+            return NoMemory()
 
     def _limit(self, task: _Task) -> float:
         return STARTING_SECONDS if task.call is None else self.longest

@@ -66,6 +66,8 @@ def ray_workers(address: Address, *, threads: int | None, gpus: bool) -> Iterato
         _connect(ray, options | {"log_to_driver": False, "logging_level": "ERROR"}, address)
         try:
             count = address.workers or _room(ray, each, gpus=gpus)
+            if gpus and count > (room := _room(ray, each, gpus=True)):
+                raise ClusterError(f"There are {room} GPUs for {count} workers; ask for {room}.")
             pool = Pool(ray, count, each, "cuda:0" if gpus else "cpu")
             try:
                 yield RayWorkers(pool)

@@ -25,7 +25,7 @@ from ace_gui.engine.merging.units import (
     merge_unit,
 )
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import ClusterError, WorkbenchError
+from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.linalg.split import choose
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -72,6 +72,10 @@ class Order:
     measured: Mapping[Need, Sequence[Path]]
 
 
+class NoMemory:
+    """What a worker gives that had too little memory for what it was asked."""
+
+
 class Worker:
     """Does what it is asked, one thing after another. Keeps the models of a merge open."""
 
@@ -88,6 +92,10 @@ class Worker:
                 return getattr(self, name)(*arguments)
             except WorkbenchError as error:
                 self._failed = error
+            except (MemoryError, RuntimeError, OSError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                return NoMemory()
         return self._failed
 
     def kind(self) -> Kind:

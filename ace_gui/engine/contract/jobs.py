@@ -67,12 +67,14 @@ class MergeJob:
     """Merge into a store. Yields MergeStarted, TensorFinished a tensor, MergeFinished.
 
     ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses. ``memory_bytes``:
-    what the merge may use, None: what is free.
+    what the merge may use, None: what is free. ``cluster``: whose workers merge
+    (``cluster.address``); empty: the engine's process.
     """
 
     recipe: Recipe
     store: Path
     device: str = "auto"
+    cluster: str = ""
     threads: int | None = None
     resume: bool = False
     memory_bytes: int | None = None
@@ -191,7 +193,7 @@ class EvaluateJob:
 
     Yields EvaluationProgress while it works, a TaskScore each as it is known, then Evaluated.
     ``folders``: of models, and ``stores``: of finished merges; their scores are called by these
-    paths. ``limit``: so many examples of each task at most.
+    paths. ``limit``: so many examples of each task at most. ``cluster``: as of a MergeJob.
     """
 
     recipe: Recipe
@@ -199,6 +201,7 @@ class EvaluateJob:
     stores: tuple[Path, ...] = ()
     limit: int | None = None
     device: str = "auto"
+    cluster: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +256,7 @@ class TryJob:
 class TuneJob:
     """Try values of parameters of the recipe's method on its tasks, as ``tune`` says.
 
-    Yields a TunePoint for each merge, then Tuned.
+    Yields a TunePoint for each merge, then Tuned. ``cluster``: as of a MergeJob.
     """
 
     recipe: Recipe
@@ -261,6 +264,7 @@ class TuneJob:
     merges: int | None = None
     limit: int | None = None
     device: str = "auto"
+    cluster: str = ""
 
 
 Job = (

@@ -20,6 +20,7 @@ from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.answers import packed, unpacked
 from ace_gui.engine.evaluating.askers import asker
@@ -37,7 +38,6 @@ from ace_gui.engine.evaluating.subjects import (
 )
 from ace_gui.engine.evaluating.targets import targets_of
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe import Recipe
@@ -78,7 +78,7 @@ def evaluate(
     limit: int | None = None,
     device: str = "auto",
     half: Half | None = None,
-    workers: SideBySide | None = None,
+    workers: Elsewhere | None = None,
 ) -> Iterator[Event | None]:
     """Score the base and the folders on every task, and each expert on its own.
 
@@ -160,7 +160,7 @@ class Share:
 
 
 def _answered_by(
-    workers: SideBySide, share: Share, trials: Sequence[Trial], device: torch.device
+    workers: Elsewhere, share: Share, trials: Sequence[Trial], device: torch.device
 ) -> Iterator[EvaluationProgress | None]:
     """Remember what is not known of the trials yet, each model asked by one worker."""
     cache = ArrayCache(scores_folder())
@@ -194,7 +194,7 @@ def require_tasks(
     *,
     limit: int | None = None,
     half: Half | None = None,
-    workers: SideBySide | None = None,
+    workers: Elsewhere | None = None,
 ) -> Steps[None]:
     """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)

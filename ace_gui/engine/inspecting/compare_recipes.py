@@ -33,6 +33,7 @@ from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.devices import memory_of, resolve_device
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
@@ -40,7 +41,6 @@ from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare, preparing
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.machine import peak_memory, reset_peak_memory
@@ -94,7 +94,7 @@ def title_of(recipe: Recipe) -> str:
 
 
 def compare_all(
-    recipes: Iterable[Recipe], device: str, workers: SideBySide | None = None
+    recipes: Iterable[Recipe], device: str, workers: Elsewhere | None = None
 ) -> Iterator[Event]:
     """Merge and measure each recipe; what was merged is removed again.
 
@@ -112,7 +112,7 @@ def compare_all(
                 yield event
 
 
-def _side_by_side(recipes: Sequence[Recipe], workers: SideBySide) -> Iterator[Event]:
+def _side_by_side(recipes: Sequence[Recipe], workers: Elsewhere) -> Iterator[Event]:
     with suppress(WorkbenchError):  # of a merge that cannot be made, its row will tell
         result_of(require_tasks(prepare(recipes[0]), workers.device, workers=workers))
     titles = [title_of(recipe) for recipe in recipes]

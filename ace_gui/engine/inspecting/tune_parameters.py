@@ -20,13 +20,13 @@ from ace_gui.checkpoints import discard
 from ace_gui.engine.contract.scores import LESS_IS_BETTER, TaskScore, means
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.engine.devices import memory_of, resolve_device
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.examples import Half
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import preparing
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.errors import ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
@@ -57,7 +57,7 @@ def tune(
     merges: int | None = None,
     limit: int | None = None,
     device: str = "auto",
-    workers: SideBySide | None = None,
+    workers: Elsewhere | None = None,
 ) -> Iterator[TunePoint | Tuned | None]:
     """Merge with other values of these parameters, score, and keep none of the merges.
 
@@ -111,7 +111,7 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
 
 
 def _each(
-    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: SideBySide | None
+    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: Elsewhere | None
 ) -> Iterator[tuple[int, Any] | None]:
     """What comes of each, with its place, as it gets done; None: a step of the way."""
     if workers is not None:

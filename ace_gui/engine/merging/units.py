@@ -24,12 +24,12 @@ from torch import Tensor
 from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.merging.batches import alone, batches
 from ace_gui.engine.merging.gpu_memory import Rooms, merged_with_room
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.side_by_side import SideBySide
 from ace_gui.engine.streaming import checksum
 
 PACKED: Final = 1 << 22
@@ -136,7 +136,7 @@ class Looked:
     readings: Readings
 
 
-class Workers(SideBySide, Protocol):
+class Workers(Elsewhere, Protocol):
     """Processes that merge units. ``count``: how many; ``threads``: of each.
 
     What they give is None where there is nothing yet; to stop asking is to stop them. They raise

@@ -14,6 +14,7 @@ import torch
 
 from ace_gui.checkpoints import converting
 from ace_gui.engine.capabilities import cached_models_found, engine_ready
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import (
     ConversionProgress,
     Event,
@@ -138,13 +139,7 @@ class Runner:
             case TryJob():
                 yield from self._try(job)
             case TuneJob():
-                yield from tune(
-                    job.recipe,
-                    job.ranges,
-                    merges=job.merges,
-                    limit=job.limit,
-                    device=job.device,
-                )
+                yield from _tune(job)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""
@@ -154,13 +149,16 @@ class Runner:
     def _merge(self, job: MergeJob) -> Iterator[Event | None]:
         if job.threads is not None:
             torch.set_num_threads(job.threads)
-        yield from merge(
-            (yield from self._prepared(job.recipe)),
-            job.store,
-            device=job.device,
-            resume=job.resume,
-            memory_bytes=job.memory_bytes,
-        )
+        prepared = yield from self._prepared(job.recipe)
+        with workers_at(job.cluster, job.device, job.threads) as workers:
+            yield from merge(
+                prepared,
+                job.store,
+                device=job.device,
+                resume=job.resume,
+                memory_bytes=job.memory_bytes,
+                workers=workers,
+            )
 
     def _try(self, job: TryJob) -> Iterator[Event | None]:
         prepared = yield from self._prepared(job.recipe)
@@ -172,7 +170,8 @@ class Runner:
         folders = (*job.folders, *(store / MODEL for store in job.stores))
         models = models_of(prepared, folders, [str(path) for path in (*job.folders, *job.stores)])
         tasks = known_tasks(prepared)
-        yield from evaluate(models, tasks, limit=job.limit, device=job.device)
+        with workers_at(job.cluster, job.device) as workers:
+            yield from evaluate(models, tasks, limit=job.limit, device=job.device, workers=workers)
 
     def _matrix(
         self, job: SpectrumJob | SubspacesJob
@@ -215,6 +214,18 @@ def _read(stores: tuple[Path, ...]) -> Iterator[StoreRead | None]:
             yield None
             continue
         yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
+
+
+def _tune(job: TuneJob) -> Iterator[Event | None]:
+    with workers_at(job.cluster, job.device) as workers:
+        yield from tune(
+            job.recipe,
+            job.ranges,
+            merges=job.merges,
+            limit=job.limit,
+            device=job.device,
+            workers=workers,
+        )
 
 
 def _export(job: ExportJob) -> Iterator[Event]:

@@ -57,6 +57,7 @@ class MergeOperation:
             recipe=run.recipe,
             store=run.store,
             device=session.device,
+            cluster=session.cluster,
             resume=run.store.exists(),  # this window's, or one that an earlier window left
             memory_bytes=session.memory_bytes,
         )

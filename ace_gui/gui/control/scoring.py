@@ -122,7 +122,12 @@ class Scoring(QObject):
         if self.obstacle:
             return
         stores = tuple(run.store for run in self._session.results.runs.all)
-        job = EvaluateJob(recipe=self._recipe, stores=stores, device=self._session.device)
+        job = EvaluateJob(
+            recipe=self._recipe,
+            stores=stores,
+            device=self._session.device,
+            cluster=self._session.cluster,
+        )
         self._engine.run(job, self._hear, self._end)
         self.changed.emit()
 

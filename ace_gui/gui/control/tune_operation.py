@@ -63,6 +63,7 @@ class TuneOperation(QObject):
             merges=merges,
             limit=limit,
             device=self._session.device,
+            cluster=self._session.cluster,
         )
         self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
         self.changed.emit()

@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Final
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QMenu, QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
+from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.choice_menu import ChoiceMenu
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
@@ -37,7 +38,7 @@ class Footer(QStatusBar):
     """
 
     def __init__(
-        self, session: Session, devices: QMenu, actions: Actions, parent: QWidget | None = None
+        self, session: Session, devices: ChoiceMenu, actions: Actions, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._session, self._devices = session, devices
@@ -96,7 +97,9 @@ class Footer(QStatusBar):
         session = self._session
         if session.engine is None:
             return tr("Starting the engine …")
-        chosen = next((a.text() for a in self._devices.actions() if a.isChecked()), session.device)
+        if session.cluster:
+            return tr("Cluster: {chosen}", chosen=self._devices.title_chosen)
+        chosen = self._devices.title_chosen or session.device
         count = session.engine.threads
         named = "CPU" if session.device == "auto" else chosen
         return f"{named}, {counted(count, 'thread', 'threads')}"

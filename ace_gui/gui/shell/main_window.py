@@ -31,6 +31,7 @@ from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.shell.availability import BUSY, allow
 from ace_gui.gui.shell.closing import Closing
+from ace_gui.gui.shell.device_menu import SAFETY
 from ace_gui.gui.shell.dropped_paths import local_paths
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
@@ -69,7 +70,7 @@ class MainWindow(QMainWindow):
         super().__init__(parent)
         self.settings = settings
         self.session = Session(self)
-        self.session.device = settings.device
+        self.session.choose_device(settings.device)
         self.session.limit_memory(settings.memory_bytes)
         self.engine = EngineClient(self.session, worker, self)
         self.runs = RunOperations(self.session, self.engine, stores, self)
@@ -226,7 +227,7 @@ class MainWindow(QMainWindow):
             self.restoreGeometry(self.settings.geometry)
         self._show_recent()
         self._offer_crashed()
-        self.menus.set_devices((), self.session.device)
+        self.menus.devices.offer((), self.session.chosen_device)
         self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
         self._refresh()
@@ -261,7 +262,7 @@ class MainWindow(QMainWindow):
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
-        self.menus.explained.connect(session.advice)
+        self.menus.devices.explained.connect(session.advice)
         self.conductor.opened.connect(self.project.open)
         self.conductor.leaving.connect(self.project.leave)
         self.project.changed.connect(self._show_project)
@@ -338,7 +339,12 @@ class MainWindow(QMainWindow):
     def _show_engine(self) -> None:
         engine = self.session.engine
         if engine is not None:
-            self.menus.set_devices(engine.devices, self.session.device, engine.devices_not_used)
+            self.menus.devices.offer(
+                engine.devices,
+                self.session.chosen_device,
+                engine.devices_not_used,
+                engine.threads,
+            )
             self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
             if engine.problems:
                 self.notice.show_message(
@@ -372,6 +378,8 @@ class MainWindow(QMainWindow):
         self.settings.device = name
         self.session.choose_device(name)
         self._show_engine()
+        if self.session.cluster:
+            self.session.advice.emit(tr(SAFETY))
 
     def _limit_memory(self, memory_bytes: int | None) -> None:
         self.settings.memory_bytes = memory_bytes

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 
-from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.choice_menu import ChoiceMenu
+from ace_gui.gui.shell.device_menu import DeviceMenu
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.words import later, tr
 
@@ -25,38 +26,6 @@ _FREE, _OTHER = "free", "other"
 _LIMIT_TIP: Final = later(
     "Where one tensor needs more, the checks say so before anything is merged."
 )
-
-
-class ChoiceMenu(QMenu):
-    """A menu of which one entry is chosen. ``chosen`` carries its name."""
-
-    chosen = Signal(str)
-
-    def __init__(self, title: str, window: QMainWindow) -> None:
-        super().__init__(title, window)
-        self._group = QActionGroup(self)
-        self.setToolTipsVisible(True)
-
-    def fill(self, entries: Sequence[tuple[str, str, str]]) -> None:
-        """Offer entries: name, title, explanation."""
-        self.clear()
-        for action in self._group.actions():
-            self._group.removeAction(action)
-        for name, title, explanation in entries:
-            action = self.addAction(title)
-            action.setData(name)
-            action.setCheckable(True)
-            action.setToolTip(tooltip(explanation))
-            action.triggered.connect(lambda _=False, name=name: self.chosen.emit(name))
-            self._group.addAction(action)
-
-    def choose(self, name: str) -> str:
-        """Check an entry, without a signal; its title, or the name if it is not there."""
-        for action in self._group.actions():
-            if action.data() == name:
-                action.setChecked(True)
-                return action.text()
-        return name
 
 
 class MemoryMenu(ChoiceMenu):
@@ -107,40 +76,19 @@ class MemoryMenu(ChoiceMenu):
 class Menus(QObject):
     """Owns the menu bar's menus.
 
-    ``recent_chosen`` carries a path, ``explained`` a sentence that was asked for.
+    ``recent_chosen`` carries a path.
     """
 
     recent_chosen = Signal(object)
-    explained = Signal(str)
 
     def __init__(self, window: QMainWindow, bar: QMenuBar, actions: Actions) -> None:
         super().__init__(window)
         self.actions = actions
-        self.devices = ChoiceMenu(tr("&Device"), window)
+        self.devices = DeviceMenu(window)
         self.memory = MemoryMenu(window)
         self.recent = QMenu(tr("Open &recent"), window)
         self.recent.setEnabled(False)
         self._fill_bar(window, bar)
-
-    def set_devices(
-        self, devices: Sequence[DeviceInfo], chosen: str, not_used: Sequence[str] = ()
-    ) -> None:
-        """Offer the engine's devices, and to say why others are not among them."""
-        names = {device.name for device in devices}
-        auto = (
-            []
-            if "auto" in names
-            else [("auto", tr("Automatic"), tr("The fastest device there is"))]
-        )
-        entries = [*auto, *((device.name, device.title, device.title) for device in devices)]
-        self.devices.fill(entries)
-        if not_used:
-            self.devices.addSeparator()
-            title = tr("&Why no GPU?") if len(devices) == 1 else tr("&Why not every GPU?")
-            why = self.devices.addAction(title)
-            why.setToolTip(tooltip("\n".join(not_used)))
-            why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
-        self.devices.choose(chosen)
 
     def set_recent(self, paths: Sequence[Path]) -> None:
         """Offer what was open lately, under Ctrl+1 and so on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import EngineReady
@@ -17,6 +19,9 @@ from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
 from ace_gui.gui.words import told
+
+CLUSTER: Final = "cluster:"
+"""Before the address of a cluster, where a device is named."""
 
 
 class Session(QObject):
@@ -38,6 +43,7 @@ class Session(QObject):
         super().__init__(parent)
         self.engine: EngineReady | None = None
         self.device = "auto"
+        self.cluster = ""
         self.memory_bytes: int | None = None
         self.selection: str | None = None
         self.draft = Draft(self)
@@ -122,9 +128,17 @@ class Session(QObject):
         self.results.findings.clear()
         self.adopt(Inputs(method=self.draft.inputs.method), None)
 
+    @property
+    def chosen_device(self) -> str:
+        """As ``choose_device`` takes it."""
+        return CLUSTER + self.cluster if self.cluster else self.device
+
     def choose_device(self, name: str) -> None:
-        """Where to merge: ``auto``, or an engine's name for a device."""
-        self.device = name
+        """Where to merge: ``auto``, an engine's name for a device, or ``cluster:ADDRESS`` for the
+        workers of a cluster; what else is computed then stays where it was."""
+        self.cluster = name.removeprefix(CLUSTER) if name.startswith(CLUSTER) else ""
+        if not self.cluster:
+            self.device = name
         self._gather_checks()
 
     def limit_memory(self, memory_bytes: int | None) -> None:

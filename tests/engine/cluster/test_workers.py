@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +14,15 @@ from safetensors.torch import load_file
 from ace_gui.engine.cluster.pool import ATTEMPTS, Call, Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.worker import Kind, Worker
-from ace_gui.engine.contract.events import MergeFinished, TensorFinished
+from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, checksums
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, units
 from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.service import runner
 from ace_gui.errors import (
     ClusterError,
     FileChangedError,
@@ -286,3 +288,36 @@ def test_workers_that_do_not_start(family: Family, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="cannot be started"):
         list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(ray)))
     assert ray.started <= 2 * ATTEMPTS
+
+
+def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
+    """A worker that works for hours lets a person cancel at once."""
+    ray = RayStandIn()
+    ray.hangs = lambda call, number: call == "merge"
+    job = MergeJob(recipe=recipe_of(family), store=tmp_path / "store", cluster="local:2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "workers_at", lambda *_: nullcontext(workers(ray)))
+        steps = runner.Runner().run(job)
+        while not isinstance(next(steps), MergeStarted):
+            pass
+        for _ in range(20):
+            assert next(steps) is None
+        steps.close()
+    assert ray.started == ray.killed == 2
+
+
+def test_a_worker_without_memory_hands_its_unit_on(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
+
+    def merge_or_fail(self: Worker, names: list[str]) -> object:
+        for error in fails:
+            raise error
+        return whole(self, names)
+
+    monkeypatch.setattr(Worker, "merge", merge_or_fail)
+    recipe, members = recipe_of(family), workers(RayStandIn())
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(found, alone(recipe, tmp_path / "alone"))
+    assert members.pool.lost == 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 
-class SideBySide(Protocol):
+class Elsewhere(Protocol):
     """Processes that run functions at the same time. ``device``: on what each computes."""
 
     device: str
