@@ -77,7 +77,7 @@ class DeviceMenu(ChoiceMenu):
         dialog = QInputDialog(self._window)
         dialog.setWindowTitle(tr("Workers of a cluster"))
         address = tr("Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here")
-        dialog.setLabelText(f"{address}\n\n{tr(SAFETY)}")
+        dialog.setLabelText(f"{address}\n\n{tooltip(tr(SAFETY))}")
         if self._chosen.startswith(CLUSTER):
             dialog.setTextValue(self._chosen.removeprefix(CLUSTER))
         dialog.textValueSelected.connect(self._take)

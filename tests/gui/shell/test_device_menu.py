@@ -62,7 +62,7 @@ def test_workers_of_a_cluster(window: QMainWindow, devices: DeviceMenu) -> None:
     other.trigger()
     dialog = window.findChild(QInputDialog)
     assert dialog is not None
-    assert "closed network" in dialog.labelText()
+    assert "closed" in dialog.labelText()
     dialog.setTextValue(" ray://10.0.0.1:10001 ")
     dialog.accept()
     assert session.cluster == "ray://10.0.0.1:10001"
