@@ -41,8 +41,10 @@ class Tour:
         self._session = studio.window.session
         self._workspace = studio.window.workspace
         self._epsilon = cycle((1e-5, 1e-4, 1e-3))
+        self._changed = False
+        self._steps = self._what_there_is()
 
-    def steps(self) -> Iterator[tuple[str, Callable[[], object]]]:
+    def _what_there_is(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """What is done, and how."""
         while True:
             yield from self._walk()
@@ -53,13 +55,22 @@ class Tour:
             yield from self._try_out()
             yield from self._window_wide()
 
-    def keep_merging(self) -> None:
-        """Merge once more, with another ε, if nothing is merging."""
+    def next_step(self) -> tuple[str, Callable[[], object]]:
+        """What to do now; if nothing is merging, it is to merge once more, with another ε."""
         session = self._session
-        if session.can_merge and not session.activity.is_running(State.ANALYSING):
-            self._window.conductor.set_parameter("epsilon", next(self._epsilon))
-            self._window.session.checks.accept()
-            self._window.merge.start()
+        waiting = session.can_merge and not session.activity.is_running(State.ANALYSING)
+        if self._changed and waiting:
+            self._changed = False
+            return "merge", self._merge
+        if waiting:
+            self._changed = True
+            epsilon = next(self._epsilon)
+            return "another ε", lambda: self._window.conductor.set_parameter("epsilon", epsilon)
+        return next(self._steps)
+
+    def _merge(self) -> None:
+        self._session.checks.accept()
+        self._window.merge.start()
 
     def _walk(self, count: int = 8) -> Iterator[tuple[str, Callable[[], object]]]:
         names = [row.name for row in self._session.layers.merged]
@@ -119,8 +130,14 @@ class Tour:
     def _window_wide(self) -> Iterator[tuple[str, Callable[[], object]]]:
         yield "dark", lambda: set_scheme("dark")
         yield "light", lambda: set_scheme("light")
-        yield "resize", lambda: self._window.resize(1100, 700)
-        yield "resize", lambda: self._window.resize(1440, 900)
+        for size in ((1100, 700), (1300, 800), (1440, 900)):
+            yield "resize", lambda size=size: self._resize(*size)
+
+    def _resize(self, width: int, height: int) -> None:
+        """As a window manager does it, and so that it is laid out and painted once."""
+        handle = self._window.windowHandle()
+        assert handle is not None
+        handle.resize(width, height)
 
 
 def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
@@ -132,11 +149,10 @@ def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
         pulse.doing = "open"
         studio.open(recipe)
         tour = Tour(studio)
-        loop, steps = QEventLoop(), tour.steps()
+        loop = QEventLoop()
 
         def go_on() -> None:
-            tour.keep_merging()
-            pulse.doing, action = next(steps)
+            pulse.doing, action = tour.next_step()
             action()
 
         walk = QTimer()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from PySide6.QtCore import Qt
+
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.words import later
@@ -42,7 +44,16 @@ class GammaFigure(NamedTuple):
         return self.gamma > self.tau
 
 
-FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
+_FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
+_ALIGNMENTS: Final = (  # of texts, of numbers
+    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
+    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
+)
+
+
+def alignment(column: int) -> Qt.AlignmentFlag:
+    """Numbers stand at the right of their column, words at the left."""
+    return _ALIGNMENTS[column in _FIGURES]
 
 
 HEADERS: Final = (

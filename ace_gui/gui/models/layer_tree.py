@@ -23,7 +23,7 @@ from PySide6.QtCore import (
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.models.layer_columns import FINE, HEALTH_ICONS, Column
-from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.models.layers_model import ANSWERED, LayersModel
 from ace_gui.gui.theme import icon
 from ace_gui.gui.words import counted, tr
 
@@ -32,6 +32,7 @@ COUNT: Final = Qt.ItemDataRole.UserRole + 10
 RANGE: Final = Qt.ItemDataRole.UserRole + 11
 """Role of a group's cell of γ: the smallest and the largest in it, or None."""
 
+_ASKED: Final = ANSWERED | {COUNT, RANGE}
 _FEW: Final = 16  # groups that are told of one by one
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -124,7 +125,7 @@ class LayerTree(QAbstractItemModel):
         return enabled if self.position(index) < 0 else enabled | Qt.ItemFlag.ItemIsSelectable
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
+        if role not in _ASKED or not index.isValid():
             return None
         position = self.position(index)
         if position >= 0:

@@ -24,11 +24,11 @@ from PySide6.QtCore import (
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.gui.models.layer_columns import (
-    FIGURES,
     HEADER_TIPS,
     HEADERS,
     Column,
     LayerState,
+    alignment,
 )
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_words import LayerFact, LayerWords
@@ -43,17 +43,15 @@ REFRESH: Final = 60  # ms between repaints while figures stream in
 
 _Index = QModelIndex | QPersistentModelIndex
 _Display = Qt.ItemDataRole.DisplayRole
-_ANSWERED: Final = (  # a view asks seven roles of every cell that it paints
-    _Display,
-    Qt.ItemDataRole.DecorationRole,
-    Qt.ItemDataRole.AccessibleTextRole,
-    Qt.ItemDataRole.ToolTipRole,
-    Qt.ItemDataRole.TextAlignmentRole,
-    Qt.ItemDataRole.UserRole,
-)
-_ALIGNMENTS: Final = (  # of texts, of numbers
-    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
-    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
+ANSWERED: Final = frozenset(  # a view asks seven roles of every cell
+    {
+        int(_Display),
+        int(Qt.ItemDataRole.DecorationRole),
+        int(Qt.ItemDataRole.AccessibleTextRole),
+        int(Qt.ItemDataRole.ToolTipRole),
+        int(Qt.ItemDataRole.TextAlignmentRole),
+        int(Qt.ItemDataRole.UserRole),
+    }
 )
 
 
@@ -196,11 +194,11 @@ class LayersModel(QAbstractTableModel):
             has_tau = section == Column.GAMMA and math.isfinite(self.tau)
             return local(f"γ, τ {self.tau:.3f}") if has_tau else tr(HEADERS[section])
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _ALIGNMENTS[section in FIGURES]
+            return alignment(section)
         return tr(HEADER_TIPS[section]) if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role not in _ANSWERED or not index.isValid() or index.row() >= len(self._order):
+        if role not in ANSWERED or not index.isValid() or index.row() >= len(self._order):
             return None
         place, column = int(self._order[index.row()]), index.column()
         if role == _Display:
@@ -212,7 +210,7 @@ class LayersModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._words.tip(self._fact(place), column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _ALIGNMENTS[column in FIGURES]
+            return alignment(column)
         if role == Qt.ItemDataRole.UserRole:
             return self._words.figure(self._fact(place), column)
         return None

@@ -14,7 +14,7 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QS
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from ace_gui.gui.models.layer_columns import FINE, GammaFigure
+from ace_gui.gui.models.layer_columns import FINE, GammaFigure, alignment
 from ace_gui.gui.models.layer_tree import COUNT, RANGE
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
 from ace_gui.gui.widgets.written import write
@@ -24,6 +24,7 @@ _Index = QModelIndex | QPersistentModelIndex
 _FIGURE: Final = Qt.ItemDataRole.UserRole
 _BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")
 _MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
+_LEFT: Final = Qt.AlignmentFlag.AlignLeft | _MIDDLE
 _BAR: Final = 6.0  # px high
 _TICK: Final = (1.5, 12.0)  # px, of τ
 _LEAST_SCALE: Final = 0.5  # of γ: bars run to it, or to the largest γ
@@ -44,7 +45,8 @@ class Cell(QStyledItemDelegate):
         return QSize(hint.width() + 2 * round(_PADDING), option.fontMetrics.height() + self.padding)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        self.initStyleOption(option, index)
+        option.text = index.data() or ""  # Qt's ``initStyleOption`` would ask for seven roles
+        option.displayAlignment = alignment(index.column())
         style = option.widget.style() if option.widget is not None else QApplication.style()
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         style.drawPrimitive(element, option, painter, option.widget)
@@ -124,7 +126,7 @@ class GammaCell(Cell):
         theme, figure, spread = current_theme(), index.data(_FIGURE), index.data(RANGE)
         known = isinstance(figure, GammaFigure) and not isnan(figure.gamma)
         if not known and spread is None:
-            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            write_dash(painter, place, theme, _LEFT)
             return
         low, high = (0.0, figure.gamma) if known else spread
         above, unsure = known and figure.is_above, known and figure.unsure
@@ -191,7 +193,7 @@ class RegimeCell(Cell):
         if index.data(COUNT) is not None or not text:
             return
         if text == _DASH:
-            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            write_dash(painter, place, theme, _LEFT)
             return
         if text == tr("homogeneous"):
             quiet = theme.text2 if chosen else theme.text3
@@ -222,7 +224,7 @@ class HealthCell(Cell):
     ) -> None:
         theme, worry = current_theme(), index.data(Qt.ItemDataRole.DecorationRole)
         if option.text == _DASH:
-            write_dash(painter, place, theme, Qt.AlignmentFlag.AlignLeft | _MIDDLE)
+            write_dash(painter, place, theme, _LEFT)
             return
         if worry is None and option.text != FINE:
             return
