@@ -165,12 +165,16 @@ def report_recipe(
     with said_to_convert(options.convert):
         plan = _planned(next(events))
     print_checks(plan.checks, console)
-    with Progress(BarColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(), console=console, transient=True
+    ) as progress:
         task = progress.add_task("", total=None)
         for event in events:
             match event:
                 case ReportProgress():
-                    progress.update(task, total=event.total, completed=event.done)
+                    progress.update(
+                        task, description=event.title, total=event.total, completed=event.done
+                    )
                 case Reported():
                     Console().print(shown(f"The report is in {event.file}."))
 

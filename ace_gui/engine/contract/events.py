@@ -244,8 +244,9 @@ class StoreRead:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportProgress:
-    """``done`` of ``total`` tensors are looked at for the report."""
+    """``done`` of ``total`` of a stage of the report, whose name is ``title``."""
 
+    title: str
     done: int
     total: int
 

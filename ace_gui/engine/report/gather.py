@@ -48,6 +48,10 @@ from ace_gui.recipe.recipe_file import dump_recipe
 
 SPECTRA: Final = 4
 """Most matrices whose spectra are shown."""
+COMPARING: Final = "the report: comparing the experts"
+MERGING: Final = "the report: merging"
+DECOMPOSING: Final = "the report: spectra"
+"""Its stages, each of which counts from nothing: a spectrum takes longer than many tensors."""
 
 
 def report(
@@ -64,27 +68,27 @@ def report(
     OutputError where the file cannot be written, and whatever reading and merging raise.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
-    total = len(rows) * (2 if store is None else 1) + SPECTRA
+    total = len(rows)
     statistics: dict[str, LayerStatistics] = {}
     for item in analyse(prepared):
         statistics[item.statistics.name] = item.statistics
-        yield ReportProgress(done=len(statistics), total=total)
+        yield ReportProgress(title=COMPARING, done=len(statistics), total=total)
     told = {} if store is None else reports(store)
     if store is None:
         for each in merge_reports(prepared, rows, device):
             if each is not None:
                 told[each.name] = each
-            yield ReportProgress(done=len(rows) + len(told), total=total)
+            yield ReportProgress(title=MERGING, done=len(told), total=total)
     spectra = []
-    for row in remarkable(prepared, statistics, told):
+    shown = remarkable(prepared, statistics, told)
+    for place, row in enumerate(shown):
+        yield ReportProgress(title=DECOMPOSING, done=place, total=len(shown))
         spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
-        yield ReportProgress(done=total - SPECTRA + len(spectra), total=total)
     scores: tuple[TaskScore, ...] = ()
     if store is not None:
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
     content = content_of(prepared, statistics, told, spectra, scores)
     content = replace(content, gpu_peak=peak_on(device))
-    yield ReportProgress(done=total, total=total)
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)
     yield Reported(file=file, bytes=len(data))

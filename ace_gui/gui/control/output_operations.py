@@ -61,10 +61,14 @@ class OutputOperations(QObject):
     def _hear(self, event: Event) -> None:
         session = self._session
         match event:
-            case ExportProgress(done=done, total=total) | ReportProgress(done=done, total=total):
-                exporting = isinstance(event, ExportProgress)
-                state = State.EXPORTING if exporting else State.REPORTING
-                session.activity.set_progress(Progress(state=state, done=done, total=total))
+            case ExportProgress(done=done, total=total):
+                session.activity.set_progress(
+                    Progress(state=State.EXPORTING, done=done, total=total)
+                )
+            case ReportProgress(title=title, done=done, total=total):
+                session.activity.set_progress(
+                    Progress(state=State.REPORTING, title=title, done=done, total=total)
+                )
             case Exported():
                 if session.results.merge is not None:
                     session.results.merge.exported = True

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSplitter,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -34,7 +33,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.file_dialogs import ask_target
 from ace_gui.gui.widgets.plain_label import heading, muted_label
-from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.widgets.table_tools import FittedTable, plain_rows
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -102,7 +101,7 @@ class CompareMethodsPanel(QWidget):
         if tuple(self._shown) != self._comparison.rows:
             self._shown = self._comparison.rows
             self.model.show_rows(self._shown)
-            self.table.resizeColumnsToContents()
+            self.table.fit_columns()
             self._select(chosen)
         self._draw()
         progress = self._comparison.progress
@@ -190,8 +189,8 @@ class CompareMethodsPanel(QWidget):
         in_force = variant in (None, self._session.draft.parameter("variant"))
         return method.name == self._session.draft.inputs.method and in_force
 
-    def _make_table(self) -> QTableView:
-        table = QTableView(self)
+    def _make_table(self) -> FittedTable:
+        table = FittedTable(self)
         table.setObjectName("compared")
         table.setAccessibleName(tr("Merges compared"))
         table.setModel(self.model)

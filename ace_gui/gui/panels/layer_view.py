@@ -14,8 +14,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import OVERRIDDEN, Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
@@ -31,7 +32,6 @@ _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidd
     Column.REGIME: 50,  # γ is in bold, and its bar in the accent's colour
 }
 _WIDTHS: Final = {  # in digits
-    Column.OUTCOME: 13,
     Column.GAMMA: 20,
     Column.LOG_VARIANCE: 10,
     Column.HEALTH: 6,
@@ -131,6 +131,9 @@ class LayerView(QTreeView):
         header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
         for column, digits in _WIDTHS.items():
             self.setColumnWidth(column, digits * digit)
+        letters = self.fontMetrics().horizontalAdvance
+        longest = max(letters(f"{OVERRIDDEN} {tr(kind.value)}") for kind in Disposition)
+        self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
         self.setColumnWidth(Column.REGIME, RegimeCell.widest())
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)

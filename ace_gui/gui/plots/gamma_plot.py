@@ -283,12 +283,12 @@ class GammaPlot(LayersPlot):
             )
         ]
         if not isfinite(self._tau):
-            parts = [treated_alike(known)]
+            parts = [treated_alike(count)]
         if crossed:
             near = tr("{count} of the {above} near the pole of γ", count=crossed, above=above)
             parts.append(near)
         if known < count:
-            parts.append(tr("{count} not known yet", count=count - known))
+            parts.append(tr("{count} without γ", count=count - known))
         text = "; ".join(parts)
         self.title.set_whole(text)
         self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")

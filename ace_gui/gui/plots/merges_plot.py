@@ -181,7 +181,7 @@ class MergeScatter(Plot):
             self.canvas.removeItem(name)
         self._names = []
         for point in self._points:
-            name = pg.TextItem(f"  {point.title}", color=theme.text2, anchor=(0, 0.5))
+            name = pg.TextItem(f"  {point.title}  ", color=theme.text2, anchor=(0, 0.5))
             name.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
             name.setPos(point.x, point.y)
             self.canvas.addItem(name, ignoreBounds=True)
@@ -203,6 +203,10 @@ class MergeScatter(Plot):
             corner = view.mapViewToScene(QPointF(point.x, point.y)) + QPointF(_POINT, 0)
             room = name.boundingRect()
             room.moveTo(corner.x(), corner.y() - room.height() / 2)
+            outside = room.right() > view.sceneBoundingRect().right()
+            if outside:  # then it stands at the left of its point
+                room.moveRight(corner.x() - 2 * _POINT)
+            name.setAnchor((float(outside), 0.5))
             free = not any(room.intersects(other) for other in taken)
             name.setVisible(free)
             if free:

@@ -135,7 +135,9 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidg
     painter.setPen(QColor(theme.text if active else theme.text2))
     if widget is not None:
         painter.setFont(widget.font())
-    middle = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextShowMnemonic)
+    by_keys = state_is(option, "HasFocus")  # Alt or F10 was pressed: now the letters are of use
+    letters = Qt.TextFlag.TextShowMnemonic if by_keys else Qt.TextFlag.TextHideMnemonic
+    middle = int(Qt.AlignmentFlag.AlignCenter) | int(letters)
     painter.drawText(option.rect, middle, option.text)
     painter.restore()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from PySide6.QtCore import QRect, QRectF, QSize
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QIcon, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import (
     QProxyStyle,
     QPushButton,
@@ -152,6 +152,14 @@ class WorkbenchStyle(QProxyStyle):
     ) -> int:
         found = _HINTS.get(hint)
         return super().styleHint(hint, option, widget, returned) if found is None else found
+
+    def generatedIconPixmap(
+        self, mode: QIcon.Mode, pixmap: QPixmap | QImage, option: QStyleOption
+    ) -> QPixmap:
+        """A chosen row tints its ground, not its icons: an expert's colour is its name."""
+        if mode == QIcon.Mode.Selected:
+            return QPixmap(pixmap)
+        return super().generatedIconPixmap(mode, pixmap, option)
 
     def drawPrimitive(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
@@ -58,6 +58,12 @@ class WeightCell(RowGround):
         except ValueError:
             return str(value)
         return local(f"{number:.2f}" if round(number, 2) == number else f"{number:g}")
+
+    def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: _Index) -> QWidget:
+        editor = super().createEditor(parent, option, index)
+        if isinstance(editor, QAbstractSpinBox):
+            editor.setAlignment(Qt.AlignmentFlag.AlignRight)
+        return editor
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)

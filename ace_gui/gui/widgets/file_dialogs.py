@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QListView, QTreeView, QWidget
 
 from ace_gui.gui.state.settings import Settings
 
 Use = Callable[[list[Path]], object]
+
+PICTURES: Final = "pictures"
+TABLES: Final = "tables"
+DATA: Final = "data"
+"""Purposes, each of which has its own folder."""
 
 
 def ask_folders(

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFileDialog,
     QMessageBox,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -20,8 +19,10 @@ from PySide6.QtWidgets import (
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+from ace_gui.gui.widgets.file_dialogs import TABLES, ask_target
 from ace_gui.gui.words import told, tr
 
+_LEAST: Final = 16  # digits
 _Index = QModelIndex | QPersistentModelIndex
 _ROOM: Final = 8  # px
 
@@ -44,17 +45,36 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
     table.horizontalHeader().setHighlightSections(False)
 
 
+class FittedTable(QTableView):
+    """Its first column has the room that the others leave, and gives up its own before theirs."""
+
+    def fit_columns(self) -> None:
+        """Each column as wide as what is in it, and the first as wide as there is room."""
+        self.resizeColumnsToContents()
+        self._fill()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fill()
+
+    def _fill(self) -> None:
+        header = self.horizontalHeader()
+        spare = self.viewport().width() - header.length()
+        least = _LEAST * self.fontMetrics().horizontalAdvance("0")
+        if header.count():
+            header.resizeSection(0, max(header.sectionSize(0) + spare, least))
+
+
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
     """Ask where to, and write the table there; say so where that fails."""
-    chosen, _ = QFileDialog.getSaveFileName(
-        parent, tr("Save table"), f"{name}.csv", tr("Table (*.csv)")
-    )
-    if not chosen:
-        return
-    try:
-        write_csv(columns, Path(chosen))
-    except WorkbenchError as error:
-        QMessageBox.warning(parent, tr("Save table"), told(error.sentence))
+
+    def write(chosen: list[Path]) -> None:
+        try:
+            write_csv(columns, chosen[0])
+        except WorkbenchError as error:
+            QMessageBox.warning(parent, tr("Save table"), told(error.sentence))
+
+    ask_target(parent, tr("Save table"), f"{name}.csv", tr("Table (*.csv)"), TABLES, write)
 
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:

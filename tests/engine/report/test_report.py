@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
+from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,7 +26,7 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.content import number
-from ace_gui.engine.report.gather import content_of, report
+from ace_gui.engine.report.gather import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
 from ace_gui.engine.report.svg import Axis, power, tag
 from ace_gui.engine.service.runner import Runner
@@ -294,9 +295,13 @@ def test_a_finished_merge_is_reported_as_it_was(tmp_path: Path) -> None:
     assert isinstance(last, Reported)
     assert last.bytes == file.stat().st_size
     assert all(isinstance(event, ReportProgress) for event in progress)
-    done = [event.done for event in progress]  # type: ignore[union-attr]
-    assert done == sorted(done)
-    assert done[-1] == progress[-1].total  # type: ignore[union-attr]
+    stages = groupby(progress, key=lambda event: event.title)  # type: ignore[union-attr]
+    told = {title: [(event.done, event.total) for event in events] for title, events in stages}  # type: ignore[union-attr]
+    assert list(told) == [COMPARING, DECOMPOSING], "no stage is begun twice"
+    for counts in told.values():
+        assert counts == sorted(counts)
+    assert told[COMPARING][-1][0] == told[COMPARING][-1][1]
+    assert [done for done, _ in told[DECOMPOSING]] == list(range(told[DECOMPOSING][0][1]))
     ours = Page(file.read_text(encoding="utf-8")).table("All tensors").rows
     fresh = Page(written(prepare(recipe), tmp_path)).table("All tensors").rows
     assert ours == fresh, "merged then or now"

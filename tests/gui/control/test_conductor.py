@@ -364,8 +364,9 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     job = worker.jobs[number]
     assert (job.store, job.file) == (session.results.merge.store, tmp_path / "report.html")
     assert not session.can_report
-    worker.say(ReportProgress(done=1, total=4), job=number)
+    worker.say(ReportProgress(title="the report: spectra", done=1, total=4), job=number)
     assert session.state is State.REPORTING
+    assert session.activity.progress.title == "the report: spectra"
     with qtbot.waitSignal(session.advice) as said:
         worker.say(Reported(file=job.file, bytes=4), JobDone(), job=number)
     assert "report.html" in said.args[0]

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, JobFailed
@@ -166,14 +166,28 @@ def test_an_inquiry_that_fails_is_told_and_not_repeated(
     assert len(asked(worker, SubspacesJob)) == 1
 
 
+def test_a_plot_does_not_wait_for_an_answer_that_never_comes(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    panel = turn_to(loaded, DistributionPanel)
+    before = panel.plot.message()
+    job = select(loaded, worker, qtbot, DistributionJob)
+    qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
+    worker.say(JobFailed(error=EngineError("Something is wrong.")), job=job)
+    assert panel.plot.message() == before
+
+
 def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
-    assert not panel.plot.busy.isVisible()
-    qtbot.waitUntil(panel.plot.busy.isVisible, timeout=2000)
+    before = panel.plot.message()
+    assert before is not None
+    assert before.startswith("Select a layer")
+    qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
     worker.say(distribution(QUERY), JobDone(), job=job)
+    assert panel.plot.message() is None
     assert not panel.plot.busy.isVisible()
 
 
@@ -202,8 +216,15 @@ def test_findings_are_remembered_up_to_a_bound(qapp: object) -> None:
 # What is shown
 
 
+def take(parent: QWidget, file: Path) -> None:
+    """Choose a file in the dialog that is open."""
+    (dialog,) = [d for d in parent.findChildren(QFileDialog) if d.isVisible()]
+    dialog.filesSelected.emit([str(file)])
+    dialog.done(0)
+
+
 def test_the_spectrums_figures_stand_under_it(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path, monkeypatch
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
 ) -> None:
     panel = turn_to(loaded, SpectraPanel)
     assert not panel.sheet.isVisible()
@@ -218,8 +239,8 @@ def test_the_spectrums_figures_stand_under_it(
     panel.sheet.copy()
     assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()
     file = tmp_path / "figures.csv"
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
     panel.sheet.save_csv()
+    take(panel.sheet, file)
     with file.open(encoding="utf-8", newline="") as opened:
         table = {row[0]: row[1:] for row in csv.reader(opened)}
     assert [float(value) for value in table["Frobenius norm"]] == pytest.approx(

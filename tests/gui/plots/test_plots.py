@@ -207,7 +207,7 @@ def test_two_thousand_layers_are_a_dozen_items(plot):
 def test_unknown_gammas_are_not_drawn(plot):
     plot.set_figures(gammas({NAMES[0]: np.nan}), MEAN_LOGS)
     assert set(drawn(plot)) == {1, 2, 3, 4, 5}
-    assert "1 not known yet" in plot.title.whole
+    assert "1 without γ" in plot.title.whole
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])

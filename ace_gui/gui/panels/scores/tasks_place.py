@@ -8,7 +8,6 @@ from typing import Final
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
 from PySide6.QtWidgets import (
-    QFileDialog,
     QHBoxLayout,
     QListWidget,
     QListWidgetItem,
@@ -32,11 +31,12 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_files, ask_folders
 from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Task
 
-DATA: Final = later(
+KINDS: Final = later(
     "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
 )
 NO_DATA: Final = later(
@@ -173,20 +173,11 @@ class TasksPlace(QWidget):
             self._scoring.remove(self.list.currentRow())
 
     def _ask_files(self) -> None:
-        dialog = QFileDialog(self, tr("Data"), "", tr(DATA))
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-        self._show(dialog)
+        ask_files(self, tr("Data"), tr(KINDS), DATA, self._scoring.add, many=True)
 
     def _ask_folder(self) -> None:
-        dialog = QFileDialog(self, tr("Data: a folder of pictures by class, or a saved dataset"))
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-        self._show(dialog)
-
-    def _show(self, dialog: QFileDialog) -> None:
-        dialog.filesSelected.connect(lambda chosen: self._scoring.add(map(Path, chosen)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        title = tr("Data: a folder of pictures by class, or a saved dataset")
+        ask_folders(self, title, DATA, self._scoring.add)
 
     # Dropping
 

@@ -11,7 +11,6 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
-    QFileDialog,
     QHBoxLayout,
     QLabel,
     QLineEdit,
@@ -34,12 +33,13 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between two looks at what is being written
-PICTURES: Final = later("Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)")
+KINDS: Final = later("Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)")
 _OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
 _WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _SIDE: Final = 128  # px
@@ -228,11 +228,9 @@ class TryPlace(QWidget):
         self._start()
 
     def _ask_picture(self) -> None:
-        dialog = QFileDialog(self, tr("Picture"), "", tr(PICTURES))
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.filesSelected.connect(lambda chosen: self._take_picture(Path(chosen[0])))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        ask_files(
+            self, tr("Picture"), tr(KINDS), DATA, lambda chosen: self._take_picture(chosen[0])
+        )
 
     @property
     def _obstacle(self) -> str:
@@ -335,5 +333,5 @@ class TryPlace(QWidget):
 
 def _picture_of(event: QDropEvent) -> Path | None:
     paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
-    known = [path for path in paths if f"*{path.suffix.lower()}" in PICTURES and path.suffix]
+    known = [path for path in paths if f"*{path.suffix.lower()}" in KINDS and path.suffix]
     return known[0] if known else None

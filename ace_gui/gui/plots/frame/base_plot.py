@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QShowEvent,
 )
 from PySide6.QtWidgets import (
-    QFileDialog,
     QHBoxLayout,
     QLabel,
     QMenu,
@@ -28,8 +27,6 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-
-from ace_gui.gui.words import told
 
 # isort: split
 import pyqtgraph as pg
@@ -49,7 +46,8 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
-from ace_gui.gui.words import tr
+from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
+from ace_gui.gui.words import told, tr
 
 BUSY_AFTER_MS = 200
 
@@ -104,10 +102,10 @@ class Plot(ThemedWidget):
         if isinstance(left, QuantityAxis):
             left.retitled = self._quantity.setText
             self._quantity.setText(left.title)
-        self._message = QLabel(empty)
+        self._message, self._before_busy = QLabel(empty), empty
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
-        self._busy_timer.timeout.connect(self.busy.show)
+        self._busy_timer.timeout.connect(self._show_busy)
         self._lay_out()
         self._add_actions()
         self._paint_theme()
@@ -189,6 +187,17 @@ class Plot(ThemedWidget):
             return
         self._busy_timer.stop()
         self.busy.hide()
+        if self.message() == self.busy.text():
+            self.show_message(self._before_busy)  # no answer came
+
+    def _show_busy(self) -> None:
+        """Beside a plot that is still the earlier one; in the place of a message."""
+        said = self.message()
+        if said is None:
+            self.busy.show()
+        else:
+            self.show_message(self.busy.text())
+            self._before_busy = said
 
     def set_theme(self, theme: Tokens) -> None:
         """Draw in the colours of ``theme``."""
@@ -255,13 +264,15 @@ class Plot(ThemedWidget):
     def save_picture(self) -> None:
         """Ask where to, and write the picture there; say so where that fails."""
         suggested = f"{self.accessibleName()}.png"
-        chosen, kind = QFileDialog.getSaveFileName(self, tr("Save picture"), suggested, tr(FILTERS))
-        if not chosen:
-            return
-        try:
-            grab_plot(self, Path(chosen), suffix=kind.rpartition("*")[2].rstrip(")"))
-        except WorkbenchError as error:
-            QMessageBox.warning(self, tr("Save picture"), told(error.sentence))
+
+        def write(chosen: list[Path]) -> None:
+            ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
+            try:
+                grab_plot(self, chosen[0], suffix=ending)
+            except WorkbenchError as error:
+                QMessageBox.warning(self, tr("Save picture"), told(error.sentence))
+
+        dialog = ask_target(self, tr("Save picture"), suggested, tr(FILTERS), PICTURES, write)
 
     def _lay_out(self) -> None:
         self.title.setFont(face(Face.STRONG))

@@ -1,0 +1,172 @@
+"""What a first person at the window stumbled over, and shall not again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtWidgets import (
+    QApplication,
+    QDoubleSpinBox,
+    QFileDialog,
+    QStyle,
+    QStyleOptionSpinBox,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.models.experts_model import WEIGHT
+from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.panels import layer_cells
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.theme import set_scheme
+from ace_gui.gui.widgets.file_dialogs import PICTURES
+from ace_gui.gui.widgets.table_tools import FittedTable
+from tests.helpers.windows import in_view
+
+
+def test_a_selected_row_keeps_the_colours_of_its_icons(qapp: QApplication) -> None:
+    pixmap = QPixmap(8, 8)
+    pixmap.fill("#1c7abb")
+    shown = QIcon(pixmap).pixmap(QSize(8, 8), 1.0, QIcon.Mode.Selected)
+    assert shown.toImage().pixelColor(4, 4).name() == "#1c7abb"
+
+
+def test_a_weights_arrows_stand_beside_the_value(loaded: MainWindow) -> None:
+    table = loaded.workspace.experts.table
+    table.edit(table.model().index(0, WEIGHT))
+    (editor,) = table.viewport().findChildren(QDoubleSpinBox)
+    option = QStyleOptionSpinBox()
+    editor.initStyleOption(option)
+    control, sub = QStyle.ComplexControl.CC_SpinBox, QStyle.SubControl
+    value = editor.lineEdit().geometry()
+    for part in (sub.SC_SpinBoxUp, sub.SC_SpinBoxDown):
+        arrow = editor.style().subControlRect(control, option, part, editor)
+        assert not value.intersects(arrow)
+    assert editor.alignment() & Qt.AlignmentFlag.AlignRight, "as the cell writes it"
+
+
+def test_sorting_and_another_model_begin_at_the_top(
+    loaded: MainWindow,
+) -> None:
+    layers = loaded.workspace.layers
+    layers.show_only(1)
+    loaded.setMinimumSize(0, 0)
+    layers.table.setFixedHeight(60)
+    QApplication.processEvents()
+    bar = layers.table.verticalScrollBar()
+    bar.setValue(bar.maximum())
+    assert bar.value() > 0
+    layers.table.sortByColumn(Column.GAMMA, Qt.SortOrder.DescendingOrder)
+    assert bar.value() == 0
+    bar.setValue(bar.maximum())
+    session = loaded.session
+    rows = tuple(replace(row, name=f"other.{row.name}") for row in session.draft.plan.rows)
+    other = replace(session.draft.plan, rows=rows)
+    session.adopt(session.draft.planned, other)
+    assert bar.value() == 0
+
+
+def test_a_name_without_room_keeps_its_blocks_number(
+    loaded: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[str, float]] = []
+    write = layer_cells.write
+
+    def note(painter, place, text, *rest, **more):
+        written.append((text, place.width()))
+        return write(painter, place, text, *rest, **more)
+
+    monkeypatch.setattr(layer_cells, "write", note)
+    table = loaded.workspace.layers.table
+    table.header().setSectionResizeMode(Column.TENSOR, table.header().ResizeMode.Fixed)
+    table.setColumnWidth(Column.TENSOR, 90)
+    table.viewport().grab()
+    numbers = [(text, room) for text, room in written if text.rstrip(".").isdigit()]
+    assert {text for text, _ in numbers} >= {"0.", "2.", "10."}
+    digit = table.fontMetrics().horizontalAdvance("0")
+    assert all(room >= len(text) * digit for text, room in numbers)
+
+
+@pytest.mark.parametrize("words", ["kept from base", "kept per expert", "averaged"])
+def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> None:
+    table = loaded.workspace.layers.table
+    table.setColumnHidden(Column.OUTCOME, False)
+    assert table.columnWidth(Column.OUTCOME) >= table.fontMetrics().horizontalAdvance(words) + 12
+
+
+def test_dark_after_light_leaves_no_word_unseen(loaded: MainWindow, qtbot: QtBot) -> None:
+    """Buttons with a style sheet of their own once kept the ink of the scheme they began with."""
+    set_scheme("light")
+    qtbot.wait(120)
+    set_scheme("dark")
+    qtbot.wait(120)
+    try:
+        assert not QApplication.instance().styleSheet()
+        for widget in QApplication.allWidgets():
+            assert not widget.styleSheet(), widget
+    finally:
+        set_scheme("system")
+
+
+def test_pictures_of_plots_go_where_the_last_one_went(
+    loaded: MainWindow, tmp_path: Path, qtbot: QtBot
+) -> None:
+    (plot,) = [p for p in loaded.workspace.heterogeneity.findChildren(Plot) if p.isVisible()]
+    plot.save_picture()
+    _choose(plot, tmp_path / "gamma")
+    assert (tmp_path / "gamma.png").is_file()
+    assert Settings().folder(PICTURES) == tmp_path
+    plot.save_picture()
+    (dialog,) = _dialogs(plot)
+    assert Path(dialog.directory().path()) == tmp_path
+    dialog.reject()
+
+
+def _dialogs(parent: QWidget) -> list[QFileDialog]:
+    return [dialog for dialog in parent.findChildren(QFileDialog) if dialog.isVisible()]
+
+
+def _choose(parent: QWidget, file: Path) -> None:
+    (dialog,) = _dialogs(parent)
+    dialog.filesSelected.emit([str(file)])
+    dialog.reject()
+
+
+def test_a_table_gives_up_its_first_columns_room_before_the_last_is_cut(
+    qtbot: QtBot, qapp: QApplication
+) -> None:
+    table, model = FittedTable(), ComparedModel()
+    table.setModel(model)
+    in_view(qtbot, table, width=900, height=200)
+    table.fit_columns()
+    header = table.horizontalHeader()
+    assert header.length() == table.viewport().width()
+    table.resize(header.length() - 60, 200)
+    QApplication.processEvents()
+    assert header.length() <= table.viewport().width()
+
+
+def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) -> None:
+    scatter = MergeScatter()
+    in_view(qtbot, scatter, width=320, height=240)
+    title = "ACE-Merging, measured covariances"
+    scatter.show_merges(
+        "Mean", [MergePoint(title=title, x=1.0, y=0.5, current=True), _point("near", 0.2)]
+    )
+    right = scatter.canvas.getViewBox().sceneBoundingRect().right()
+    for name in scatter._names:
+        if name.isVisible():
+            place = name.mapRectToScene(name.boundingRect())
+            assert place.right() <= right + 1, name.toPlainText()
+
+
+def _point(title: str, x: float) -> MergePoint:
+    return MergePoint(title=title, x=x, y=0.4, current=False)
