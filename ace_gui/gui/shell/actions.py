@@ -138,6 +138,11 @@ class Actions:
             tr("Show the panel with the focus alone, or all again"),
             key="F11",
         )
+        self.apart = make(
+            tr("Panel in its &own window"),
+            tr("Move the panel with the focus to a window of its own, or back"),
+            key="Shift+F11",
+        )
         self.reset_layout = make(
             tr("&Reset layout"), tr("Put the panels back as at the first start")
         )

@@ -1,12 +1,16 @@
-"""The three cards of the layers' workspace: side by side, one of them alone, or in turns."""
+"""The three cards of the layers' workspace: side by side, one of them alone, or in turns.
+
+Each can also stand in a window of its own, as on a second screen. They are no docks: a dock may be
+dropped where there is no room for it, while these borders keep every card readable.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.state.settings import Settings
@@ -30,8 +34,9 @@ class Cards(QWidget):
     """Layers and inspector above the views of all layers.
 
     A card is shown alone by its button, by a double click on its ground or its tabs, or by F11 (see
-    ``toggle_maximised``). Where there is no room for three, a row of segments turns from one to the
-    next. ``maximised`` carries whether a card is shown alone by wish.
+    ``toggle_maximised``), and in a window of its own by ``toggle_apart``. Without room for three, a
+    row of segments turns from one to the next. ``maximised`` carries whether a card is
+    shown alone by wish.
     """
 
     maximised = Signal(bool)
@@ -41,6 +46,9 @@ class Cards(QWidget):
         self._panels = tuple(panels)
         self._cards = [card(panel) for panel in panels]
         self._alone: int | None = None  # by wish
+        self._apart: dict[int, PanelWindow] = {}
+        self._borders: dict[QSplitter, QByteArray] = {}  # before any was taken apart
+        self._away: dict[int, QByteArray] = {}  # windows of the last time, until this is shown
         self._current = LAYERS
         self.turns = Segments(tr("Which panel is shown"), self)
         for title, tip in _TURNS:
@@ -82,6 +90,9 @@ class Cards(QWidget):
 
     def bring(self, place: int) -> None:
         """Show this card, whatever else is shown."""
+        if place in self._apart:
+            self._apart[place].activateWindow()
+            return
         self._current = place
         if self._alone is not None:
             self._alone = place
@@ -89,12 +100,24 @@ class Cards(QWidget):
 
     def toggle_maximised(self) -> None:
         """The card with the focus alone, or all of them again."""
-        focused = QApplication.focusWidget()
-        places = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
-        self._toggle(places[0] if len(places) == 1 else self._current)
+        self._toggle(self._focused())
+
+    def toggle_apart(self) -> None:
+        """The card with the focus in a window of its own, or back at its place."""
+        place = self._focused()
+        if place in self._apart:
+            self._put_back(place)
+        elif len(self._apart) < len(self._cards) - 1:
+            self._take_apart(place)
+
+    def put_back(self) -> None:
+        """No card in a window of its own."""
+        for place in sorted(self._apart):
+            self._put_back(place)
 
     def reset(self) -> None:
         """All cards, as large as at the first start."""
+        self.put_back()
         self._alone = None
         line = self.fontMetrics().height()
         for each in (self.rows, self.top):
@@ -107,12 +130,35 @@ class Cards(QWidget):
             state = settings.layout(each.objectName())
             if not state.isEmpty():
                 each.restoreState(state)
+        for place in range(len(self._cards)):
+            geometry = settings.layout(f"apart-{place}")
+            if not geometry.isEmpty():
+                self._away[place] = geometry
+        alone = settings.layout("alone")
+        if not alone.isEmpty():
+            self._toggle(int(alone.data()))
 
     def save(self, settings: Settings) -> None:
-        """Remember the layout, unless it is one that the lack of room makes."""
-        if self._alone is None and not self.in_turns:
+        """Remember the layout; the borders unless the lack of room or a wish hides some."""
+        if self._apart:
+            for each, state in self._borders.items():
+                settings.save_layout(each.objectName(), state)
+        elif self._alone is None and not self.in_turns:
             for each in (self.rows, self.top):
                 settings.save_layout(each.objectName(), each.saveState())
+        for place in range(len(self._cards)):
+            window = self._apart.get(place)
+            waiting = self._away.get(place, QByteArray())
+            state = waiting if window is None else window.saveGeometry()
+            settings.save_layout(f"apart-{place}", state)
+        alone = b"" if self._alone is None else str(self._alone).encode()
+        settings.save_layout("alone", QByteArray(alone))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        while self._away:
+            place, geometry = self._away.popitem()
+            self._take_apart(place).restoreGeometry(geometry)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -124,7 +170,50 @@ class Cards(QWidget):
             return True
         return False
 
+    def _focused(self) -> int:
+        """The card with the focus, else the one that was shown last."""
+        focused = QApplication.focusWidget()
+        places = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
+        return places[0] if len(places) == 1 else self._current
+
+    def _take_apart(self, place: int) -> PanelWindow:
+        if not self._apart:
+            self._borders = {each: each.saveState() for each in (self.rows, self.top)}
+        if self._alone == place:
+            self._alone = None
+        shown = self._cards[place]
+        size = shown.size().expandedTo(shown.minimumSizeHint())
+        made = PanelWindow(shown, tr(_TURNS[place][0]), self)
+        made.closed.connect(lambda: self._put_back(place))
+        self._apart[place] = made
+        if self._current in self._apart:
+            self._current = next(p for p in range(len(self._cards)) if p not in self._apart)
+        self._arrange()
+        shown.show()
+        made.resize(size)
+        made.show()
+        return made
+
+    def _put_back(self, place: int) -> None:
+        made = self._apart.pop(place, None)
+        if made is None:
+            return
+        if place == VIEWS:
+            self.rows.addWidget(self._cards[place])
+        else:
+            self.top.insertWidget(place, self._cards[place])
+        made.hide()
+        made.deleteLater()
+        if not self._apart:
+            for each, state in self._borders.items():
+                each.restoreState(state)
+        self._current = place
+        self._arrange()
+
     def _toggle(self, place: int) -> None:
+        if place in self._apart:
+            self._put_back(place)
+            return
         self._alone = None if self._alone is not None else place
         self._current = place
         self._arrange()
@@ -136,10 +225,12 @@ class Cards(QWidget):
         self.turns.setVisible(turns)
         self.turns.choose(self._current)
         for place, each in enumerate(self._cards):
-            each.setVisible(shown in (None, place))
-        self.top.setVisible(shown in (None, LAYERS, INSPECTOR))
+            if place not in self._apart:
+                each.setVisible(shown in (None, place))
+        above = {LAYERS, INSPECTOR} - self._apart.keys()
+        self.top.setVisible(bool(above) if shown is None else shown in above)
         for place, button in self._buttons.items():
-            button.setVisible(not turns)
+            button.setVisible(not turns and place not in self._apart)
             alone = self._alone == place
             button.setChecked(alone)
             button.setIcon(icon("shrink" if alone else "expand"))
@@ -151,6 +242,23 @@ class Cards(QWidget):
         button.setToolTip(tr("Show this panel alone, or all of them again (F11)"))
         button.clicked.connect(lambda _=False: self._toggle(place))
         return button
+
+
+class PanelWindow(QWidget):
+    """A card in a window of its own. ``closed`` follows when the person closes it."""
+
+    closed = Signal()
+
+    def __init__(self, shown: QWidget, title: str, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.Tool)  # the window's shortcuts work in it
+        self.setWindowTitle(title)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(GAP, GAP, GAP, GAP)
+        layout.addWidget(shown)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        event.accept()
+        self.closed.emit()
 
 
 def splitter(name: str, orientation: Qt.Orientation, *widgets: QWidget) -> QSplitter:

@@ -59,6 +59,11 @@ class LeftColumn(QWidget):
         """Whether there is the rail in place of the column."""
         return self._folded
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the window is too narrow for the whole column, unless a person says otherwise."""
+        return self._narrow
+
     def fit(self, width: int) -> None:
         """Fold or unfold by itself when the window of ``width`` pixels becomes narrow or wide."""
         narrow = width < _ROOMY * self._line

@@ -187,6 +187,7 @@ class MainWindow(QMainWindow):
         self.actions_.inputs.toggled.connect(made.show_inputs)
         made.left.folded_changed.connect(lambda folded: self.actions_.inputs.setChecked(not folded))
         self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
+        self.actions_.apart.triggered.connect(lambda _=False: made.cards.toggle_apart())
         made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
         last = made.order_tabs(self.header.place.main)
@@ -454,6 +455,7 @@ class MainWindow(QMainWindow):
         self.settings.geometry = self.saveGeometry()
         if self._workspace is not None:
             self._workspace.save_layout(self.settings)
+            self._workspace.cards.put_back()
         self.project.leave()
         self.runs.finish()
         self.history.stack.blockSignals(True)  # it tells of its own end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -270,6 +270,7 @@ class Workspace(QWidget):
 
     def reset_layout(self) -> None:
         """The layout of the first start."""
+        self.left.fold(self.left.is_narrow)
         self._share_width()
         self.cards.reset()
 
@@ -278,10 +279,14 @@ class Workspace(QWidget):
         state = settings.layout("columns")
         if not state.isEmpty():
             self._columns.restoreState(state)
+        if not settings.layout("folded").isEmpty():
+            self.left.fold(True)
         self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
         """Remember the layout."""
         if not self.left.is_folded:
             settings.save_layout("columns", self._columns.saveState())
+        folded = self.left.is_folded and not self.left.is_narrow  # by wish
+        settings.save_layout("folded", QByteArray(b"1" if folded else b""))
         self.cards.save(settings)

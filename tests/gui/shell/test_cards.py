@@ -1,0 +1,91 @@
+"""The cards of the layers' workspace: alone, in windows of their own, and as they were left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.shell.cards import INSPECTOR, LAYERS, VIEWS, Cards
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.settings import Settings
+from tests.gui.fakes import FakeWorker
+
+
+@pytest.fixture
+def cards(loaded: MainWindow) -> Cards:
+    return loaded.workspace.cards
+
+
+def focus(loaded: MainWindow, panel: QWidget) -> None:
+    loaded.activateWindow()
+    panel.setFocus()
+
+
+def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(
+    loaded: MainWindow, cards: Cards, qtbot: QtBot
+) -> None:
+    sizes = cards.top.sizes(), cards.rows.sizes()
+    layers = loaded.workspace.layers
+    focus(loaded, layers.table)
+    loaded.actions_.apart.trigger()
+    window = layers.window()
+    assert window is not loaded
+    assert window.windowTitle() == "Layers"
+    assert layers.isVisible()
+    assert loaded.workspace.inspector.isVisible()
+    loaded.session.select("layer.2.q")
+    assert layers.selected == ["layer.2.q"], "it goes on following"
+    window.close()
+    assert layers.window() is loaded
+    assert (cards.top.sizes(), cards.rows.sizes()) == sizes
+
+
+def test_the_last_panel_stays(loaded: MainWindow, cards: Cards) -> None:
+    for place in (LAYERS, INSPECTOR, VIEWS):
+        cards.bring(place)
+        cards._current = place
+        focus(loaded, loaded)
+        cards.toggle_apart()
+    assert len(cards._apart) == 2
+    cards.put_back()
+    assert all(panel.window() is loaded for panel in cards._panels)
+    assert cards.top.indexOf(cards._cards[LAYERS]) == 0
+    assert cards.rows.indexOf(cards._cards[VIEWS]) == 1
+
+
+def test_another_start_finds_panels_where_they_were(
+    loaded: MainWindow, cards: Cards, again: MainWindow
+) -> None:
+    cards._take_apart(VIEWS).setGeometry(120, 90, 640, 320)
+    cards._toggle(INSPECTOR)
+    loaded.workspace.left.fold(True)
+    loaded.close()
+    assert not cards._apart, "no window stays behind"
+    other = again.workspace
+    again._pages.setCurrentWidget(other)
+    again.show()
+    window = other.heterogeneity.window()
+    assert window is not again
+    assert window.size().toTuple() == (640, 320)
+    assert other.inspector.isVisible()
+    assert not other.layers.isVisible()
+    assert other.left.is_folded
+    again._reset_layout()
+    assert other.heterogeneity.window() is again
+    assert other.layers.isVisible()
+    assert not other.left.is_folded
+
+
+@pytest.fixture
+def again(loaded: MainWindow, tmp_path: Path) -> Iterator[MainWindow]:
+    """A later start with the same settings, not shown yet."""
+    made = MainWindow(FakeWorker(), Settings(), MergeStores(tmp_path / "other"))
+    made.resize(loaded.size())
+    yield made
+    made.close()
+    made.deleteLater()
