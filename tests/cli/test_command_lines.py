@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ace_gui.cli import commands as cli
+from ace_gui.cli.arguments import recipe_given
 from ace_gui.cli.unforeseen import reported
+from ace_gui.paths import Sample
 
 STATUSES = {0, 1, 2, 130}
 
@@ -213,3 +215,13 @@ def test_the_devices_and_why_there_is_no_gpu(
     assert ended.status == 0
     assert ended.out.startswith("cpu  Processor (CPU)")
     assert ended.out.endswith("No driver.\n")
+
+
+def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sample").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert recipe_given("sample") == Sample.IMAGES.recipe
+    (tmp_path / "text-sample").touch()
+    assert recipe_given("text-sample") == Path("text-sample"), "a file is meant as it is named"

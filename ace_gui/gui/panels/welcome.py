@@ -67,7 +67,6 @@ class WelcomePanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        page = QWidget()
         self._columns = QGridLayout()
         self._columns.setHorizontalSpacing(32)
         self._columns.setVerticalSpacing(32)
@@ -80,6 +79,13 @@ class WelcomePanel(QWidget):
         self._recent_column = self._make_recent()
         self.show_kept(0)
         self._sample = _sample_card(sample)
+        self._lay_out()
+        self._wide: bool | None = None
+        self._arrange(wide=True)
+
+    def _lay_out(self) -> None:
+        """In the middle, above the middle, and scrolled where there is little room."""
+        page = QWidget()
         inner = QWidget(page)
         inner.setMaximumWidth(_WIDEST)
         column = QVBoxLayout(inner)
@@ -108,8 +114,6 @@ class WelcomePanel(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(area)
-        self._wide: bool | None = None
-        self._arrange(wide=True)
 
     def set_recent(self, paths: Sequence[Path]) -> None:
         """Offer what was opened lately."""

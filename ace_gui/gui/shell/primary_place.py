@@ -41,7 +41,8 @@ class PrimaryPlace(QWidget):
         self.again = self._button("ghost")
         self.again.clicked.connect(lambda _=False: actions.merge.trigger())
         self.cancel = self._button("ghost")
-        self.cancel.clicked.connect(lambda _=False: self._stop())
+        self.cancel.clicked.connect(lambda _=False: actions.cancel.trigger())
+        actions.cancel.triggered.connect(lambda _=False: self._show_stopping())
         self.main = ProgressButton(self)
         self.main.clicked.connect(lambda _=False: self._press())
         self._next: QAction | None = None
@@ -154,9 +155,9 @@ class PrimaryPlace(QWidget):
         if self._next is not None:
             self._next.trigger()
 
-    def _stop(self) -> None:
+    def _show_stopping(self) -> None:
+        """At once: the engine may need a while to come to a place where it can stop."""
         self._stopping = True
-        self._actions.cancel.trigger()
         self.refresh()
 
     def _plan_refresh(self) -> None:

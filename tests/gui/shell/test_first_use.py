@@ -29,6 +29,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.file_dialogs import PICTURES
 from ace_gui.gui.widgets.table_tools import FittedTable
+from tests.gui.fakes import FakeWorker
 from tests.helpers.windows import in_view
 
 
@@ -100,6 +101,16 @@ def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> 
     table = loaded.workspace.layers.table
     table.setColumnHidden(Column.OUTCOME, False)
     assert table.columnWidth(Column.OUTCOME) >= table.fontMetrics().horizontalAdvance(words) + 12
+
+
+@pytest.mark.parametrize("by_menu", [False, True])
+def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu: bool) -> None:
+    loaded.actions_.merge.trigger()
+    button = loaded.header.place.cancel
+    assert button.text() == "Cancel"
+    (loaded.actions_.cancel.trigger if by_menu else button.click)()
+    assert button.text() == "Stopping…"
+    assert worker.cancelled, "and nothing was heard of the engine yet"
 
 
 def test_dark_after_light_leaves_no_word_unseen(loaded: MainWindow, qtbot: QtBot) -> None:
