@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSplitter,
+    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -32,13 +33,16 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.file_dialogs import ask_target
-from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import FittedTable, plain_rows
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
-_NOTHING = later("Tick the methods to compare, then Compare.")
+_NOTHING = later(
+    "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
+    "distances and scores stand here side by side. The window's merge stays."
+)
 
 
 class CompareMethodsPanel(QWidget):
@@ -68,7 +72,7 @@ class CompareMethodsPanel(QWidget):
         self.stop = _button(
             tr("&Stop"), tr("Stop after the present tensor; rows that are there stay"), self
         )
-        self.status = muted_label(tr(_NOTHING), self)
+        self.status = muted_label("", self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
@@ -103,6 +107,7 @@ class CompareMethodsPanel(QWidget):
             self.model.show_rows(self._shown)
             self.table.fit_columns()
             self._select(chosen)
+        self._results.setCurrentIndex(int(bool(self._shown)))
         self._draw()
         progress = self._comparison.progress
         if progress is not None:
@@ -118,7 +123,7 @@ class CompareMethodsPanel(QWidget):
             failed = [row for row in self._shown if row.error]
             said = [f"{row.title}: {row.error}" for row in failed]
             text = self._comparison.obstacle or " ".join(said)
-            self.status.setText(text or (tr(_NOTHING) if not self._shown else ""))
+            self.status.setText(text)
         self._allow()
 
     def _fill_methods(self) -> None:
@@ -239,7 +244,13 @@ class CompareMethodsPanel(QWidget):
         both.addWidget(plots)
         both.setChildrenCollapsible(False)
         both.setSizes([300, 320])
-        result.addWidget(both, 1)
+        nothing = secondary_label(tr(_NOTHING), self)
+        nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        nothing.setMargin(48)
+        self._results = QStackedWidget(self)
+        self._results.addWidget(nothing)
+        self._results.addWidget(both)
+        result.addWidget(self._results, 1)
         result.addWidget(self.status)
         result.addLayout(actions)
         splitter = QSplitter(self)

@@ -57,6 +57,7 @@ _HINTS: Final = {
     _SH.SH_DialogButtonLayout: 3,  # what is refused at the left of what is done
     _SH.SH_ToolTip_WakeUpDelay: 500,
     _SH.SH_EtchDisabledText: 0,
+    _SH.SH_UnderlineShortcut: 0,  # the menu bar shows its letters once Alt is pressed
 }
 
 

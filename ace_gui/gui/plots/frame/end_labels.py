@@ -79,8 +79,8 @@ class EndLabels(pg.AxisItem):
             colour.setAlphaF(1.0 if label.on else 0.45)
             painter.setFont(font)
             painter.setPen(colour)
-            middle = Qt.TextElideMode.ElideMiddle
-            text = QFontMetricsF(font).elidedText(label.text, middle, place.width())
+            right = Qt.TextElideMode.ElideRight
+            text = QFontMetricsF(font).elidedText(label.text, right, place.width())
             painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, text)
 
     def mouseClickEvent(self, event: Any) -> None:
