@@ -30,6 +30,7 @@ from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.evaluating.loaded_model import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import compare_covariances
 from ace_gui.engine.planning.prepare import prepare
@@ -293,6 +294,20 @@ def tune(
     assert result is not None
     chosen = {**given.parameters, **result.best.parameters}
     return Tuning(recipe=dataclasses.replace(given, parameters=chosen), result=result)
+
+
+def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:
+    """A merged model as transformers has it, with its modules in place and in evaluation mode.
+
+    ``task``: the expert whose task it shall do. Its own head is put on, where the folder keeps one,
+    and modules that wait for the task give that expert's model; those that route look at every
+    example by themselves, and each goes through the model alone, so that no output depends on what
+    is beside it in a batch. Float32 where there is memory for it. No code of the folder is run.
+
+    Raises CheckpointError for a folder or modules that cannot be used, ArchitectureError,
+    OutputError where there is no such task, and MismatchError.
+    """
+    return loaded_model(Path(folder), task, device)
 
 
 def _tasks(given: GivenTasks) -> tuple[Task, ...]:

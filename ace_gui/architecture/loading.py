@@ -27,11 +27,14 @@ class LoadReport:
 
 
 def load_pretrained(
-    folder: Path, config: Mapping[str, Any] | None = None
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, Any] | None = None,
 ) -> tuple[Any, LoadReport]:
     """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
 
-    ``config``: another config.json than the folder's. The class is that of the config's
+    ``config``: another config.json than the folder's; ``tensors``: others, by their names in files,
+    than the folder's. The class is that of the config's
     ``architectures``; weights come from safetensors files only,
     nothing from the network, and no code of the folder is run. CheckpointError where the folder
     has no usable config or weights, ArchitectureError where transformers has no such model.
@@ -42,8 +45,9 @@ def load_pretrained(
     try:
         with transformers_library.quiet():
             model, info = model_class.from_pretrained(
-                folder,
+                None if tensors is not None else folder,
                 config=built,
+                state_dict=None if tensors is None else dict(tensors),
                 local_files_only=True,
                 use_safetensors=True,
                 ignore_mismatched_sizes=True,

@@ -24,7 +24,7 @@ from ace_gui.checkpoints.input_files import (
     refusal,
     unreadable,
 )
-from ace_gui.checkpoints.parts import listed_folders
+from ace_gui.checkpoints.parts import MODULES, listed_folders
 
 # Configs, tokenizers, processors and templates, in formats that are data and nothing else.
 _BELONG: Final = (
@@ -55,6 +55,8 @@ _OF_SUB_FOLDERS: Final = (
     *("processor_config.json", "scheduler_config.json", "*.jinja"),
 )
 
+_MODULES: Final = "modules.safetensors"
+
 _BLOCK: Final = 1 << 24
 """Bytes of a file in memory at a time while it is copied."""
 
@@ -80,6 +82,8 @@ def find_side_files(folder: Path) -> SideFiles:
     except OSError as error:
         raise unreadable(folder, error) from None
     wanted = [name for name in names if belongs(name)]
+    if _MODULES in names:  # then the list beside them is about a merge's modules
+        wanted = [name for name in wanted if name != MODULES]
     own = {name: folder / name for name in wanted if own_file(folder / name, name)}
     return SideFiles(
         files=own,

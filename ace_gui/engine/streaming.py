@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeVar
 
 import torch
@@ -52,3 +54,15 @@ def ordered(
 def checksum(piece: Tensor, before: int = 0) -> int:
     """CRC-32 of a CPU tensor's bytes, continuing that of the pieces before it."""
     return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)
+
+
+_BLOCK: Final = 1 << 22
+
+
+def sha256(path: Path) -> str:
+    """The file's SHA-256 in hexadecimal. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -16,6 +16,7 @@ from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
+from ace_gui.methods.byom import BYOM
 from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
@@ -36,6 +37,7 @@ from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
+from ace_gui.methods.smile import SMILE
 from ace_gui.methods.star import STAR
 from ace_gui.methods.tall import TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
@@ -76,7 +78,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
-        "With something for each task": (EMR, TALL_MASKS, TSV_C),
+        "With modules": (EMR, TALL_MASKS, TSV_C, BYOM, SMILE),
     }
 )
 """The methods by what they work with, in the order in which to offer them."""

@@ -252,6 +252,8 @@ CHECKS = [
     Check("localize_stitch", lambda d: oracle.localize_stitch(d, 0.05)),
     Check("emr", oracle.emr),
     Check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),
+    Check("byom", lambda d: 0.3 * d.sum(axis=0)),
+    Check("smile", lambda d: np.zeros_like(d[0]), cases=MATRICES),
     Check("tsv_c", oracle.tsv_m, cases=MATRICES),
     Check("knots_ties", lambda d: 0.6 * oracle.knots_ties(d, 0.2), cases=UNBALANCED),
     Check(

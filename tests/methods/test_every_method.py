@@ -29,6 +29,9 @@ from tests.helpers.method_oracles import relative_error
 CASES = tensor_cases()
 every = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 ORDERED = {"slerp", "nuslerp"}
+IN_MODULES = {"smile"}
+"""Methods that leave matrices as they are, and all of the experts in modules."""
+
 SEEDED = {"dare_linear", "dare_ties", "della", "della_linear", "knots_dare_ties"}
 
 
@@ -115,7 +118,8 @@ def test_a_zero_expert_beside_others_does_no_harm(method: MergeMethod[Any]) -> N
     deltas = np.array([one + other, nothing, one])
     found = merged(method.name, given(method, deltas))
     norms = np.linalg.norm(deltas.reshape(len(deltas), -1), axis=1)
-    assert 0 < np.linalg.norm(found) <= 2 * norms.sum()
+    assert np.linalg.norm(found) <= 2 * norms.sum()
+    assert found.any() or method.name in IN_MODULES
 
 
 @every

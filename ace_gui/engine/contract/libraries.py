@@ -61,7 +61,7 @@ def library_of(folder: Path) -> Library:
     pipeline, config = _json(folder / "model_index.json"), _json(folder / "config.json")
     if pipeline is not None:
         return _diffusers("DiffusionPipeline", "pipeline")
-    if (folder / "modules.json").is_file():
+    if (folder / "modules.json").is_file() and not (folder / "modules.safetensors").is_file():
         own = _json(folder / "config_sentence_transformers.json") or {}
         return _sentence_transformers(own.get("model_type"))
     if (folder / "open_clip_config.json").is_file() and not (folder / "model.safetensors").exists():

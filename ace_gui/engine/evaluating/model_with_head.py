@@ -20,9 +20,11 @@ _SHARE: Final = 0.7
 def load(loading: Loading, device: torch.device) -> Any:
     """The model in evaluation mode: in float32, or as it is stored where that is too large.
 
-    Raises MismatchError where a tensor is missing: it would be filled with chance.
+    With its modules in place, where it has some. Raises MismatchError where a tensor is missing: it
+    would be filled with chance; and CheckpointError for modules that do not fit.
     """
-    model, report = load_pretrained(loading.folder, loading.config)
+    tensors = None if loading.modules is None else loading.modules.tensors()
+    model, report = load_pretrained(loading.folder, loading.config, tensors)
     count = sum(parameter.numel() for parameter in model.parameters())
     if 4 * count <= _SHARE * _free(device):
         model = model.float()
@@ -35,6 +37,8 @@ def load(loading: Loading, device: torch.device) -> Any:
             f"{listing(sorted(lacking))}.",
             path=loading.folder,
         )
+    if loading.modules is not None:
+        loading.modules.put(model)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = -1  # no token: inputs are of one length
     return model.to(device).eval()

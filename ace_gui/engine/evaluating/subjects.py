@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.loading import read_config
-from ace_gui.checkpoints import Checkpoint, is_adapter, open_checkpoint
-from ace_gui.checkpoints.side_files import own_file
+from ace_gui.checkpoints import Checkpoint, is_adapter
 from ace_gui.engine.evaluating.examples import TaskData
 from ace_gui.engine.evaluating.kinds import KINDS, class_of
+from ace_gui.engine.modules.in_model import ModulesOf, modules_of
+from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.planning.prepare import Prepared
@@ -49,13 +50,14 @@ class Own:
 class Loading:
     """What a model is loaded from; two that are equal are the same model.
 
-    ``config``: of the model with its head. ``preprocessing``: folders with a tokenizer or image
-    processor, the first that has one counts.
+    ``config``: of the model with its head. ``modules``: those that it works with.
+    ``preprocessing``: folders with a tokenizer or image processor, the first that has one counts.
     """
 
     folder: Path
     config: Mapping[str, Any]
     own: Own | None = None
+    modules: ModulesOf | None = None
     preprocessing: tuple[Path, ...] = field(compare=False)
 
     @property
@@ -140,17 +142,16 @@ class Models:
             return self._expert(self.prepared, subject.expert)
         if self.prepared is not None and subject.is_base and owner is not None:
             return self._base_with_head(self.prepared, owner)
-        folder = _folder(subject.path)
-        config = read_config(folder)
-        kept = self.owner_name(task, name)
-        head = None if kept is None else _kept_head(folder, kept)
-        preprocessing = (folder, *self._others(owner))
-        if head is None or kept is None:
-            return Loading(folder=folder, config=config, preprocessing=preprocessing)
-        own_config = self._kept_config(folder, kept, owner)
-        own = Own(checkpoint=head, names={each: each for each in head.tensors})
-        both = _with_vocabulary(own_config, config)
-        return Loading(folder=folder, config=both, preprocessing=preprocessing, own=own)
+        known = None
+        if self.prepared is not None and owner is not None:
+            known = self._expert_config(self.prepared, owner)
+        return loading_of(
+            subject.path,
+            self.owner_name(task, name),
+            config=known,
+            base=None if self.prepared is None else self.prepared.plan.recipe.base_model,
+            others=self._others(owner),
+        )
 
     def _others(self, owner: int | None) -> tuple[Path, ...]:
         """Folders of the recipe that may have the tokenizer or processor that a model lacks."""
@@ -195,23 +196,55 @@ class Models:
             own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
         )
 
-    def _kept_config(self, folder: Path, kept: str, owner: int | None) -> Mapping[str, Any]:
-        """The config that goes with a kept head: beside it, else of the expert's own folder."""
-        beside = folder / HEADS / kept
-        if (beside / "config.json").is_file():
-            return read_config(beside)
-        if self.prepared is not None and owner is not None:
-            return self._expert_config(self.prepared, owner)
-        try:
-            recipe = load_recipe(folder / RECIPE)
-            expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
-            return read_config(_folder(expert.model))
-        except (RecipeError, KeyError):
-            raise TaskError(
-                f"{folder.name} keeps a head of {kept}, but nothing says to which model it belongs;"
-                " name the recipe too.",
-                path=folder,
-            ) from None
+
+def loading_of(
+    path: Path,
+    expert: str | None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    base: Path | None = None,
+    others: Sequence[Path] = (),
+) -> Loading:
+    """What a merged model is loaded from for the task of an expert, with its head and modules.
+
+    ``config``: of the expert's model, ``base``: the base's folder, where they are known; else the
+    folder's recipe says where they are. ``others``: further folders for preprocessing.
+    Raises CheckpointError and TaskError.
+    """
+    folder = _folder(path)
+    own_config, preprocessing = read_config(folder), (folder, *others)
+    modules = modules_of(folder, expert, base)
+    head = None if expert is None else kept_head(folder, expert)
+    if head is None or expert is None:
+        return Loading(
+            folder=folder, config=own_config, preprocessing=preprocessing, modules=modules
+        )
+    beside = folder / HEADS / expert
+    if (beside / "config.json").is_file():
+        config = read_config(beside)
+    elif config is None:
+        config = _recipe_config(folder, expert)
+    return Loading(
+        folder=folder,
+        config=_with_vocabulary(config, own_config),
+        preprocessing=preprocessing,
+        own=Own(checkpoint=head, names={each: each for each in head.tensors}),
+        modules=modules,
+    )
+
+
+def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
+    """The config that goes with a kept head: of the expert's own folder."""
+    try:
+        recipe = load_recipe(folder / RECIPE)
+        expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
+        return read_config(_folder(expert.model))
+    except (RecipeError, KeyError):
+        raise TaskError(
+            f"{folder.name} keeps a head of {kept}, but nothing says to which model it belongs;"
+            " name the recipe too.",
+            path=folder,
+        ) from None
 
 
 def models_of(
@@ -244,13 +277,6 @@ def _folder(path: Path) -> Path:
         sentence = f"{path.name} is a file of weights alone; a model needs its folder to be scored."
         raise TaskError(sentence, path=path)
     return checkpoint.folder
-
-
-def _kept_head(folder: Path, expert: str) -> Checkpoint | None:
-    place = f"{HEADS}/{expert}.safetensors"
-    if not (folder / place).is_file() or own_file(folder / place, place) is None:
-        return None
-    return open_checkpoint(folder / place)
 
 
 def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:

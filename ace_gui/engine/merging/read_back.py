@@ -6,21 +6,17 @@ a header is not made again in reading it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from safetensors import SafetensorError, safe_open
 
 from ace_gui.checkpoints import Shard, tag_of
-from ace_gui.engine.streaming import checksum
+from ace_gui.engine.streaming import checksum, sha256
 from ace_gui.errors import OutputError
 from ace_gui.formatting import plain
 from ace_gui.linalg.finite import is_finite
-
-BLOCK: Final = 1 << 22
 
 
 def verify_shards(
@@ -65,15 +61,6 @@ def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> 
                     path=path,
                     tensor=planned.name,
                 )
-
-
-def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _wrong(path: Path, what: str) -> OutputError:

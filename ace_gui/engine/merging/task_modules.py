@@ -1,19 +1,9 @@
-"""What a merge leaves for each expert beside the merged weights: ``modules.safetensors``.
-
-::
-
-    EXPERT/TENSOR/mask      uint8, eight entries a byte, the first in the lowest bit
-    EXPERT/TENSOR/scale     float64, one number
-    EXPERT/TENSOR/u, s, vh  float32, rows × K, K, K × columns of the matrix as it is stored
-
-A tensor has a mask and a scale, or factors; its metadata say which elements of which tensor of the
-model they are about (``matrix_parts``). ``tasks`` makes an expert's model of them again.
-"""
+"""Writes what a merge leaves for each expert beside the merged weights (``modules.stored``)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -27,60 +17,86 @@ from torch import Tensor
 from ace_gui.checkpoints import Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
+from ace_gui.engine.merging.chosen_entries import Chosen, chosen_entries, differences, kept
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.surveying import parts_of_pass
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.planning.expert_files import leaves_modules, module_tensors
+from ace_gui.engine.modules.manifest import (
+    MODULES,
+    STEM,
+    ModulesManifest,
+    write_manifest,
+)
+from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
+from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part, checksum, ordered
+from ace_gui.engine.streaming import Part, checksum, ordered, sha256
 from ace_gui.errors import NonFiniteError
-from ace_gui.linalg.leading import Triplets
-from ace_gui.methods.shared.expert_modules import Factors, Mask, Masks, packed
-
-STEM: Final = "modules"
-MODULES: Final = f"{STEM}.safetensors"
-LAYOUT: Final = "layout"
-"""Name of the metadata: JSON, by row the part of the stored tensor that it is."""
-
-EXPERTS: Final = "experts"
-"""Name of the metadata: JSON, by row the experts who have something there."""
+from ace_gui.linalg.leading import Triplets, leading_triplets
+from ace_gui.methods.shared.expert_modules import (
+    Differences,
+    Factors,
+    Mask,
+    Masks,
+    kind_of,
+    packed,
+)
 
 TITLE: Final = "writing what belongs to each expert"
 ONE_FILE: Final = 1 << 62
 
 
 def write_modules(prepared: Prepared, readers: Readers, folder: Path) -> Iterator[PassProgress]:
-    """Write ``modules.safetensors`` into ``folder`` and read it back, if there is anything for it.
+    """Write the modules into ``folder`` and read them back, if there is anything for them.
 
     Raises as reading, merging and writing do.
     """
-    rows = _rows(prepared)
+    rows = module_rows(prepared.plan.rows, prepared.method)
     if not rows:
         return
-    shards = planned(prepared)
+    chosen = yield from chosen_entries(prepared, readers, rows)
+    shards = _planned(prepared, rows, chosen)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}
-        writing = _Writing(prepared, readers, writer, checksums)
+        writing = _Writing(prepared, readers, writer, checksums, chosen)
         one = partial(torch.set_num_threads, 1)
         with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
             for place, row in enumerate(rows):
                 try:
-                    writing.add(row, row, pool)
+                    writing.add(row, chosen.settled.get(row.name, row), pool)
                 except NonFiniteError as error:
                     writing.add(row, settle(error, row, prepared, readers).row, pool)
                 yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
         writing.add_scales(rows)
         writer.finish()
     verify_shards(folder, shards, checksums)
+    modules = prepared.method_of(rows[0]).modules
+    assert modules is not None
+    manifest = ModulesManifest(
+        kind=kind_of(modules),
+        method=prepared.method.name,
+        settings=asdict(prepared.parameters),
+        experts=tuple(expert.name for expert in prepared.experts),
+        hashes={MODULES: sha256(folder / MODULES)},
+    )
+    write_manifest(folder, manifest)
 
 
-def planned(prepared: Prepared) -> tuple[Shard, ...]:
-    """The one file, and what is where in it; none where nothing is left for the experts."""
-    rows, names = _rows(prepared), [expert.name for expert in prepared.experts]
-    outputs = [each for row in rows for each in module_tensors(row, prepared.method, names)]
-    if not outputs:
-        return ()
+def _planned(prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen) -> tuple[Shard, ...]:
+    """The one file, and what is where in it."""
+    names = [expert.name for expert in prepared.experts]
+    outputs = [
+        each
+        for row in rows
+        for each in module_tensors(
+            row,
+            prepared.method,
+            prepared.parameters_of(row),
+            names,
+            chosen.counts.get(row.name),
+        )
+    ]
     layout = {row.name: asdict(whole(row)) for row in rows}
     owners = {row.name: [names[t] for t in row.experts] for row in rows}
     return tuple(
@@ -109,10 +125,6 @@ def whole(row: PlanRow) -> MatrixPart:
     )
 
 
-def _rows(prepared: Prepared) -> list[PlanRow]:
-    return [row for row in prepared.plan.rows if leaves_modules(row, prepared.method)]
-
-
 class _Writing:
     """Writes row after row, and at the end the scales, which depend on all of them."""
 
@@ -122,8 +134,10 @@ class _Writing:
         readers: Readers,
         writer: ShardedWriter,
         checksums: dict[str, int],
+        chosen: Chosen,
     ) -> None:
         self._prepared = prepared
+        self._chosen = chosen
         self._readers = readers
         self._writer = writer
         self._checksums = checksums
@@ -136,8 +150,13 @@ class _Writing:
             self._add_masks(row, settled, modules, pool)
         elif isinstance(modules, Factors):
             self._add_factors(row, settled, modules)
+        elif isinstance(modules, Differences):
+            if row.name in self._chosen.least:
+                self._add_entries(row, settled, pool)
+            else:
+                self._add_differences(row, settled, modules)
 
-    def add_scales(self, rows: list[PlanRow]) -> None:
+    def add_scales(self, rows: Sequence[PlanRow]) -> None:
         """One scale a mask, the same for all masks of an expert and a set of parameters."""
         for row in rows:
             modules, parameters = self._settings(row)
@@ -199,6 +218,56 @@ class _Writing:
                 u[:, :kept], s[:kept], vh[:kept] = left[:, :kept], own.s_K[:kept], right[:kept]
             for what, factor in (("u", u), ("s", s), ("vh", vh)):
                 self._write(row, t, what, factor)
+
+    def _add_entries(self, row: PlanRow, settled: PlanRow, pool: ThreadPoolExecutor) -> None:
+        """The largest entries of each expert's difference."""
+        least = self._chosen.least[row.name]
+
+        def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
+            found = differences(settled, self._prepared, self._readers, part)
+            places = [
+                (t, own, kept(own, least[t]).nonzero().reshape(-1))
+                for t, own in zip(settled.experts, found, strict=True)
+            ]
+            return [(t, at + part[0], own[at]) for t, own, at in places]
+
+        done = dict.fromkeys(row.experts, 0)
+        running = {(t, what): 0 for t in row.experts for what in ("index", "values")}
+        for found in ordered(pool, entries, parts_of_pass(prod(row.shape))):
+            for t, at, values in found:
+                for what, tensor in (("index", at.int()), ("values", values.float())):
+                    self._writer.write_part(self._name(row, t, what), done[t], tensor)
+                    running[t, what] = checksum(tensor, running[t, what])
+                done[t] += len(at)
+        for (t, what), total in running.items():
+            self._writer.mark_written(self._name(row, t, what))
+            self._checksums[self._name(row, t, what)] = total
+
+    def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
+        """Leading triplets of matrices, and other tensors whole; zero where an expert is out."""
+        rank = modules.cut(self._prepared.parameters_of(row)).rank
+        found = differences(settled, self._prepared, self._readers, None)
+        waiting = set(row.experts)
+        for t, own in zip(settled.experts, found, strict=True):
+            self._add_difference(row, t, own, rank)
+            waiting.discard(t)
+        shape = row.shape[::-1] if row.transposed else row.shape
+        for t in waiting:
+            self._add_difference(row, t, torch.zeros(shape), rank)
+
+    def _add_difference(self, row: PlanRow, t: int, own: Tensor, rank: int | None) -> None:
+        if rank is None or len(row.shape) != 2:
+            self._write(row, t, "whole", (own.T if row.transposed else own).float())
+            return
+        triplets = leading_triplets(own.double(), min(rank, *row.shape))
+        left, right = triplets.u_OK * triplets.s_K, triplets.vh_KI
+        if row.transposed:
+            left, right = right.T, left.T
+        kept_rank, full = left.shape[1], min(rank, *row.shape)
+        padded = torch.zeros(row.shape[0], full), torch.zeros(full, row.shape[1])
+        padded[0][:, :kept_rank], padded[1][:kept_rank] = left, right
+        self._write(row, t, "left", padded[0])
+        self._write(row, t, "right", padded[1])
 
     def _settings(self, row: PlanRow) -> tuple[Any, Any]:
         return self._prepared.method_of(row).modules, self._prepared.parameters_of(row)

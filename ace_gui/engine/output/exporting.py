@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ace_gui.checkpoints import (
@@ -26,14 +27,14 @@ from ace_gui.engine.contract.events import Exported, ExportProgress
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.output_config import set_config_dtype
-from ace_gui.engine.merging.read_back import sha256, verify_shards
+from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
-from ace_gui.engine.merging.task_modules import MODULES
 from ace_gui.engine.merging.tensor_merge import rounded
+from ace_gui.engine.modules.manifest import MODULES, has_modules, read_manifest, write_manifest
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card
 from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.streaming import checksum
+from ace_gui.engine.streaming import checksum, sha256
 from ace_gui.errors import OutputError
 from ace_gui.recipe.recipe_file import dump_recipe
 
@@ -110,8 +111,9 @@ def _finish(
 ) -> None:
     """Add the files beside the tensors: config, card and recipe."""
     manifest = read_finished(store)
-    if (stage / MODULES).exists():
+    if has_modules(stage):
         hashes = {**hashes, MODULES: sha256(stage / MODULES)}
+        write_manifest(stage, replace(read_manifest(stage), hashes=hashes))
     for part in manifest.stems:
         set_config_dtype(stage / part / "config.json", dtype)
     card = model_card(

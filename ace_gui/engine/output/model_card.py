@@ -288,19 +288,19 @@ def _task_lines(manifest: Manifest) -> list[str]:
     return [
         "## Models of single tasks",
         "",
-        "`modules.safetensors` holds what the method leaves for each expert. Together with the "
-        "merged weights and the base model it gives a model for that expert's task. As a folder:",
+        "`modules.safetensors` holds what the method leaves for each expert, and `modules.json` how "
+        "a model works with it. In place:",
+        "",
+        "```python",
+        "import ace_gui",
+        "",
+        f"model = ace_gui.load_model(MERGED_FOLDER, task={json.dumps(name)})",
+        "```",
+        "",
+        "One expert's model as a plain folder (the base is needed for modules that stand beside it):",
         "",
         "```sh",
         f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",
-        "```",
-        "",
-        "As a state dict:",
-        "",
-        "```python",
-        "from ace_gui.engine.output.task_model import reconstruct",
-        "",
-        f"state = dict(reconstruct(MERGED_FOLDER, {json.dumps(name)}, base=BASE_FOLDER))",
         "```",
     ]
 

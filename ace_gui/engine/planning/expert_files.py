@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -10,8 +10,10 @@ from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.methods import checked_parameters
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.expert_modules import Factors, Masks
+from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Masks
+from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.stored_formats import FORMATS
 
 HEADS: Final = "heads"
@@ -31,16 +33,44 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
     ]
 
 
-def leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    """Whether the method of a row stores a module for each expert."""
+def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[PlanRow]:
+    """The rows of which something is stored for each expert, in the plan's order."""
+    left = {row.name for row in rows if _leaves_modules(row, default)}
+    matrices = {
+        row.tensor: row
+        for row in rows
+        if row.name in left and _with_biases(method_of(row, default))
+    }
+    return [row for row in rows if row.name in left or _is_bias(row, matrices)]
+
+
+def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
     merged = row.in_base and row.disposition is Disposition.MERGED and prod(row.shape) > 0
     return merged and method_of(row, default).modules is not None
 
 
+def _with_biases(method: MergeMethod[Any]) -> bool:
+    return isinstance(method.modules, Differences) and method.modules.with_biases
+
+
+def _is_bias(row: PlanRow, matrices: Mapping[str, PlanRow]) -> bool:
+    """Whether the row is the bias, which is averaged, of one of these matrices."""
+    start, _, last = row.name.rpartition(".")
+    averaged = row.disposition is Disposition.AVERAGED and row.in_base and bool(row.experts)
+    return averaged and last == "bias" and f"{start}.weight" in matrices
+
+
 def module_tensors(
-    row: PlanRow, default: MergeMethod[Any], names: Sequence[str]
+    row: PlanRow,
+    default: MergeMethod[Any],
+    parameters: Any,
+    names: Sequence[str],
+    counts: Mapping[int, int] | None = None,
 ) -> Iterator[OutputTensor]:
-    """The entries of a row in ``modules.safetensors``, by expert; ``names``: all experts'."""
+    """The entries of a row in ``modules.safetensors``, by expert; ``names``: all experts'.
+
+    ``counts``: how many entries are chosen of each expert, where that is known; else about.
+    """
     modules = method_of(row, default).modules
     for t in row.experts:
         start = f"{names[t]}/{row.name}"
@@ -54,15 +84,47 @@ def module_tensors(
             yield OutputTensor(name=f"{start}/u", dtype="F32", shape=(rows, rank))
             yield OutputTensor(name=f"{start}/s", dtype="F32", shape=(rank,))
             yield OutputTensor(name=f"{start}/vh", dtype="F32", shape=(rank, columns))
+        elif isinstance(modules, Differences):
+            chosen = None if counts is None else counts[t]
+            yield from _difference_tensors(row, modules.cut(parameters), start, chosen)
+
+
+def _difference_tensors(
+    row: PlanRow, cut: Cut, start: str, count: int | None
+) -> Iterator[OutputTensor]:
+    if cut.density is not None:
+        about = kept_count(cut.density, prod(row.shape))
+        shape = (about if count is None else count,)
+        yield OutputTensor(name=f"{start}/index", dtype="I32", shape=shape)
+        yield OutputTensor(name=f"{start}/values", dtype="F32", shape=shape)
+    elif cut.rank is not None and len(row.shape) == 2:
+        rows, columns = row.shape
+        rank = min(cut.rank, rows, columns)
+        yield OutputTensor(name=f"{start}/left", dtype="F32", shape=(rows, rank))
+        yield OutputTensor(name=f"{start}/right", dtype="F32", shape=(rank, columns))
+    else:
+        yield OutputTensor(name=f"{start}/whole", dtype="F32", shape=row.shape)
 
 
 def bytes_beside(
-    rows: Sequence[PlanRow], default: MergeMethod[Any], experts: Sequence[OpenedModel]
+    rows: Sequence[PlanRow],
+    default: MergeMethod[Any],
+    parameters: Any,
+    experts: Sequence[OpenedModel],
 ) -> int:
     """Bytes of these files without their headers; rows may have their own methods."""
     names = [expert.name for expert in experts]
-    left = [row for row in rows if leaves_modules(row, default)]
-    tensors = [tensor for row in left for tensor in module_tensors(row, default, names)]
+    tensors = [
+        tensor
+        for row in module_rows(rows, default)
+        for tensor in module_tensors(row, default, _of_row(row, default, parameters), names)
+    ]
     for t, expert in enumerate(experts):
         tensors += head_tensors(rows, expert, t)
     return sum(prod(tensor.shape) * FORMATS[tensor.dtype].bits // 8 for tensor in tensors)
+
+
+def _of_row(row: PlanRow, default: MergeMethod[Any], parameters: Any) -> Any:
+    if row.override is None:
+        return parameters
+    return checked_parameters(method_of(row, default), row.override.parameters)

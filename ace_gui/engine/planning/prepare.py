@@ -30,6 +30,7 @@ from ace_gui.engine.planning.memory import (
     peak_bytes,
 )
 from ace_gui.engine.planning.models import OpenedModel, open_models
+from ace_gui.engine.planning.module_checks import module_checks
 from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
 from ace_gui.engine.planning.preflight import preflight
@@ -159,7 +160,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         heterogeneity=method.heterogeneity,
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
-        bytes_beside=bytes_beside(rows, method, experts),
+        bytes_beside=bytes_beside(rows, method, parameters, experts),
         peak_bytes=peak_bytes(rows, method),
         largest_tensor=largest_tensor(rows, method),
         gpu_bytes=gpu_bytes,
@@ -167,7 +168,11 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         free_memory=free_memory(),
     )
     needs = needs_of(rows, method, parameters)
-    checks = (*_checks(plan, base, experts), *data_checks(recipe, needs))
+    checks = (
+        *_checks(plan, base, experts),
+        *data_checks(recipe, needs),
+        *module_checks(rows, method, base),
+    )
     return Prepared(
         plan=dataclasses.replace(plan, checks=worst_first(checks)),
         base=base,

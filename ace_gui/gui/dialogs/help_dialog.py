@@ -26,6 +26,7 @@ PAGES = (
     "recipes",
     "tasks",
     "calibration",
+    "modules",
     "command-line",
     "cluster",
     "ace",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import torch
@@ -16,6 +17,16 @@ from torch import Tensor
 from ace_gui.linalg.leading import Triplets
 
 Parameters = TypeVar("Parameters")
+
+
+class ModuleKind(StrEnum):
+    """How a model works with its modules. The value stands in ``modules.json``.
+
+    ``TASK``: who knows the task takes that expert's. The others look at each example by themselves.
+    """
+
+    TASK = "task"
+    SMILE = "smile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,39 @@ class Factors(Generic[Parameters]):
     rank: Callable[[int, int, int], int]
 
 
-Modules = Masks[Parameters] | Factors[Parameters]
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What is kept of a difference.
+
+    ``density``: this share of its entries, the largest over the whole model. ``rank``: of matrices,
+    so many leading triplets; other tensors are kept whole. Neither: everything.
+    """
+
+    density: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences(Generic[Parameters]):
+    """Expert t is W + D_t, W being the merged model, with as much of D_t as ``cut`` leaves.
+
+    ``of``: D_t an expert, in order, from the task vectors of a tensor, or of a flat part where
+    entries are chosen, the weights and the parameters. ``with_biases``: also of the biases that go
+    with the matrices, which the method itself averages.
+    """
+
+    of: Callable[[Sequence[Tensor], Sequence[float], Parameters], Iterator[Tensor]]
+    cut: Callable[[Parameters], Cut]
+    kind: ModuleKind = ModuleKind.TASK
+    with_biases: bool = False
+
+
+Modules = Masks[Parameters] | Factors[Parameters] | Differences[Parameters]
+
+
+def kind_of(modules: Modules[Parameters]) -> ModuleKind:
+    """How a model works with what these leave."""
+    return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
 
 
 def packed(mask: Tensor) -> Tensor:

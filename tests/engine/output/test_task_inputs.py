@@ -13,12 +13,15 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import ace_gui
 from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.task_modules import EXPERTS, LAYOUT, MODULES
+from ace_gui.engine.modules.manifest import MANIFEST, MODULES
+from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of
@@ -29,7 +32,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return gpt2_family(tmp_path_factory.mktemp("gpt2"), experts=2)
 
 
-@pytest.fixture(scope="module", params=["emr", "tsv_c"])
+@pytest.fixture(scope="module", params=["emr", "tsv_c", "byom", "smile"])
 def whole(
     request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
@@ -64,6 +67,13 @@ def change(folder: Path, how: Callable[[Tensors, Layout, dict[str, list[str]]], 
     layout, experts = json.loads(metadata[LAYOUT]), json.loads(metadata[EXPERTS])
     how(tensors, layout, experts)
     save_file(tensors, file, {LAYOUT: json.dumps(layout), EXPERTS: json.dumps(experts)})
+    say(folder, hashes={MODULES: sha256(file)})
+
+
+def say(folder: Path, **fields: object) -> None:
+    """Change what modules.json says."""
+    file = folder / MANIFEST
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
 
 
 def complaint(folder: Path) -> str:
@@ -119,7 +129,7 @@ def test_shapes_and_number_formats(folder: Path, how: str) -> None:
 def test_values(folder: Path, bad: float) -> None:
     def spoil(tensors: Tensors, _layout: Layout, _experts: object) -> None:
         for name, tensor in tensors.items():
-            if name.endswith(("/scale", "/s")):
+            if name.endswith(("/scale", "/s", "/values", "/right")):
                 tensors[name] = torch.full_like(tensor, bad)
 
     change(folder, spoil)
@@ -159,6 +169,70 @@ def test_metadata_and_what_belongs_to_nothing(folder: Path) -> None:
     (folder / MODULES).write_bytes(whole)
     change(folder, lambda tensors, _l, _e: tensors.update({"task0/x/mask": torch.zeros(1)}))
     assert "belongs to nothing" in complaint(folder)
+
+
+@pytest.mark.parametrize("folder_of", ["byom"])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        lambda index: index.flip(0),
+        lambda index: index - index[0] - 1,
+        lambda index: index + 2**30,
+        torch.zeros_like,
+    ],
+    ids=["falling", "negative", "beyond", "same"],
+)
+def test_entries_that_are_not_in_the_tensor(
+    folder: Path, folder_of: str, entries: Callable[[Tensor], Tensor]
+) -> None:
+    if json.loads((folder / MANIFEST).read_text())["method"] != folder_of:
+        pytest.skip("has no entries")
+    name = next(name for name in load_file(folder / MODULES) if name.endswith("/index"))
+
+    def spoil(tensors: Tensors, _layout: Layout, _experts: object) -> None:
+        tensors[name] = entries(tensors[name])
+
+    change(folder, spoil)
+    assert "not in the tensor" in complaint(folder)
+
+
+MANIFESTS: dict[str, dict[str, object]] = {
+    "newer": {"schema": 2},
+    "no number": {"schema": "1"},
+    "true": {"schema": True},
+    "unknown kind": {"kind": "router"},
+    "kind of another type": {"kind": 3},
+    "unknown field": {"code": "run me"},
+    "experts twice": {"experts": ["task0", "task0"]},
+    "nameless": {"experts": ["task0", "task1", ""]},
+    "other experts": {"experts": ["task0"]},
+    "experts no list": {"experts": "task0"},
+    "settings nested": {"settings": {"a": {"b": []}}},
+    "no hashes": {"hashes": {}},
+    "other hash": {"hashes": {MODULES: "0" * 64}},
+    "hash of what is outside": {"hashes": {MODULES: "0", "../base/config.json": "0"}},
+    "hash of nothing": {"hashes": {MODULES: "0", "gone.safetensors": "0"}},
+}
+
+
+@pytest.mark.parametrize("how", MANIFESTS)
+def test_what_modules_json_says(folder: Path, how: str) -> None:
+    say(folder, **MANIFESTS[how])
+    complaint(folder)
+    with pytest.raises(CheckpointError):
+        ace_gui.load_model(folder, task="task0")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "{}", '{"schema": 1}', "\x00"])
+def test_a_modules_json_that_is_none(folder: Path, text: str) -> None:
+    (folder / MANIFEST).write_text(text)
+    complaint(folder)
+
+
+def test_weights_that_the_modules_do_not_belong_to(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, folder / "model.safetensors")
+    assert "is not the file" in complaint(folder)
 
 
 SECRET = {"auths": {"registry": {"auth": "secret"}}}

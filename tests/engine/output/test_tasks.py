@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.task_modules import MODULES
+from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.stored import read_layout
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.output.merged_modules import read_layout
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError

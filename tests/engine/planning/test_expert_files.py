@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from ace_gui.engine.contract.checks import DISK, Verdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.task_modules import MODULES
+from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare

@@ -1,4 +1,19 @@
-"""``modules.safetensors`` of a merged folder, believed only after every field of it was checked."""
+"""``modules.safetensors`` of a merged folder, believed only after every field of it was checked.
+
+::
+
+    EXPERT/TENSOR/mask          uint8, eight entries a byte, the first in the lowest bit
+    EXPERT/TENSOR/scale         float64, one number
+    EXPERT/TENSOR/u, s, vh      float32, rows × K, K, K × columns of the matrix as it is stored
+    EXPERT/TENSOR/left, right   float32, rows × K and K × columns
+    EXPERT/TENSOR/index, values int32 and float32, in order: entries of the tensor, flat
+    EXPERT/TENSOR/whole         float32, the tensor's shape
+
+A mask and its scale choose of W − W₀, W being the merged tensor; the factors u, s, vh stand beside
+W₀; the others are differences to W. Of ``left`` and ``right``, the one of the matrix's inputs has
+orthonormal columns or rows. Metadata say which elements of which stored tensor a TENSOR is, as it
+may be one of several matrices in it, and whose it is.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 from ace_gui.checkpoints import Checkpoint, plain, read_header
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.merging.task_modules import EXPERTS, LAYOUT, MODULES
+from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.errors import CheckpointError
 from ace_gui.stored_formats import is_float
 
@@ -23,8 +38,19 @@ Rows = Mapping[str, Mapping[str, MatrixPart]]
 
 _LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
 _EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
-_MASK: Final = frozenset({"mask", "scale"})
-_FACTORS: Final = frozenset({"u", "s", "vh"})
+LAYOUT: Final = "layout"
+"""Name of the metadata: JSON, by row the part of the stored tensor that it is."""
+
+EXPERTS: Final = "experts"
+"""Name of the metadata: JSON, by row the experts who have something there."""
+
+_FORMS: Final = (
+    ("mask", "scale"),
+    ("u", "s", "vh"),
+    ("left", "right"),
+    ("index", "values"),
+    ("whole",),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,28 +134,51 @@ def _check_tensors(
     folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint
 ) -> Iterator[str]:
     """The names of one expert's tensors of a row, which are all there and of the right kind."""
-    elements = (part.stop - part.start) // part.period * (part.last - part.first)
-    masked = any(f"{prefix}{what}" in modules.tensors for what in _MASK)
+    form = form_of(prefix, modules)
     found = {}
-    for what in sorted(_MASK if masked else _FACTORS):
+    for what in form:
         info = modules.tensors.get(f"{prefix}{what}")
         if info is None:
-            name = f"{prefix}{what if masked else 'mask'}"
-            raise _damaged(folder, f"lacks `{plain(name)}`", name)
+            raise _damaged(folder, f"lacks `{plain(prefix + what)}`", prefix + what)
         found[what] = (info.dtype, info.shape)
         yield info.name
-    if masked:
-        fits = found == {"mask": ("U8", (-(-elements // 8),)), "scale": ("F64", (1,))}
-    else:
-        fits = _are_factors(found, elements, part)
-    if not fits:
-        name = f"{prefix}{'mask' if masked else 'u'}"
+    if not _fits(form, found, part):
+        name = prefix + form[0]
         raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
 
 
-def _are_factors(
-    found: Mapping[str, tuple[str, tuple[int, ...]]], elements: int, part: MatrixPart
-) -> bool:
+def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
+    """In which form an expert has a row: the last parts of its tensors' names."""
+    there = (form for form in _FORMS if any(prefix + what in modules.tensors for what in form))
+    return next(there, _FORMS[0])
+
+
+_Found = Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+def _fits(form: tuple[str, ...], found: _Found, part: MatrixPart) -> bool:
+    """Whether tensors of these formats and shapes can belong to the part."""
+    elements = (part.stop - part.start) // part.period * (part.last - part.first)
+    match form[0]:
+        case "mask":
+            return found == {"mask": ("U8", (-(-elements // 8),)), "scale": ("F64", (1,))}
+        case "u":
+            return _are_factors(found, elements, part)
+        case "left":
+            (tag, left), (tag_r, right) = found["left"], found["right"]
+            middle = ("F32", left[1:])
+            factors = {"u": (tag, left), "s": middle, "vh": (tag_r, right)}
+            return _are_factors(factors, elements, part)
+        case "index":
+            (tag, places), (tag_v, values) = found["index"], found["values"]
+            return (tag, tag_v) == ("I32", "F32") and places == values and len(places) == 1
+        case _:
+            tag, shape = found["whole"]
+            whole = elements == prod(part.tensor_shape)
+            return tag == "F32" and shape == (part.tensor_shape if whole else (elements,))
+
+
+def _are_factors(found: _Found, elements: int, part: MatrixPart) -> bool:
     """U is rows × K, S is K, Vᵀ is K × columns, of the matrix that the part is."""
     (tag, left), (tag_s, middle), (tag_v, right) = (found[what] for what in ("u", "s", "vh"))
     if {tag, tag_s, tag_v} != {"F32"} or (len(left), len(middle), len(right)) != (2, 1, 2):

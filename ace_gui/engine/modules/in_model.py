@@ -1,0 +1,59 @@
+"""Modules in a loaded model: what a folder with modules is loaded as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ace_gui.engine.modules.manifest import has_modules, read_manifest
+from ace_gui.engine.modules.one_by_one import one_by_one
+from ace_gui.engine.modules.smile_layers import put_smile
+from ace_gui.engine.modules.task_tensors import TaskTensors, open_modules, open_task
+from ace_gui.methods.shared.expert_modules import ModuleKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModulesOf:
+    """The modules of a folder, as one model has them.
+
+    ``kind``: how it works with them. ``expert``: whose task it is; None where nobody says.
+    ``base``: the base model's folder where it is known, needed by modules that stand beside it.
+    """
+
+    folder: Path
+    kind: ModuleKind
+    expert: str | None
+    base: Path | None = field(default=None, compare=False)
+
+    def tensors(self) -> dict[str, Tensor] | None:
+        """The whole state of the expert's model, where it is a plain one; None otherwise.
+
+        Raises as ``open_task``.
+        """
+        if self.kind is not ModuleKind.TASK or self.expert is None:
+            return None
+        task: TaskTensors = open_task(self.folder, self.expert, self.base)
+        return dict(task.tensors())
+
+    def put(self, model: Any) -> None:
+        """Put what is routed into the loaded model. Raises CheckpointError, ArchitectureError."""
+        if self.kind is ModuleKind.TASK:
+            return
+        modules = open_modules(self.folder)
+        put_smile(model, modules)
+        one_by_one(model)
+
+
+def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf | None:
+    """The modules of a merged folder for a task of ``expert``; None where it has none.
+
+    Raises CheckpointError.
+    """
+    if not has_modules(folder):
+        return None
+    manifest = read_manifest(folder)
+    known = expert if expert in manifest.experts else None
+    return ModulesOf(folder=folder, kind=manifest.kind, expert=known, base=base)

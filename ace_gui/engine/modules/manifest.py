@@ -1,0 +1,105 @@
+"""``modules.json``: what the modules beside merged weights are; believed only after checks.
+
+::
+
+    schema      1
+    kind        how a model works with them (``ModuleKind``)
+    method      who made them, and
+    settings      with which parameters
+    experts     their names, in order
+    hashes      SHA-256 of modules.safetensors, and of the weights that they belong to
+
+The tensors themselves are in ``modules.safetensors`` (``stored``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from ace_gui.checkpoints.input_files import read_json, refusal
+from ace_gui.checkpoints.side_files import own_file
+from ace_gui.engine.streaming import sha256
+from ace_gui.errors import CheckpointError
+from ace_gui.formatting import plain
+from ace_gui.methods.shared.expert_modules import ModuleKind
+
+STEM: Final = "modules"
+MODULES: Final = f"{STEM}.safetensors"
+MANIFEST: Final = f"{STEM}.json"
+SCHEMA: Final = 1
+_LIMIT: Final = 1 << 20
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, kw_only=True)
+class ModulesManifest:
+    """What ``modules.json`` says."""
+
+    kind: ModuleKind
+    method: str
+    settings: Mapping[str, float | int | bool | str]
+    experts: tuple[str, ...]
+    hashes: Mapping[str, str]
+    schema: int = SCHEMA
+
+
+_MANIFEST: Final = TypeAdapter(ModulesManifest)
+
+
+def has_modules(folder: Path) -> bool:
+    """Whether a folder is a merged one with modules.
+
+    A ``modules.json`` alone may be that of sentence-transformers.
+    """
+    return (folder / MODULES).is_file() and (folder / MANIFEST).is_file()
+
+
+def write_manifest(folder: Path, manifest: ModulesManifest) -> None:
+    """Write ``modules.json`` in one step. Raises OSError."""
+    fresh = folder / f"{MANIFEST}.new"
+    fresh.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
+    fresh.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> ModulesManifest:
+    """What ``modules.json`` of a merged folder says. Raises CheckpointError."""
+    for name in (MANIFEST, MODULES):
+        if (folder / name).exists() and own_file(folder / name, name) is None:
+            sentence = "This link leads out of the merged folder. Put the file itself there."
+            raise refusal(folder / name, sentence)
+    content = read_json(folder / MANIFEST, limit=_LIMIT)
+    schema = content.get("schema")
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise _damaged(folder, f"is of schema {schema!r}, of which this program knows nothing")
+    try:
+        manifest = _MANIFEST.validate_json(json.dumps(content), strict=True)
+    except (ValidationError, ValueError, RecursionError) as error:
+        failure = _damaged(folder, "does not say what the modules are")
+        failure.details = str(error)
+        raise failure from None
+    names = manifest.experts
+    if not all(names) or len(set(names)) < len(names) or MODULES not in manifest.hashes:
+        raise _damaged(folder, "does not say whose the modules are, or lacks a hash")
+    return manifest
+
+
+def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
+    """Raises CheckpointError where modules or weights are not those that were written together."""
+    for name, digest in manifest.hashes.items():
+        path = folder / name
+        inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)
+        if not inside or sha256(path) != digest:
+            raise refusal(
+                folder,
+                f"{plain(name)} is not the file that {MANIFEST} belongs to; merge again.",
+            )
+
+
+def _damaged(folder: Path, what: str) -> CheckpointError:
+    return refusal(folder / MANIFEST, f"{MANIFEST} {what}; merge again.")

@@ -1,0 +1,113 @@
+"""A model that answers to every example of a batch by itself.
+
+What is routed must not depend on its neighbours, to the last bit: products of matrices round
+otherwise in a batch of another size. So each example goes through the model alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import ArchitectureError
+
+_METHODS: Final = ("forward", "get_image_features", "get_text_features")
+_CACHES: Final = ("past_key_values", "encoder_outputs")
+
+
+def one_by_one(model: Any) -> None:
+    """Have a model work through batches example by example; ``generate`` as well.
+
+    A batch gives no cache for further words: ``generate`` keeps one for each example.
+    """
+    for name in _METHODS:
+        if hasattr(model, name):
+            setattr(model, name, _apart(getattr(model, name)))
+    if hasattr(model, "generate"):
+        model.generate = _generating(model.generate)
+
+
+def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
+    can_cache = "use_cache" in inspect.signature(plain).parameters
+
+    @wraps(plain)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        count = _examples(args, kwargs)
+        if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
+            return plain(*args, **kwargs)
+        without = {"use_cache": False} if can_cache else {}
+        outputs = [
+            plain(
+                *(_row(each, n, count) for each in args),
+                **{key: _row(value, n, count) for key, value in kwargs.items()} | without,
+            )
+            for n in range(count)
+        ]
+        return _joined(outputs)
+
+    return apart
+
+
+def _generating(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(plain)
+    def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+        given = {} if inputs is None else {"inputs": inputs}
+        count = _examples((), {**given, **kwargs})
+        if count <= 1:
+            return plain(*args, **given, **kwargs)
+        rows = [
+            plain(*args, **{key: _row(v, n, count) for key, v in {**given, **kwargs}.items()})
+            for n in range(count)
+        ]
+        if not all(isinstance(row, Tensor) for row in rows):
+            raise ArchitectureError(
+                "A model with modules writes to one example at a time where more than the words "
+                "are asked for; give it one."
+            )
+        return _padded(rows, _fill(plain, kwargs))
+
+    return generate
+
+
+def _fill(plain: Callable[..., Any], kwargs: Mapping[str, Any]) -> int:
+    config = getattr(plain, "__self__").generation_config  # noqa: B009 — of a bound method
+    found = kwargs.get("pad_token_id")
+    for each in (config.pad_token_id, config.eos_token_id):
+        found = each if found is None else found
+    return int(found[0] if isinstance(found, list) else found or 0)
+
+
+def _padded(rows: Sequence[Tensor], fill: int) -> Tensor:
+    longest = max(row.shape[1] for row in rows)
+    pads = (row.new_full((len(row), longest - row.shape[1]), fill) for row in rows)
+    return torch.cat([torch.cat(pair, dim=1) for pair in zip(rows, pads, strict=True)])
+
+
+def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """How many examples a call has: the rows of the first tensor."""
+    given = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.ndim)
+    first = next(given, None)
+    return 1 if first is None else len(first)
+
+
+def _row(value: Any, n: int, count: int) -> Any:
+    same = isinstance(value, Tensor) and value.ndim and len(value) == count
+    return value[n : n + 1] if same else value
+
+
+def _joined(outputs: Sequence[Any]) -> Any:
+    """What was said to each, together: tensors by example, numbers in the mean, caches not."""
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(outputs)) if first.ndim else torch.stack(list(outputs)).mean()
+    if isinstance(first, Mapping):
+        kept = {key: _joined([each[key] for each in outputs]) for key in first}
+        return type(first)(**kept)
+    if isinstance(first, tuple):
+        return tuple(_joined(each) for each in zip(*outputs, strict=True))
+    return None

@@ -1,0 +1,208 @@
+"""SMILE in a loaded model: every linear layer with its low-rank experts and its gate.
+
+N inputs of a layer, I wide; O outputs; T experts; K the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.checkpoints import TensorReader, plain
+from ace_gui.engine.contract.plan import MatrixPart
+from ace_gui.engine.modules.routes import Seen
+from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
+from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
+from ace_gui.methods import checked_parameters
+from ace_gui.methods.smile import SMILE, SmileParameters
+
+NAME: Final = "ace_modules"
+"""What the modules are called in the layer that has them."""
+
+
+class SmileExperts(nn.Module):
+    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for inputs x one by one.
+
+    λ: softmax over t of ‖V_t[:, :k_g]ᵀ x‖, of which the ``top`` largest stay and are made to sum to
+    1 (SMILE, Eqs. 6 to 8). The tensors go with the model to its device, and are not saved with it.
+    """
+
+    outs: Tensor
+    ins: Tensor
+    biases: Tensor | None
+    outputs: Tensor | None
+
+    def __init__(
+        self,
+        outs: Sequence[Tensor],
+        ins: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        *,
+        gate_rank: int,
+        top: int,
+        outputs: Tensor | None,
+    ) -> None:
+        """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or none at all.
+
+        ``outputs``: which of the layer's outputs are the matrix's; None: all.
+        """
+        super().__init__()
+        for name, found in (("outs", outs), ("ins", ins), ("biases", biases)):
+            stacked = torch.stack([*found]) if found else None
+            self.register_buffer(name, stacked, persistent=False)
+        self.register_buffer("outputs", outputs, persistent=False)
+        self.gate_rank, self.top = gate_rank, top
+        self.seen: Seen | None = None
+
+    def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
+        """What is added to the outputs (N × O), and λ (N × T)."""
+        gate_TGI = self.ins[:, : self.gate_rank]
+        norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
+        share_NT = torch.softmax(norms_TN.T, dim=1)
+        kept = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
+        weight_NT = torch.zeros_like(share_NT).scatter_(1, kept.indices, kept.values)
+        weight_NT = weight_NT / weight_NT.sum(dim=1, keepdim=True)
+        change_NO = input_NI.new_zeros(len(input_NI), self.outs.shape[1])
+        for t in range(self.ins.shape[0]):
+            (chosen,) = weight_NT[:, t].nonzero(as_tuple=True)
+            own_NO = (input_NI[chosen] @ self.ins[t].T) @ self.outs[t].T
+            if self.biases is not None:
+                own_NO = own_NO + self.biases[t]
+            change_NO[chosen] += weight_NT[chosen, t, None] * own_NO
+        return change_NO, weight_NT
+
+
+def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
+    """The hook of a linear layer: its own output, and what its experts add."""
+    given = args[0]
+    input_NI, result = given.reshape(-1, given.shape[-1]), output.clone()
+    flat = result.view(-1, output.shape[-1])
+    for experts in layer.get_submodule(NAME).children():
+        change_NO, weight_NT = experts(input_NI)
+        if experts.outputs is None:
+            flat += change_NO
+        else:
+            flat[:, experts.outputs] += change_NO
+        if experts.seen is not None:
+            experts.seen(weight_NT.view(*given.shape[:-1], -1))
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A row in the model: its layer, and whether that stores its matrix inputs × outputs."""
+
+    layer: Any
+    transposed: bool
+    part: MatrixPart
+
+
+def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
+    """Put the experts beside the linear layers of a loaded model; by the name of the matrix.
+
+    What the model's class has no place for is left out. Raises CheckpointError for modules that do
+    not fit, ArchitectureError for a layer that is not linear.
+    """
+    settings = _settings(modules)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    finder, reader = DiskNames(model, parameters), TensorReader(modules.tensors)
+    found: dict[str, SmileExperts] = {}
+    for row, part in modules.layout.parts.items():
+        if len(part.tensor_shape) == 1:
+            continue
+        place = _place(model, finder, part)
+        if place is not None:
+            found[row] = _experts(modules, row, place, settings, reader)
+            if not hasattr(place.layer, NAME):
+                place.layer.add_module(NAME, nn.Module())
+                place.layer.register_forward_hook(_added)
+            at = len(list(place.layer.get_submodule(NAME).children()))
+            dtype, device = place.layer.weight.dtype, place.layer.weight.device
+            place.layer.get_submodule(NAME).add_module(str(at), found[row].to(device, dtype))
+    if not found:
+        raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
+    return found
+
+
+def _settings(modules: StoredModules) -> SmileParameters:
+    try:
+        found: SmileParameters = checked_parameters(SMILE, modules.manifest.settings)
+    except RecipeError as error:
+        raise CheckpointError(error.sentence, path=modules.folder) from None
+    return found
+
+
+def _place(model: Any, finder: DiskNames, part: MatrixPart) -> _Place | None:
+    from transformers.pytorch_utils import Conv1D
+
+    destination = finder.find(part.tensor)
+    if destination is None:
+        return None
+    owner, _, last = destination.name.rpartition(".")
+    layer: Any = model.get_submodule(owner)
+    linear = isinstance(layer, nn.Linear | Conv1D) and last == "weight"
+    if destination.converted or not linear or layer.weight.shape != part.tensor_shape:
+        raise ArchitectureError(
+            f"`{plain(part.tensor)}` is not the matrix of a linear layer in "
+            f"{type(model).__name__}, so that it cannot have experts beside it."
+        )
+    return _Place(layer=layer, transposed=isinstance(layer, Conv1D), part=part)
+
+
+def _experts(
+    modules: StoredModules,
+    row: str,
+    place: _Place,
+    settings: SmileParameters,
+    reader: TensorReader,
+) -> SmileExperts:
+    part, owners = place.part, modules.layout.experts[row]
+    pairs = [
+        [modules.read(f"{name}/{row}/{what}", reader) for what in ("left", "right")]
+        for name in owners
+    ]
+    outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if place.transposed:
+        outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
+    outputs = _outputs(part, transposed=place.transposed)
+    biases = _biases(modules, part.tensor, owners, outputs, reader)
+    return SmileExperts(
+        outs, ins, biases, gate_rank=settings.gate_rank, top=settings.top, outputs=outputs
+    )
+
+
+def _outputs(part: MatrixPart, *, transposed: bool) -> Tensor | None:
+    """Which outputs of its layer a part of a matrix has; None: all of them."""
+    rows, columns = part.tensor_shape
+    numbers = torch.arange(columns).expand(rows, columns)
+    if not transposed:
+        numbers = torch.arange(rows)[:, None].expand(rows, columns)
+    found: Tensor = torch.unique(elements_of(numbers.reshape(-1), part))
+    return None if len(found) == (columns if transposed else rows) else found
+
+
+def _biases(
+    modules: StoredModules,
+    tensor: str,
+    owners: Sequence[str],
+    outputs: Tensor | None,
+    reader: TensorReader,
+) -> list[Tensor]:
+    """b_t of every expert of a matrix, zero where it has none; none at all without any."""
+    name = f"{tensor.removesuffix('.weight')}.bias"
+    part: Mapping[str, MatrixPart] = modules.layout.parts
+    if name not in part:
+        return []
+    count = part[name].tensor_shape[0]
+    found = []
+    for owner in owners:
+        whole = torch.zeros(count)
+        if owner in modules.layout.experts[name]:
+            whole = modules.read(f"{owner}/{name}/whole", reader)
+        found.append(whole if outputs is None else whole[outputs])
+    return found

@@ -1,0 +1,257 @@
+"""The tensors of one task's model, made again from a merged folder and its modules.
+
+Merged weights and differences to them; and the base's, where the modules stand beside those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    Checkpoint,
+    OutputTensor,
+    TensorReader,
+    listing,
+    open_checkpoint,
+    place,
+    plain,
+    require_finite,
+)
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.side_files import own_file
+from ace_gui.engine.contract.plan import MatrixPart
+from ace_gui.engine.modules.manifest import (
+    MODULES,
+    ModulesManifest,
+    has_modules,
+    read_manifest,
+    require_hashes,
+)
+from ace_gui.engine.modules.stored import Layout, Rows, checked_rows, form_of, read_layout
+from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.engine.planning.models import open_files
+from ace_gui.errors import MismatchError, OutputError
+from ace_gui.linalg.finite import is_finite
+from ace_gui.methods.shared.expert_modules import unpacked
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.stored_formats import is_float
+
+RECIPE: Final = "merge_recipe.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModules:
+    """The modules of a merged folder, all of whose fields were checked.
+
+    ``merged``: the weights that they belong to; ``tensors``: the modules'.
+    """
+
+    folder: Path
+    manifest: ModulesManifest
+    layout: Layout
+    merged: Checkpoint
+    tensors: Checkpoint
+
+    def rows(self, expert: str) -> Rows:
+        """By stored tensor, where one expert has something. Raises CheckpointError."""
+        return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors)
+
+    def difference(self, expert: str, row: str, elements: int, reader: TensorReader) -> Tensor:
+        """D of a row with so many elements, flat as stored, float32. Raises CheckpointError."""
+        prefix = f"{expert}/{row}/"
+        form = form_of(prefix, self.tensors)
+        found = [self.read(prefix + what, reader) for what in form]
+        if form[0] == "left":
+            return (found[0] @ found[1]).reshape(-1)
+        if form[0] == "index":
+            index, values = found
+            return _scattered(self.folder, prefix, index, values, elements)
+        return found[0].reshape(-1)
+
+    def read(self, name: str, reader: TensorReader) -> Tensor:
+        """A tensor, which is finite. Raises CheckpointError."""
+        tensor = reader.read(name)
+        if tensor.is_floating_point():
+            require_finite(tensor, name, self.folder.name, self.folder / MODULES)
+        return tensor
+
+
+def _scattered(folder: Path, prefix: str, index: Tensor, values: Tensor, elements: int) -> Tensor:
+    rising = bool((index[1:] > index[:-1]).all())
+    if len(index) and not (rising and int(index[0]) >= 0 and int(index[-1]) < elements):
+        name = f"{prefix}index"
+        sentence = f"{MODULES} has `{plain(name)}` with entries that are not in the tensor."
+        raise refusal(folder, f"{sentence} Merge again.", tensor=name)
+    return torch.zeros(elements).index_copy_(0, index.long(), values)
+
+
+def open_modules(folder: Path) -> StoredModules:
+    """The modules of a merged folder, checked. Raises CheckpointError."""
+    manifest, layout = read_manifest(folder), read_layout(folder)
+    if not set(layout.names) <= set(manifest.experts):
+        raise refusal(folder, f"{MODULES} belongs to other experts than are told; merge again.")
+    found = StoredModules(
+        folder=folder,
+        manifest=manifest,
+        layout=layout,
+        merged=open_checkpoint(folder),
+        tensors=open_checkpoint(folder / MODULES),
+    )
+    found.rows(manifest.experts[0])
+    require_hashes(folder, manifest)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTensors:
+    """One expert's model. ``rows``: by stored tensor, the rows that lie in it.
+
+    ``base_folder``, ``base``: None where the modules need none. ``head``: the expert's own tensors.
+    """
+
+    modules: StoredModules
+    expert: str
+    rows: Rows
+    base_folder: Path | None
+    base: Checkpoint | None
+    head: Checkpoint | None
+
+    def outputs(self) -> Iterator[OutputTensor]:
+        """Names, dtypes and shapes of ``tensors``."""
+        own = {} if self.head is None else self.head.tensors
+        for name, info in {**self.modules.merged.tensors, **own}.items():
+            yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
+        own = {} if self.head is None else self.head.tensors
+        merged, modules = TensorReader(self.modules.merged), TensorReader(self.modules.tensors)
+        base = None if self.base is None else TensorReader(self.base)
+        for name in self.modules.merged.tensors:
+            if name in own:
+                continue
+            tensor = merged.read(name)
+            if name in self.rows:
+                start = None if base is None else base.read(name)
+                tensor = self._remade(name, tensor, start, modules)
+            yield name, tensor
+        if self.head is not None:
+            head = TensorReader(self.head)
+            for name in own:
+                yield name, head.read(name)
+
+    def _remade(
+        self, name: str, merged: Tensor, base: Tensor | None, modules: TensorReader
+    ) -> Tensor:
+        wide = torch.float64 if merged.dtype == torch.float64 else torch.float32
+        result = merged.to(wide).reshape(-1).clone()
+        start = None if base is None else base.to(wide).reshape(-1)
+        for row, part in self.rows[name].items():
+            mine = elements_of(result, part)
+            if start is not None and _of_base(self.modules, self.expert, row):
+                original = elements_of(start, part)
+                mine.copy_(original + self._change(row, mine - original, modules))
+            else:
+                own = self.modules.difference(self.expert, row, mine.numel(), modules)
+                mine.add_(own.reshape(mine.shape))
+        return _rounded(result.reshape(merged.shape), merged.dtype, name)
+
+    def _change(self, row: str, shared: Tensor, modules: TensorReader) -> Tensor:
+        """The expert's task vector on a row, in the shape of ``shared``, the merged one."""
+        prefix, stored = f"{self.expert}/{row}/", self.modules
+        if f"{prefix}mask" in stored.tensors.tensors:
+            chosen = unpacked(modules.read(f"{prefix}mask"), shared.numel())
+            scale = float(stored.read(f"{prefix}scale", modules))
+            return torch.where(chosen.reshape(shared.shape), shared * scale, 0)
+        factors = (stored.read(prefix + what, modules) for what in ("u", "s", "vh"))
+        u, s, vh = (factor.to(shared.dtype) for factor in factors)
+        return ((u * s) @ vh).reshape(shared.shape)
+
+
+def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
+    """A view of a row's elements in its stored tensor: repetitions × elements of each."""
+    return flat[part.start : part.stop].view(-1, part.period)[:, part.first : part.last]
+
+
+def _of_base(modules: StoredModules, expert: str, row: str) -> bool:
+    """Whether what an expert has of a row stands beside the base's weights."""
+    return form_of(f"{expert}/{row}/", modules.tensors)[0] in {"mask", "u"}
+
+
+def _rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    result = tensor.to(dtype)
+    if not is_finite(result):
+        raise OutputError(
+            f"Values of `{name}` do not fit into {str(dtype).removeprefix('torch.')}; export the "
+            "merge in bfloat16 or float32.",
+            tensor=name,
+        )
+    return result
+
+
+def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
+    """One expert of a merged folder. ``base``: None: where the folder's recipe says it is.
+
+    Raises OutputError where the folder has no such expert, CheckpointError, and MismatchError for
+    another base.
+    """
+    if not has_modules(folder):
+        raise OutputError(
+            f"{place(folder)}: There is no {MODULES} here. Merge with a method that leaves "
+            "something for each expert, such as emr, tsv_c or byom.",
+            path=folder,
+        )
+    modules = open_modules(folder)
+    known = modules.manifest.experts
+    if expert not in known:
+        raise OutputError(
+            f"{place(folder)}: There is no expert {plain(expert)!r}; there are {listing(known)}.",
+            path=folder,
+        )
+    rows = modules.rows(expert)
+    needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
+    base_folder = base
+    if needed and base is None:
+        base_folder = load_recipe(folder / RECIPE).base_model
+    task = TaskTensors(
+        modules=modules,
+        expert=expert,
+        rows=rows,
+        base_folder=base_folder,
+        base=open_files(base_folder) if needed and base_folder is not None else None,
+        head=kept_head(folder, expert),
+    )
+    _require_base(task)
+    return task
+
+
+def kept_head(folder: Path, expert: str) -> Checkpoint | None:
+    """The expert's own tensors beside the merged ones, if it has any. Raises CheckpointError."""
+    name = f"{HEADS}/{expert}.safetensors"
+    if not (folder / name).is_file():
+        return None
+    if own_file(folder / name, name) is None:
+        sentence = "This link leads out of the merged folder. Put the file itself there."
+        raise refusal(folder / name, sentence)
+    return open_checkpoint(folder / name)
+
+
+def _require_base(task: TaskTensors) -> None:
+    if task.base is None or task.base_folder is None:
+        return
+    for name in task.rows:
+        shape, there = task.modules.merged.tensors[name].shape, task.base.tensors.get(name)
+        if there is None or there.shape != shape or not is_float(there.dtype):
+            raise MismatchError(
+                f"{place(task.base_folder)} is not the base of this merge: `{plain(name)}` "
+                "differs. Name the base model.",
+                path=task.base_folder,
+                tensor=name,
+                shapes={"merged": shape, **({"base": there.shape} if there else {})},
+            )

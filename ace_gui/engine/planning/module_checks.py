@@ -1,0 +1,79 @@
+"""Whether a merge that leaves modules can do so with these models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import MODULES, plain
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.expert_files import module_rows
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.expert_modules import Differences, ModuleKind, kind_of
+
+TITLE: Final = "Modules"
+_NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
+
+
+def module_checks(
+    rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
+) -> tuple[Check, ...]:
+    """The check of a merge that leaves modules; none for one that does not."""
+    left = module_rows(rows, method)
+    if not left:
+        return ()
+    sentence = _obstacle(left, rows, method, base)
+    verdict = Verdict.ERROR if sentence else Verdict.OK
+    fine = "Its modules have their places in this model."
+    return (Check(subject=EVERYTHING, title=TITLE, verdict=verdict, sentence=sentence or fine),)
+
+
+def _obstacle(
+    left: Sequence[PlanRow],
+    rows: Sequence[PlanRow],
+    method: MergeMethod[Any],
+    base: OpenedModel,
+) -> str:
+    """Why it cannot be done, in a sentence; empty if nothing is in the way."""
+    if MODULES in base.checkpoint.side_files:
+        return (
+            f"The base has a {MODULES} of its own, which says of what it is made; merge its "
+            "transformer alone, or choose a method that leaves no modules."
+        )
+    found = [method_of(row, method) for row in left]
+    own = next((each for each in found if each.modules is not None and _whole(each)), None)
+    if own is None:
+        return ""
+    if own is not method or any(each is not own for each in found if each.modules is not None):
+        return (
+            f"{own.title} leaves modules for the whole model: choose it for the recipe, and leave "
+            "its name and others with modules out of the rules."
+        )
+    capped = next((row for row in left if row.cap is not None), None)
+    if capped is not None:
+        return f"{own.title} leaves differences to a merge without a cap; take the cap away."
+    assert own.modules is not None
+    if kind_of(own.modules) is ModuleKind.SMILE:
+        return _without_layer(own.title, rows)
+    return ""
+
+
+def _whole(method: MergeMethod[Any]) -> bool:
+    """Whether a method's modules are differences, which hold only beside its own merge."""
+    return isinstance(method.modules, Differences)
+
+
+def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:
+    """Which matrix of the method is none of a linear layer."""
+    for row in rows:
+        merged = row.in_base and row.disposition is Disposition.MERGED
+        if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
+            return (
+                f"{title} puts experts beside linear layers, and `{plain(row.name)}` belongs to "
+                "none; keep or average it by a rule, or choose another method."
+            )
+    return ""

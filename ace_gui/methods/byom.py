@@ -1,0 +1,116 @@
+"""BYOM: task arithmetic, and for each expert the part of what it lost that matters most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+from torch import Tensor
+
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    scaling_parameter,
+)
+from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.expert_modules import Cut, Differences
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+ENTRIES: Final = "entries"
+LOW_RANK: Final = "low rank"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByomParameters:
+    """``keep``: what of a difference; ``density``: m; ``rank``: q; ``scaling``: α."""
+
+    keep: str = parameter(
+        ENTRIES,
+        label="Keep",
+        help=(
+            "What is kept of each expert's difference from the merged model. entries: the largest "
+            "of the whole model, 8 bytes each; low rank: of every matrix the leading singular "
+            "triplets, and other tensors whole."
+        ),
+        choices=(ENTRIES, LOW_RANK),
+    )
+    density: float = parameter(
+        0.1,
+        label="Density m",
+        help="Share of the entries that is kept; the paper has 0.01 to 0.1, 1 gives the expert.",
+        low=0.0,
+        low_open=True,
+        high=1.0,
+        logarithmic=True,
+        applies_when=("keep", ENTRIES),
+    )
+    rank: int = parameter(
+        16,
+        label="Rank q",
+        help="Singular triplets that are kept of every matrix; all of them give the expert.",
+        low=1,
+        high=65536,
+        logarithmic=True,
+        applies_when=("keep", LOW_RANK),
+    )
+    scaling: float = scaling_parameter(
+        0.3, letter="α", help="Factor on the sum of the task vectors in the merged model."
+    )
+
+
+def byom(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: ByomParameters,
+    **_: Unpack[Context],
+) -> Merged:
+    """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
+
+    Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
+
+
+def differences(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: ByomParameters
+) -> Iterator[Tensor]:
+    """θ_t − θ* = ΔW_t − α Σ w_j ΔW_j, expert by expert. Reads every expert twice."""
+    experts = WeightedExperts(deltas, weights)
+    shared = combination(experts, weights, range(len(experts))).mul_(parameters.scaling)
+    for t in range(len(experts)):
+        own = task_vector(experts, t)
+        yield (own.to(shared.dtype) - shared).to(own.dtype)
+
+
+def cut(parameters: ByomParameters) -> Cut:
+    """What is kept of them."""
+    if parameters.keep == LOW_RANK:
+        return Cut(rank=parameters.rank)
+    return Cut(density=parameters.density)
+
+
+BYOM = MergeMethod(
+    name="byom",
+    title="BYOM",
+    summary=(
+        "Adds the experts' changes, and leaves for each expert the largest part of its difference "
+        "from the merged model, which its task then has back."
+    ),
+    formula=(
+        "W = W₀ + α Σₜ wₜ ΔWₜ\n"
+        "expert t: W + C(Wₜ − W),  C keeps the share m of largest entries, or rank q"
+    ),
+    citation=(
+        "W. Jiang, B. Lin, H. Shi, Y. Zhang, Z. Li, J. Kwok, BYOM: Building Your Own Multi-Task "
+        "Model For Free, 2023, arXiv:2310.01886"
+    ),
+    parameters=ByomParameters,
+    merge=byom,
+    kind=Kind.ENTRY,
+    modules=Differences(of=differences, cut=cut),
+)

@@ -1,0 +1,106 @@
+"""SMILE: the base with low-rank experts in every linear layer, and a gate that needs no data.
+
+T experts, O outputs, I inputs, K the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from torch import Tensor
+
+from ace_gui.methods.method import Context, Merged, MergeMethod, parameter, per_matrix
+from ace_gui.methods.shared.census import census, combination, finished, require_mean
+from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmileParameters:
+    """``rank``: k. ``gate_rank``: k_g, at most k counts. ``top``: K, how many experts are used."""
+
+    rank: int = parameter(
+        32,
+        label="Rank k",
+        help="Singular triplets of each expert's change that its part of a layer has.",
+        low=1,
+        high=65536,
+        logarithmic=True,
+        presets=(("published script", 128),),
+    )
+    gate_rank: int = parameter(
+        1,
+        label="Rank of the gate k_g",
+        help="Leading right-singular vectors on which an input is seen, to find its expert.",
+        low=1,
+        high=65536,
+        logarithmic=True,
+    )
+    top: int = parameter(
+        1,
+        label="Experts at a time K",
+        help="Experts that are used for each input of a layer.",
+        low=1,
+        high=64,
+    )
+
+
+def smile(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: SmileParameters,  # noqa: ARG001 — one signature for every method
+    **_: Unpack[Context],
+) -> Merged:
+    """Nothing: the layer keeps the base's matrix, beside which its experts are put; float32.
+
+    Reads every expert once. Raises MethodError for tensors that are no matrices or not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    return finished(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
+
+
+def differences(
+    deltas: Sequence[Tensor], weights: Sequence[float], _parameters: SmileParameters
+) -> Iterator[Tensor]:
+    """w_t ΔW_t of matrices, and of biases w_t Δb_t less their mean, which the merged model has."""
+    experts = WeightedExperts(deltas, weights)
+    matrix = experts.delta(0).ndim == 2
+    mean = None
+    if not matrix:
+        total = require_mean(weights)
+        mean = combination(experts, [w / total for w in weights], range(len(experts)))
+    for t, weight in enumerate(weights):
+        own = experts.delta(t).double() * weight
+        yield own if mean is None else own - mean
+
+
+SMILE = MergeMethod(
+    name="smile",
+    title="SMILE",
+    summary=(
+        "Puts a low-rank expert for every task beside each linear layer of the base, and sends "
+        "every input to the one whose leading directions it lies in; the rest is averaged."
+    ),
+    formula=(
+        "W = W₀,  y = W₀ x + b₀ + Σₜ λₜ(x) (Uₜ Sₜ Vₜᵀ x + wₜ Δbₜ),  Uₜ Sₜ Vₜᵀ: rank k of wₜ ΔWₜ\n"
+        "λ = softmaxₜ ‖Vₜ[:k_g]ᵀ x‖, of which the K largest stay and are made to sum to 1"
+    ),
+    citation=(
+        "A. Tang, L. Shen, Y. Luo, S. Xie, H. Hu, L. Zhang, B. Du, D. Tao, SMILE: Zero-Shot "
+        "Sparse Mixture of Low-Rank Experts Construction From Pre-Trained Foundation Models, "
+        "2024, arXiv:2408.10174"
+    ),
+    parameters=SmileParameters,
+    merge=smile,
+    least=2,
+    working_memory=per_matrix(entries=3, smaller=3),
+    modules=Differences(
+        of=differences,
+        cut=lambda parameters: Cut(rank=parameters.rank),
+        kind=ModuleKind.SMILE,
+        with_biases=True,
+    ),
+)
