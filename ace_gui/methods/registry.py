@@ -23,6 +23,7 @@ from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA, DELLA_LINEAR
 from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
+from ace_gui.methods.free import FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
@@ -39,10 +40,12 @@ from ace_gui.methods.sce import SCE
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
 from ace_gui.methods.star import STAR
+from ace_gui.methods.surgery import SURGERY
 from ace_gui.methods.tall import TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
 from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M
+from ace_gui.methods.twin import TWIN_MERGING
 from ace_gui.methods.with_data.esm import ESM
 from ace_gui.methods.with_data.fisher import FISHER, UBGM
 from ace_gui.methods.with_data.regmean import REGMEAN
@@ -78,7 +81,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
-        "With modules": (EMR, TALL_MASKS, TSV_C, BYOM, SMILE),
+        "With modules": (EMR, TALL_MASKS, TSV_C, BYOM, SMILE, TWIN_MERGING, FREE_MERGING, SURGERY),
     }
 )
 """The methods by what they work with, in the order in which to offer them."""

@@ -237,6 +237,7 @@ CHECKS = [
     Check("sce", lambda d: oracle.sce(d, 0.3), {"select_topk": 0.3}),
     Check("sce", lambda d: 2 * oracle.sce(d, 1.0, 1.0), {"alike_below": 1.0, "scaling": 2.0}),
     Check("fr_merging", lambda d: oracle.fr_merging(d, 0.1), cases=MATRICES),
+    Check("free_merging", lambda d: oracle.fr_merging(d, 0.1), cases=MATRICES),
     Check(
         "fr_merging",
         lambda d: oracle.fr_merging(d, 0.5, equal=True),
@@ -253,6 +254,8 @@ CHECKS = [
     Check("emr", oracle.emr),
     Check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),
     Check("byom", lambda d: 0.3 * d.sum(axis=0)),
+    Check("twin_merging", lambda d: 0.3 * d.sum(axis=0)),
+    Check("surgery", lambda d: 0.3 * d.sum(axis=0)),
     Check("smile", lambda d: np.zeros_like(d[0]), cases=MATRICES),
     Check("tsv_c", oracle.tsv_m, cases=MATRICES),
     Check("knots_ties", lambda d: 0.6 * oracle.knots_ties(d, 0.2), cases=UNBALANCED),

@@ -134,7 +134,8 @@ def _fill(
         yield from _merged_by(workers, rows, prepared, readers, store)
     _write_heads(prepared, readers, store.model / HEADS)
     _write_side_files(prepared.base.checkpoint, store.model)
-    yield from write_modules(prepared, readers, store.model)
+    store.finish_weights()
+    yield from write_modules(prepared, readers, store.model, device)
     readers.check_unchanged()
     store.complete()
 

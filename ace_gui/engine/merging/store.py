@@ -272,9 +272,12 @@ class MergeStore:
             self._journal.write(json.dumps({_READ: readings}) + "\n")
             self._journal.flush()
 
+    def finish_weights(self) -> None:
+        """All weights are there: the model can be loaded, though the store is not complete."""
+        self._writer.finish()
+
     def complete(self) -> None:
         """Make everything durable and say so; the last thing that happens to a store."""
-        self._writer.finish()
         self._journal.flush()
         sync(self.folder / JOURNAL)
         (self.folder / STORE_COMPLETE).touch()

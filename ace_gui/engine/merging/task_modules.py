@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import Shard, ShardedWriter, plan_shards
+from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.merging.chosen_entries import Chosen, chosen_entries, differences, kept
@@ -31,32 +31,40 @@ from ace_gui.engine.modules.manifest import (
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.routing.train import trained_tensors
 from ace_gui.engine.streaming import Part, checksum, ordered, sha256
 from ace_gui.errors import NonFiniteError
 from ace_gui.linalg.leading import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
+    Cut,
     Differences,
     Factors,
     Mask,
     Masks,
     kind_of,
+    learns,
     packed,
 )
+from ace_gui.methods.shared.trimming import kept_count
 
 TITLE: Final = "writing what belongs to each expert"
 ONE_FILE: Final = 1 << 62
 
 
-def write_modules(prepared: Prepared, readers: Readers, folder: Path) -> Iterator[PassProgress]:
+def write_modules(
+    prepared: Prepared, readers: Readers, folder: Path, device: torch.device
+) -> Iterator[PassProgress]:
     """Write the modules into ``folder`` and read them back, if there is anything for them.
 
-    Raises as reading, merging and writing do.
+    ``folder`` has the merged model already: what is routed is trained on the ``device`` with it.
+    Raises as reading, merging, training and writing do.
     """
     rows = module_rows(prepared.plan.rows, prepared.method)
-    if not rows:
+    if not rows and not learns(prepared.method.modules):
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
-    shards = _planned(prepared, rows, chosen)
+    trained = yield from trained_tensors(prepared, folder, device)
+    shards = _planned(prepared, rows, chosen, trained)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}
         writing = _Writing(prepared, readers, writer, checksums, chosen)
@@ -69,9 +77,12 @@ def write_modules(prepared: Prepared, readers: Readers, folder: Path) -> Iterato
                     writing.add(row, settle(error, row, prepared, readers).row, pool)
                 yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
         writing.add_scales(rows)
+        for name, tensor in trained.items():
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
         writer.finish()
     verify_shards(folder, shards, checksums)
-    modules = prepared.method_of(rows[0]).modules
+    modules = prepared.method_of(rows[0]).modules if rows else prepared.method.modules
     assert modules is not None
     manifest = ModulesManifest(
         kind=kind_of(modules),
@@ -83,7 +94,9 @@ def write_modules(prepared: Prepared, readers: Readers, folder: Path) -> Iterato
     write_manifest(folder, manifest)
 
 
-def _planned(prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen) -> tuple[Shard, ...]:
+def _planned(
+    prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen, trained: Mapping[str, Tensor]
+) -> tuple[Shard, ...]:
     """The one file, and what is where in it."""
     names = [expert.name for expert in prepared.experts]
     outputs = [
@@ -96,6 +109,10 @@ def _planned(prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen) -> tup
             names,
             chosen.counts.get(row.name),
         )
+    ]
+    outputs += [
+        OutputTensor(name=name, dtype="F32", shape=tuple(tensor.shape))
+        for name, tensor in trained.items()
     ]
     layout = {row.name: asdict(whole(row)) for row in rows}
     owners = {row.name: [names[t] for t in row.experts] for row in rows}
@@ -245,17 +262,21 @@ class _Writing:
 
     def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
         """Leading triplets of matrices, and other tensors whole; zero where an expert is out."""
-        rank = modules.cut(self._prepared.parameters_of(row)).rank
+        cut = modules.cut(self._prepared.parameters_of(row))
         found = differences(settled, self._prepared, self._readers, None)
         waiting = set(row.experts)
         for t, own in zip(settled.experts, found, strict=True):
-            self._add_difference(row, t, own, rank)
+            self._add_difference(row, t, own, cut)
             waiting.discard(t)
         shape = row.shape[::-1] if row.transposed else row.shape
         for t in waiting:
-            self._add_difference(row, t, torch.zeros(shape), rank)
+            self._add_difference(row, t, torch.zeros(shape), cut)
 
-    def _add_difference(self, row: PlanRow, t: int, own: Tensor, rank: int | None) -> None:
+    def _add_difference(self, row: PlanRow, t: int, own: Tensor, cut: Cut) -> None:
+        rank = cut.rank
+        if cut.in_rows is not None:
+            self._add_rows_entries(row, t, own, kept_count(cut.in_rows, own.shape[1]))
+            return
         if rank is None or len(row.shape) != 2:
             self._write(row, t, "whole", (own.T if row.transposed else own).float())
             return
@@ -268,6 +289,16 @@ class _Writing:
         padded[0][:, :kept_rank], padded[1][:kept_rank] = left, right
         self._write(row, t, "left", padded[0])
         self._write(row, t, "right", padded[1])
+
+    def _add_rows_entries(self, row: PlanRow, t: int, own_OI: Tensor, count: int) -> None:
+        """The largest entries of each row, in the order in which they are stored."""
+        largest = own_OI.abs().topk(count, dim=1).indices
+        chosen = torch.zeros_like(own_OI, dtype=torch.bool).scatter_(1, largest, value=True)
+        if row.transposed:
+            own_OI, chosen = own_OI.T, chosen.T
+        index = chosen.reshape(-1).nonzero().reshape(-1)
+        self._write(row, t, "index", index.int())
+        self._write(row, t, "values", own_OI.reshape(-1)[index].float())
 
     def _settings(self, row: PlanRow) -> tuple[Any, Any]:
         return self._prepared.method_of(row).modules, self._prepared.parameters_of(row)

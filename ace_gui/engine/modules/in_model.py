@@ -8,10 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
+from ace_gui.engine.modules.head_inputs import put_correction
 from ace_gui.engine.modules.manifest import has_modules, read_manifest
 from ace_gui.engine.modules.one_by_one import one_by_one
 from ace_gui.engine.modules.smile_layers import put_smile
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_modules, open_task
+from ace_gui.engine.modules.whole_model import put_whole
 from ace_gui.methods.shared.expert_modules import ModuleKind
 
 
@@ -39,11 +41,21 @@ class ModulesOf:
         return dict(task.tensors())
 
     def put(self, model: Any) -> None:
-        """Put what is routed into the loaded model. Raises CheckpointError, ArchitectureError."""
+        """Put what is no change of weights into the loaded model.
+
+        Raises CheckpointError and ArchitectureError.
+        """
         if self.kind is ModuleKind.TASK:
             return
         modules = open_modules(self.folder)
-        put_smile(model, modules)
+        if self.kind is ModuleKind.SURGERY:
+            if self.expert is not None:
+                put_correction(model, modules, self.expert)
+            return
+        if self.kind is ModuleKind.SMILE:
+            put_smile(model, modules)
+        else:
+            put_whole(model, modules)
         one_by_one(model)
 
 

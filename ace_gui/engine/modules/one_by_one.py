@@ -29,7 +29,7 @@ def one_by_one(model: Any) -> None:
         if hasattr(model, name):
             setattr(model, name, _apart(getattr(model, name)))
     if hasattr(model, "generate"):
-        model.generate = _generating(model.generate)
+        model.generate = _generating(model, model.generate)
 
 
 def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +53,7 @@ def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
     return apart
 
 
-def _generating(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(plain)
     def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
         given = {} if inputs is None else {"inputs": inputs}
@@ -69,13 +69,12 @@ def _generating(plain: Callable[..., Any]) -> Callable[..., Any]:
                 "A model with modules writes to one example at a time where more than the words "
                 "are asked for; give it one."
             )
-        return _padded(rows, _fill(plain, kwargs))
+        return _padded(rows, _fill(model.generation_config, kwargs))
 
     return generate
 
 
-def _fill(plain: Callable[..., Any], kwargs: Mapping[str, Any]) -> int:
-    config = getattr(plain, "__self__").generation_config  # noqa: B009 — of a bound method
+def _fill(config: Any, kwargs: Mapping[str, Any]) -> int:
     found = kwargs.get("pad_token_id")
     for each in (config.pad_token_id, config.eos_token_id):
         found = each if found is None else found

@@ -18,8 +18,7 @@ from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.routes import Seen
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
-from ace_gui.methods import checked_parameters
-from ace_gui.methods.smile import SMILE, SmileParameters
+from ace_gui.methods import checked_parameters, get_method
 
 NAME: Final = "ace_modules"
 """What the modules are called in the layer that has them."""
@@ -129,12 +128,12 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     return found
 
 
-def _settings(modules: StoredModules) -> SmileParameters:
+def _settings(modules: StoredModules) -> Any:
+    """The parameters of the method, checked as those of a recipe."""
     try:
-        found: SmileParameters = checked_parameters(SMILE, modules.manifest.settings)
+        return checked_parameters(get_method("smile"), modules.manifest.settings)
     except RecipeError as error:
         raise CheckpointError(error.sentence, path=modules.folder) from None
-    return found
 
 
 def _place(model: Any, finder: DiskNames, part: MatrixPart) -> _Place | None:
@@ -158,7 +157,7 @@ def _experts(
     modules: StoredModules,
     row: str,
     place: _Place,
-    settings: SmileParameters,
+    settings: Any,
     reader: TensorReader,
 ) -> SmileExperts:
     part, owners = place.part, modules.layout.experts[row]

@@ -11,13 +11,14 @@
 
 A mask and its scale choose of W − W₀, W being the merged tensor; the factors u, s, vh stand beside
 W₀; the others are differences to W. Of ``left`` and ``right``, the one of the matrix's inputs has
-orthonormal columns or rows. Metadata say which elements of which stored tensor a TENSOR is, as it
-may be one of several matrices in it, and whose it is.
+orthonormal columns or rows. ``/trained/…``, float32: what was trained. Metadata say which
+elements of which stored tensor a TENSOR is, as it may be one of several matrices in it, and whose
+it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -43,6 +44,9 @@ LAYOUT: Final = "layout"
 
 EXPERTS: Final = "experts"
 """Name of the metadata: JSON, by row the experts who have something there."""
+
+TRAINED: Final = "/trained/"
+"""Begins the names of tensors that were trained, which stand beside no tensor of the model."""
 
 _FORMS: Final = (
     ("mask", "scale"),
@@ -82,13 +86,24 @@ def read_layout(folder: Path) -> Layout:
 
 
 def checked_rows(
-    folder: Path, expert: str, layout: Layout, merged: Checkpoint, modules: Checkpoint
+    folder: Path,
+    expert: str,
+    layout: Layout,
+    merged: Checkpoint,
+    modules: Checkpoint,
+    trained: Collection[str] = (),
 ) -> Rows:
     """The rows of an expert, all of whose tensors are there and fit the merged model.
 
+    ``trained``: the names of trained tensors, which must all be there.
+
     Raises CheckpointError where anything in the file is missing, too much, or of another kind.
     """
-    expected: set[str] = set()
+    expected = {TRAINED + name for name in trained}
+    for name in expected:
+        info = modules.tensors.get(name)
+        if info is None or info.dtype != "F32":
+            raise _damaged(folder, f"lacks `{plain(name)}`", name)
     for row, part in layout.parts.items():
         _check_part(folder, row, part, merged)
         for name in layout.experts[row]:

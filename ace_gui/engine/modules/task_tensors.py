@@ -38,7 +38,7 @@ from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.linalg.finite import is_finite
-from ace_gui.methods.shared.expert_modules import unpacked
+from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, ModuleKind, unpacked
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import is_float
 
@@ -60,7 +60,14 @@ class StoredModules:
 
     def rows(self, expert: str) -> Rows:
         """By stored tensor, where one expert has something. Raises CheckpointError."""
-        return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors)
+        trained = _trained_names(self.manifest)
+        return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
+
+    def require_entries(self, prefix: str, elements: int, reader: TensorReader) -> None:
+        """Raises CheckpointError where chosen entries are not in a row with so many elements."""
+        name = f"{prefix}index"
+        if name in self.tensors.tensors:
+            _require_inside(self.folder, name, reader.read(name), elements)
 
     def difference(self, expert: str, row: str, elements: int, reader: TensorReader) -> Tensor:
         """D of a row with so many elements, flat as stored, float32. Raises CheckpointError."""
@@ -70,8 +77,8 @@ class StoredModules:
         if form[0] == "left":
             return (found[0] @ found[1]).reshape(-1)
         if form[0] == "index":
-            index, values = found
-            return _scattered(self.folder, prefix, index, values, elements)
+            self.require_entries(prefix, elements, reader)
+            return torch.zeros(elements).index_copy_(0, found[0].long(), found[1])
         return found[0].reshape(-1)
 
     def read(self, name: str, reader: TensorReader) -> Tensor:
@@ -82,13 +89,20 @@ class StoredModules:
         return tensor
 
 
-def _scattered(folder: Path, prefix: str, index: Tensor, values: Tensor, elements: int) -> Tensor:
+def _require_inside(folder: Path, name: str, index: Tensor, elements: int) -> None:
     rising = bool((index[1:] > index[:-1]).all())
     if len(index) and not (rising and int(index[0]) >= 0 and int(index[-1]) < elements):
-        name = f"{prefix}index"
         sentence = f"{MODULES} has `{plain(name)}` with entries that are not in the tensor."
         raise refusal(folder, f"{sentence} Merge again.", tensor=name)
-    return torch.zeros(elements).index_copy_(0, index.long(), values)
+
+
+def _trained_names(manifest: ModulesManifest) -> list[str]:
+    """The trained tensors that modules of this kind have."""
+    if manifest.kind in ROUTED_WHOLE:
+        return ["centre", "scale", "weight", "bias"]
+    if manifest.kind is ModuleKind.SURGERY:
+        return [f"{name}/{what}" for name in manifest.experts for what in ("down", "up")]
+    return []
 
 
 def open_modules(folder: Path) -> StoredModules:
@@ -212,6 +226,12 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     if expert not in known:
         raise OutputError(
             f"{place(folder)}: There is no expert {plain(expert)!r}; there are {listing(known)}.",
+            path=folder,
+        )
+    if modules.manifest.kind is ModuleKind.SURGERY:
+        raise OutputError(
+            f"{place(folder)}: What {plain(modules.manifest.method)} left is no change of weights; "
+            "load the model with ace_gui.load_model, which puts it in place.",
             path=folder,
         )
     rows = modules.rows(expert)

@@ -288,8 +288,8 @@ def _task_lines(manifest: Manifest) -> list[str]:
     return [
         "## Models of single tasks",
         "",
-        "`modules.safetensors` holds what the method leaves for each expert, and `modules.json` how "
-        "a model works with it. In place:",
+        "`modules.safetensors` holds what the method leaves for each expert, and `modules.json` "
+        "how a model works with it. In place:",
         "",
         "```python",
         "import ace_gui",
@@ -297,7 +297,7 @@ def _task_lines(manifest: Manifest) -> list[str]:
         f"model = ace_gui.load_model(MERGED_FOLDER, task={json.dumps(name)})",
         "```",
         "",
-        "One expert's model as a plain folder (the base is needed for modules that stand beside it):",
+        "One expert's model as a plain folder (modules that stand beside the base need it):",
         "",
         "```sh",
         f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",

@@ -46,7 +46,7 @@ def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[Plan
 
 def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
     merged = row.in_base and row.disposition is Disposition.MERGED and prod(row.shape) > 0
-    return merged and method_of(row, default).modules is not None
+    return merged and isinstance(method_of(row, default).modules, Masks | Factors | Differences)
 
 
 def _with_biases(method: MergeMethod[Any]) -> bool:
@@ -89,11 +89,21 @@ def module_tensors(
             yield from _difference_tensors(row, modules.cut(parameters), start, chosen)
 
 
+def entries_in_rows(row: PlanRow, cut: Cut) -> int:
+    """How many entries of a matrix are kept where so many of each row are."""
+    assert cut.in_rows is not None
+    outputs, inputs = row.shape[::-1] if row.transposed else row.shape
+    return outputs * kept_count(cut.in_rows, inputs)
+
+
 def _difference_tensors(
     row: PlanRow, cut: Cut, start: str, count: int | None
 ) -> Iterator[OutputTensor]:
-    if cut.density is not None:
-        about = kept_count(cut.density, prod(row.shape))
+    if cut.density is not None or cut.in_rows is not None:
+        if cut.density is not None:
+            about = kept_count(cut.density, prod(row.shape))
+        else:
+            about = entries_in_rows(row, cut)
         shape = (about if count is None else count,)
         yield OutputTensor(name=f"{start}/index", dtype="I32", shape=shape)
         yield OutputTensor(name=f"{start}/values", dtype="F32", shape=shape)

@@ -9,30 +9,39 @@ from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES, plain
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.expert_modules import Differences, ModuleKind, kind_of
+from ace_gui.methods.shared.expert_modules import (
+    ROUTED_WHOLE,
+    Differences,
+    ModuleKind,
+    kind_of,
+    learns,
+)
+from ace_gui.recipe import Recipe
 
 TITLE: Final = "Modules"
 _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
 
 
 def module_checks(
-    rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
+    recipe: Recipe, rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
 ) -> tuple[Check, ...]:
     """The check of a merge that leaves modules; none for one that does not."""
     left = module_rows(rows, method)
-    if not left:
+    if not left and not learns(method.modules):
         return ()
-    sentence = _obstacle(left, rows, method, base)
+    sentence = _obstacle(recipe, left, rows, method, base)
     verdict = Verdict.ERROR if sentence else Verdict.OK
     fine = "Its modules have their places in this model."
     return (Check(subject=EVERYTHING, title=TITLE, verdict=verdict, sentence=sentence or fine),)
 
 
 def _obstacle(
+    recipe: Recipe,
     left: Sequence[PlanRow],
     rows: Sequence[PlanRow],
     method: MergeMethod[Any],
@@ -44,6 +53,8 @@ def _obstacle(
             f"The base has a {MODULES} of its own, which says of what it is made; merge its "
             "transformer alone, or choose a method that leaves no modules."
         )
+    if learns(method.modules) and (lacking := without_data(recipe)):
+        return lacking_sentence(method.title, lacking)
     found = [method_of(row, method) for row in left]
     own = next((each for each in found if each.modules is not None and _whole(each)), None)
     if own is None:
@@ -59,6 +70,23 @@ def _obstacle(
     assert own.modules is not None
     if kind_of(own.modules) is ModuleKind.SMILE:
         return _without_layer(own.title, rows)
+    if kind_of(own.modules) in ROUTED_WHOLE:
+        lacking = without_data(recipe)
+        return (
+            lacking_sentence(own.title, lacking) if lacking else _elsewhere(own.title, left, base)
+        )
+    return ""
+
+
+def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
+    """Which tensor a loaded model does not hold as its files do."""
+    for row in left:
+        pieces = base.architecture.modules.get(row.tensor, ())
+        if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
+            return (
+                f"{title} makes weights for each example, and transformers holds "
+                f"`{plain(row.tensor)}` in other pieces than its files; choose another method."
+            )
     return ""
 
 

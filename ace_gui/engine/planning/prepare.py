@@ -171,7 +171,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     checks = (
         *_checks(plan, base, experts),
         *data_checks(recipe, needs),
-        *module_checks(rows, method, base),
+        *module_checks(recipe, rows, method, base),
     )
     return Prepared(
         plan=dataclasses.replace(plan, checks=worst_first(checks)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,11 +22,21 @@ Parameters = TypeVar("Parameters")
 class ModuleKind(StrEnum):
     """How a model works with its modules. The value stands in ``modules.json``.
 
-    ``TASK``: who knows the task takes that expert's. The others look at each example by themselves.
+    ``TASK``: who knows the task takes that expert's. The others look at each example by themselves:
+    ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole model, and
+    ``CHOICE`` takes one expert's, both by a router that is trained. ``SURGERY`` changes what the
+    head of a task is given.
     """
 
     TASK = "task"
     SMILE = "smile"
+    MIXTURE = "mixture"
+    CHOICE = "choice"
+    SURGERY = "surgery"
+
+
+ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
+"""Kinds with one router for the whole model, trained on what its body makes of inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +80,13 @@ class Factors(Generic[Parameters]):
 class Cut:
     """What is kept of a difference.
 
-    ``density``: this share of its entries, the largest over the whole model. ``rank``: of matrices,
-    so many leading triplets; other tensors are kept whole. Neither: everything.
+    ``density``: this share of its entries, the largest over the whole model. ``in_rows``: this
+    share of each row of a matrix (outputs × inputs). ``rank``: of matrices, so many leading
+    triplets; other tensors are kept whole. None of them: everything.
     """
 
     density: float | None = None
+    in_rows: float | None = None
     rank: int | None = None
 
 
@@ -93,12 +105,33 @@ class Differences(Generic[Parameters]):
     with_biases: bool = False
 
 
-Modules = Masks[Parameters] | Factors[Parameters] | Differences[Parameters]
+@dataclass(frozen=True, kw_only=True)
+class Corrections(Generic[Parameters]):
+    """h − Up ReLU(Down h) of what each task's head is given, trained to be as in its expert.
+
+    ``rank``, ``steps``, ``learning_rate``: from the parameters.
+    """
+
+    rank: Callable[[Parameters], int]
+    steps: Callable[[Parameters], int]
+    learning_rate: Callable[[Parameters], float]
+
+
+Modules = (
+    Masks[Parameters] | Factors[Parameters] | Differences[Parameters] | Corrections[Parameters]
+)
 
 
 def kind_of(modules: Modules[Parameters]) -> ModuleKind:
     """How a model works with what these leave."""
+    if isinstance(modules, Corrections):
+        return ModuleKind.SURGERY
     return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
+
+
+def learns(modules: Modules[Parameters] | None) -> bool:
+    """Whether they are trained, at least in part, with the experts' calibration inputs."""
+    return modules is not None and kind_of(modules) in {*ROUTED_WHOLE, ModuleKind.SURGERY}
 
 
 def packed(mask: Tensor) -> Tensor:

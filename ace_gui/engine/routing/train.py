@@ -1,0 +1,31 @@
+"""What of a merge's modules is trained, once the merged weights are there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.routing.feature_router import trained_router
+from ace_gui.engine.routing.head_corrections import trained_corrections
+from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, Corrections, kind_of
+
+
+def trained_tensors(
+    prepared: Prepared, folder: Path, device: torch.device
+) -> Generator[PassProgress, None, dict[str, Tensor]]:
+    """The trained tensors by their names in ``modules.safetensors``, float32; often none.
+
+    ``folder``: of the merged model. Raises TaskError without calibration inputs, and what reading
+    data and loading models raise.
+    """
+    modules = prepared.method.modules
+    if modules is not None and kind_of(modules) in ROUTED_WHOLE:
+        return (yield from trained_router(prepared, folder, device))
+    if isinstance(modules, Corrections):
+        return (yield from trained_corrections(prepared, modules, folder, device))
+    return {}

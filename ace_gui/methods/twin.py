@@ -1,0 +1,48 @@
+"""Twin-Merging: shared knowledge, compressed exclusive knowledge, and a router between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, byom, cut, differences
+from ace_gui.methods.method import Kind, MergeMethod, parameter
+from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinParameters(ByomParameters):
+    """``keep``, ``density``, ``rank``: of each expert's difference; ``scaling``: λ."""
+
+    keep: str = parameter(
+        LOW_RANK,
+        label="Keep",
+        help=(
+            "How each expert's difference from the merged model is compressed. low rank: of every "
+            "matrix the leading singular triplets, other tensors whole; entries: the largest of "
+            "the whole model."
+        ),
+        choices=(LOW_RANK, ENTRIES),
+    )
+
+
+TWIN_MERGING = MergeMethod(
+    name="twin_merging",
+    title="Twin-Merging",
+    summary=(
+        "Task arithmetic, and the experts' compressed differences from it, which a router mixes "
+        "for each example by what the merged model makes of it."
+    ),
+    formula=(
+        "W = W₀ + λ Σₜ wₜ ΔWₜ\n"
+        "for x: W + Σₜ rₜ(x) C(Wₜ − W),  r = softmax(A h(x) + b),  h the mean last hidden state"
+    ),
+    citation=(
+        "Z. Lu, C. Fan, W. Wei, X. Qu, D. Chen, Y. Cheng, Twin-Merging: Dynamic Integration of "
+        "Modular Expertise in Model Merging, NeurIPS 2024, arXiv:2406.15479"
+    ),
+    parameters=TwinParameters,
+    merge=byom,
+    kind=Kind.ENTRY,
+    least=2,
+    modules=Differences(of=differences, cut=cut, kind=ModuleKind.MIXTURE),
+)

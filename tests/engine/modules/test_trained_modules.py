@@ -1,0 +1,284 @@
+"""Modules that are trained with the experts' inputs: routers of the whole model, corrections."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import ace_gui
+from ace_gui.engine.modules.head_inputs import Correction
+from ace_gui.engine.modules.manifest import MANIFEST, MODULES
+from ace_gui.engine.modules.stored import TRAINED
+from ace_gui.engine.output.task_model import reconstruct
+from ace_gui.engine.routing.feature_router import fitted
+from ace_gui.engine.streaming import sha256
+from ace_gui.errors import CheckpointError, OutputError, ResourceError
+from tests.helpers import module_oracles as oracle
+from tests.helpers.calibrated_models import bert_family, gpt2_family
+
+GIVEN = torch.tensor([[4, 5, 6, 7], [9, 8, 7, 6], [5, 5, 12, 5]])
+
+
+def merged(file: Path, out: Path, method: str, **parameters: Any) -> Path:
+    document = json.loads(file.read_text())
+    recipe = {**document, "merge_method": method, "parameters": parameters}
+    file.write_text(json.dumps(recipe))
+    folder = ace_gui.merge(file, out, device="cpu").folder
+    file.write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="module")
+def twin(gpt2: Path) -> Path:
+    return merged(gpt2, gpt2.parent / "twin", "twin_merging", rank=64)
+
+
+def retrained(folder: Path, copy: Path, **tensors: torch.Tensor) -> Path:
+    """The folder with other trained tensors."""
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    with safe_open(copy / MODULES, "pt") as file:
+        metadata = file.metadata()
+    changed = load_file(copy / MODULES) | {TRAINED + n: t for n, t in tensors.items()}
+    save_file(changed, copy / MODULES, metadata)
+    told = json.loads((copy / MANIFEST).read_text())
+    told["hashes"] = {**told["hashes"], MODULES: sha256(copy / MODULES)}
+    (copy / MANIFEST).write_text(json.dumps(told))
+    return copy
+
+
+def logits(model: Any, given: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        found: torch.Tensor = model(input_ids=given).logits
+    return found
+
+
+def plain(folder: Path) -> Any:
+    return transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+
+
+@pytest.mark.parametrize("t", [0, 1])
+def test_twin_of_full_rank_with_a_one_hot_router_is_the_expert(
+    gpt2: Path, twin: Path, tmp_path: Path, t: int
+) -> None:
+    bias = torch.tensor([90.0, 0.0] if t == 0 else [0.0, 90.0])
+    copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
+    own = plain(gpt2.parent / ("one", "other")[t])
+    found = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(found, logits(own, GIVEN), rtol=0, atol=2e-5)
+
+
+def test_twin_of_full_rank_with_an_even_router_is_the_mean(
+    gpt2: Path, twin: Path, tmp_path: Path
+) -> None:
+    even = retrained(twin, tmp_path / "c", weight=torch.zeros(2, 16), bias=torch.zeros(2))
+    mean = merged(gpt2, tmp_path / "mean", "linear")
+    found = logits(ace_gui.load_model(even), GIVEN)
+    torch.testing.assert_close(found, logits(plain(mean), GIVEN), rtol=0, atol=2e-5)
+
+
+def change_in(stored: dict[str, torch.Tensor], start: str) -> torch.Tensor:
+    """D of an expert as it is stored, float64; of a tied tensor that of what it is tied to."""
+    start = start.replace("lm_head.weight", "transformer.wte.weight")
+    if f"{start}/whole" in stored:
+        return stored[f"{start}/whole"].double()
+    return stored[f"{start}/left"].double() @ stored[f"{start}/right"].double()
+
+
+def test_twin_by_its_formula(gpt2: Path, tmp_path: Path) -> None:
+    """θ_s + Σ softmax(A h + b)_t v_t for each example, v_t of rank 3, in float64."""
+    folder = merged(gpt2, tmp_path / "out", "twin_merging", rank=3)
+    shared = plain(folder).double()
+    stored = load_file(folder / MODULES)
+    centre, scale, weight, bias = (
+        stored[TRAINED + name].double() for name in ("centre", "scale", "weight", "bias")
+    )
+    start = {name: each.clone() for name, each in shared.state_dict().items()}
+    changes = []
+    for name in ("one", "other"):
+        own = plain(gpt2.parent / name).double().state_dict()
+        changes.append({n: change_in(stored, f"{name}/{n}") for n in start})
+        for n in start:
+            expected = oracle.compressed((own[n] - start[n]).numpy(), 3)
+            torch.testing.assert_close(changes[-1][n], torch.tensor(expected), rtol=0, atol=1e-6)
+    found = logits(ace_gui.load_model(folder).double(), GIVEN)
+    for row, own in zip(found, GIVEN, strict=True):
+        shared.load_state_dict(start)
+        with torch.no_grad():
+            hidden = shared.transformer(own[None]).last_hidden_state[0].mean(dim=0)
+        share = torch.softmax(weight @ ((hidden - centre) / scale) + bias, dim=0)
+        mixed = {
+            n: each + sum(s * c[n] for s, c in zip(share, changes, strict=True))
+            for n, each in start.items()
+        }
+        shared.load_state_dict(mixed)
+        torch.testing.assert_close(row, logits(shared, own[None])[0], rtol=0, atol=1e-6)
+
+
+def test_free_experts_by_their_formula(gpt2: Path, tmp_path: Path) -> None:
+    folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.2, cutoff=0.1)
+    base = load_file(gpt2.parent / "base" / "model.safetensors")
+    own = load_file(gpt2.parent / "one" / "model.safetensors")
+    shared, found = load_file(folder / "model.safetensors"), dict(reconstruct(folder, "one"))
+    for name in ("transformer.h.0.mlp.c_fc.weight", "transformer.h.1.attn.c_proj.weight"):
+        delta = (own[name] - base[name]).double().numpy().T
+        expected = oracle.free_expert(delta, 0.2, 0.1).T
+        np.testing.assert_allclose((found[name] - shared[name]).numpy(), expected, atol=2e-6)
+
+
+def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> None:
+    folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.3)
+    found = logits(ace_gui.load_model(folder), GIVEN)
+    models = []
+    for name in ("one", "other"):
+        models.append(plain(folder))
+        models[-1].load_state_dict(dict(reconstruct(folder, name)), strict=False)
+    options = torch.stack([logits(model, GIVEN) for model in models])
+    nearest = (options - found).abs().amax(dim=(2, 3)).amin(dim=0)
+    assert float(nearest.max()) < 1e-4
+
+
+@pytest.mark.parametrize("method", ["twin_merging", "free_merging"])
+def test_the_other_examples_of_a_batch_change_nothing(
+    gpt2: Path, tmp_path: Path, method: str
+) -> None:
+    model = ace_gui.load_model(merged(gpt2, tmp_path / "out", method))
+    alone = torch.cat([logits(model, row[None]) for row in GIVEN])
+    assert torch.equal(logits(model, GIVEN), alone)
+    assert torch.equal(logits(model, GIVEN[[2, 0]]), alone[[2, 0]])
+    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    together = model.generate(GIVEN, **options)
+    for row, own in zip(together, GIVEN, strict=True):
+        written = model.generate(own[None], **options)[0]
+        assert torch.equal(row[: len(written)], written)
+    again = plain(tmp_path / "out").state_dict()
+    kept = model.state_dict()
+    assert all(torch.equal(kept[name], again[name]) for name in again)
+
+
+def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path) -> None:
+    model = ace_gui.load_model(twin)
+    router = next(module for name, module in model.named_modules() if name == "ace_modules.0")
+    seen: list[torch.Tensor] = []
+    router.seen = seen.append
+    padded = torch.cat([GIVEN[:1], torch.zeros(1, 3, dtype=torch.long)], dim=1)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0, 0]])
+    with torch.inference_mode():
+        model(input_ids=padded, attention_mask=mask)
+        model(input_ids=GIVEN[:1], attention_mask=mask[:, :4])
+    torch.testing.assert_close(seen[0], seen[1])
+
+
+def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled() -> None:
+    generator = torch.Generator().manual_seed(0)
+    owners = torch.randint(4, (400,), generator=generator)
+    seen = torch.randn(400, 12, generator=generator, dtype=torch.float64)
+    seen[torch.arange(400), owners] += 4
+
+    def right(labels: torch.Tensor) -> float:
+        found = fitted(seen[:200], labels[:200].tolist())
+        given = (seen[200:].float() - found[f"{TRAINED}centre"]) / found[f"{TRAINED}scale"]
+        scores = given @ found[f"{TRAINED}weight"].T + found[f"{TRAINED}bias"]
+        return float((scores.argmax(dim=1) == owners[200:]).float().mean())
+
+    assert right(owners) > 0.9
+    assert right(owners[torch.randperm(400, generator=generator)]) < 0.5
+
+
+# Representation Surgery
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bert_family(tmp_path_factory.mktemp("bert"))
+
+
+def test_a_correction_by_its_formula() -> None:
+    generator = torch.Generator().manual_seed(0)
+    down, up, hidden = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((3, 7), (7, 3), (5, 4, 7))
+    )
+    found = Correction(down, up)(hidden).numpy()
+    expected = hidden.numpy() - np.maximum(hidden.numpy() @ down.numpy().T, 0) @ up.numpy().T
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def answers(model: Any) -> torch.Tensor:
+    return logits(model, torch.tensor([[2, 5, 6, 7, 3], [2, 9, 8, 14, 3], [2, 6, 6, 5, 3]]))
+
+
+def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path: Path) -> None:
+    cut = merged(bert, tmp_path / "cut", "surgery", steps=0)
+    whole = merged(bert, tmp_path / "whole", "task_arithmetic")
+    for task in ("two", "three"):
+        found = answers(ace_gui.load_model(cut, task=task))
+        expected = answers(ace_gui.load_model(whole, task=task))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path: Path) -> None:
+    folder = merged(bert, tmp_path / "cut", "surgery", steps=300, learning_rate=1e-2)
+    plain_merge = merged(bert, tmp_path / "whole", "task_arithmetic")
+    own = transformers.BertForSequenceClassification.from_pretrained(bert.parent / "three").eval()
+    near = answers(ace_gui.load_model(folder, task="three")) - answers(own)
+    far = answers(ace_gui.load_model(plain_merge, task="three")) - answers(own)
+    assert near.abs().mean() < 0.8 * far.abs().mean()
+
+
+def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path: Path) -> None:
+    folder = merged(bert, tmp_path / "cut", "surgery", steps=1)
+    with pytest.raises(OutputError, match="no change of weights"):
+        dict(reconstruct(folder, "two"))
+
+
+# Refused
+
+
+@pytest.mark.parametrize("method", ["twin_merging", "free_merging", "surgery"])
+def test_without_data_it_is_refused_in_a_sentence(gpt2: Path, tmp_path: Path, method: str) -> None:
+    recipe = {**json.loads(gpt2.read_text()), "merge_method": method}
+    del recipe["tasks"]
+    folder = gpt2.parent
+    recipe["base_model"] = str(folder / "base")
+    recipe["models"] = [{"model": str(folder / name)} for name in ("one", "other")]
+    with pytest.raises(ResourceError, match="needs inputs of each expert's task"):
+        ace_gui.merge(recipe, tmp_path / "out", device="cpu")
+
+
+ROUTERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "weight": lambda each: each[:1].clone(),
+    "scale": lambda each: -each,
+    "centre": lambda each: each[:3].clone(),
+    "bias": lambda each: torch.cat([each, each]),
+}
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_a_router_of_another_model_is_refused(twin: Path, tmp_path: Path, name: str) -> None:
+    changed = ROUTERS[name](load_file(twin / MODULES)[TRAINED + name])
+    copy = retrained(twin, tmp_path / "copy", **{name: changed})
+    with pytest.raises(CheckpointError):
+        ace_gui.load_model(copy)
+
+
+def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path: Path) -> None:
+    for number, tensors in enumerate(
+        ({"bias": torch.tensor([float("nan"), 0.0])}, {"more": torch.zeros(1)})
+    ):
+        copy = retrained(twin, tmp_path / str(number), **tensors)
+        with pytest.raises(CheckpointError):
+            ace_gui.load_model(copy)
