@@ -96,7 +96,7 @@ SMILE = MergeMethod(
     parameters=SmileParameters,
     merge=smile,
     least=2,
-    working_memory=per_matrix(entries=3, smaller=3),
+    working_memory=per_matrix(entries=4),
     modules=Differences(
         of=differences,
         cut=lambda parameters: Cut(rank=parameters.rank),

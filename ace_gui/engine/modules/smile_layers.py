@@ -130,10 +130,15 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 
 def _settings(modules: StoredModules) -> Any:
     """The parameters of the method, checked as those of a recipe."""
+    told = modules.manifest
     try:
-        return checked_parameters(get_method("smile"), modules.manifest.settings)
+        found = checked_parameters(get_method(told.method), told.settings)
     except RecipeError as error:
         raise CheckpointError(error.sentence, path=modules.folder) from None
+    if not (hasattr(found, "gate_rank") and hasattr(found, "top")):
+        sentence = f"{plain(told.method)} has no gate, so that its modules cannot be used as told."
+        raise CheckpointError(sentence, path=modules.folder)
+    return found
 
 
 def _place(model: Any, finder: DiskNames, part: MatrixPart) -> _Place | None:

@@ -223,6 +223,24 @@ def test_what_modules_json_says(folder: Path, how: str) -> None:
         ace_gui.load_model(folder, task="task0")
 
 
+SETTINGS: dict[str, dict[str, object]] = {
+    "unknown method": {"kind": "smile", "method": "other"},
+    "method without a gate": {"kind": "smile", "method": "linear", "settings": {}},
+    "unknown setting": {"kind": "smile", "method": "smile", "settings": {"gate": 3}},
+    "out of range": {"kind": "smile", "method": "smile", "settings": {"top": 0}},
+    "of another type": {"kind": "smile", "method": "smile", "settings": {"top": "all"}},
+    "kind with a router": {"kind": "mixture"},
+    "kind with corrections": {"kind": "surgery"},
+}
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_settings_and_kinds_that_the_modules_do_not_have(folder: Path, how: str) -> None:
+    say(folder, **SETTINGS[how])
+    with pytest.raises(CheckpointError):
+        ace_gui.load_model(folder, task="task0")
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "{}", '{"schema": 1}', "\x00"])
 def test_a_modules_json_that_is_none(folder: Path, text: str) -> None:
     (folder / MANIFEST).write_text(text)
