@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -20,6 +20,8 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.devices import available_devices, devices_not_used
 from ace_gui.machine import total_memory
 from ace_gui.methods import METHODS, PROBLEMS, families, parameter_fields
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.expert_modules import ModuleKind, kind_of, learns
 from ace_gui.methods.shared.measured import Need
 
 _NEEDS: Final[Mapping[Need | None, str]] = {
@@ -30,6 +32,25 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
         "gradients, which is several times slower than inputs alone."
     ),
 }
+
+
+_LEAVES: Final[Mapping[ModuleKind | None, str]] = {
+    ModuleKind.TASK: "Leaves modules: who says the task has that expert's model.",
+    ModuleKind.SURGERY: "Leaves modules for each task, which it must be told.",
+    **dict.fromkeys(
+        (ModuleKind.SMILE, ModuleKind.MIXTURE, ModuleKind.CHOICE, ModuleKind.BLOCKS),
+        "Leaves modules, and a router that finds the expert of each example by itself.",
+    ),
+}
+
+
+def _kind(method: MergeMethod[Any]) -> ModuleKind | None:
+    return None if method.modules is None else kind_of(method.modules)
+
+
+def _needed(method: MergeMethod[Any]) -> str:
+    need = Need.INPUTS if learns(method.modules) else method.need(method.parameters())
+    return _NEEDS[need]
 
 
 def engine_ready() -> EngineReady:
@@ -64,7 +85,7 @@ def method_info(name: str) -> MethodInfo:
         least=method.least,
         most=method.most,
         seeded=method.seeded,
-        needs=_NEEDS[method.need(method.parameters())],
+        needs=" ".join(filter(None, (_needed(method), _LEAVES.get(_kind(method), "")))),
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
             for item in parameter_fields(method)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
 from torch import Tensor
 
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.census import combination, task_vector
 from ace_gui.methods.shared.expert_modules import Cut, Differences
+from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 ENTRIES: Final = "entries"
@@ -62,20 +61,6 @@ class ByomParameters:
     )
 
 
-def byom(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: ByomParameters,
-    **_: Unpack[Context],
-) -> Merged:
-    """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
-
-    Raises MethodError where a task vector is not finite.
-    """
-    experts = WeightedExperts(deltas, weights)
-    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
-
-
 def differences(
     deltas: Sequence[Tensor], weights: Sequence[float], parameters: ByomParameters
 ) -> Iterator[Tensor]:
@@ -110,7 +95,7 @@ BYOM = MergeMethod(
         "Model For Free, 2023, arXiv:2310.01886"
     ),
     parameters=ByomParameters,
-    merge=byom,
+    merge=scaled_sum,
     kind=Kind.ENTRY,
     modules=Differences(of=differences, cut=cut),
 )

@@ -46,6 +46,7 @@ from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
 from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M
 from ace_gui.methods.twin import TWIN_MERGING
+from ace_gui.methods.wemoe import WEMOE
 from ace_gui.methods.with_data.esm import ESM
 from ace_gui.methods.with_data.fisher import FISHER, UBGM
 from ace_gui.methods.with_data.regmean import REGMEAN
@@ -81,7 +82,17 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
-        "With modules": (EMR, TALL_MASKS, TSV_C, BYOM, SMILE, TWIN_MERGING, FREE_MERGING, SURGERY),
+        "With modules": (
+            EMR,
+            TALL_MASKS,
+            TSV_C,
+            BYOM,
+            SMILE,
+            TWIN_MERGING,
+            FREE_MERGING,
+            WEMOE,
+            SURGERY,
+        ),
     }
 )
 """The methods by what they work with, in the order in which to offer them."""

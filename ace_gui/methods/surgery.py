@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
-
-from torch import Tensor
 
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     parameter,
     scaling_parameter,
 )
-from ace_gui.methods.shared.census import combination, finished
 from ace_gui.methods.shared.expert_modules import Corrections
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sums import scaled_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +47,6 @@ class SurgeryParameters:
     )
 
 
-def surgery(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: SurgeryParameters,
-    **_: Unpack[Context],
-) -> Merged:
-    """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
-
-    Raises MethodError where a task vector is not finite.
-    """
-    experts = WeightedExperts(deltas, weights)
-    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
-
-
 SURGERY = MergeMethod(
     name="surgery",
     title="Representation Surgery",
@@ -84,7 +63,7 @@ SURGERY = MergeMethod(
         "Multi-Task Model Merging, ICML 2024, arXiv:2402.02705"
     ),
     parameters=SurgeryParameters,
-    merge=surgery,
+    merge=scaled_sum,
     kind=Kind.ENTRY,
     modules=Corrections(
         rank=lambda parameters: parameters.rank,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, byom, cut, differences
+from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, cut, differences
 from ace_gui.methods.method import Kind, MergeMethod, parameter
 from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
+from ace_gui.methods.shared.sums import scaled_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ TWIN_MERGING = MergeMethod(
         "Modular Expertise in Model Merging, NeurIPS 2024, arXiv:2406.15479"
     ),
     parameters=TwinParameters,
-    merge=byom,
+    merge=scaled_sum,
     kind=Kind.ENTRY,
     least=2,
     modules=Differences(of=differences, cut=cut, kind=ModuleKind.MIXTURE),

@@ -255,6 +255,7 @@ CHECKS = [
     Check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),
     Check("byom", lambda d: 0.3 * d.sum(axis=0)),
     Check("twin_merging", lambda d: 0.3 * d.sum(axis=0)),
+    Check("wemoe", lambda d: 0.3 * d.sum(axis=0)),
     Check("surgery", lambda d: 0.3 * d.sum(axis=0)),
     Check("smile", lambda d: np.zeros_like(d[0]), cases=MATRICES),
     Check("tsv_c", oracle.tsv_m, cases=MATRICES),

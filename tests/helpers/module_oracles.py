@@ -73,3 +73,12 @@ def free_expert(delta: Array, density: float, cutoff: float) -> Array:
         row[largest] = source[largest]
     mean = np.abs(kept).sum() / (count * len(delta))
     return -np.log10(density) * mean / np.abs(high_pass(delta, cutoff)).mean() * kept
+
+
+def block_shares(
+    given: Array, hidden: Array, hidden_bias: Array, out: Array, out_bias: Array
+) -> Array:
+    """The mean over the tokens of A₂ max(0, A₁ x + b₁) + b₂."""
+    return np.mean(
+        [out @ np.maximum(hidden @ x + hidden_bias, 0) + out_bias for x in given], axis=0
+    )

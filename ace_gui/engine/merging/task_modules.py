@@ -63,7 +63,8 @@ def write_modules(
     if not rows and not learns(prepared.method.modules):
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
-    trained = yield from trained_tensors(prepared, folder, device)
+    changes = partial(differences, prepared=prepared, readers=readers, part=None)
+    trained = yield from trained_tensors(prepared, folder, device, changes)
     shards = _planned(prepared, rows, chosen, trained)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ace_gui.engine.modules.head_inputs import put_correction
 from ace_gui.engine.modules.manifest import has_modules, read_manifest
+from ace_gui.engine.modules.mlp_blocks import put_blocks
 from ace_gui.engine.modules.one_by_one import one_by_one
 from ace_gui.engine.modules.smile_layers import put_smile
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_modules, open_task
@@ -54,6 +55,8 @@ class ModulesOf:
             return
         if self.kind is ModuleKind.SMILE:
             put_smile(model, modules)
+        elif self.kind is ModuleKind.BLOCKS:
+            put_blocks(model, modules)
         else:
             put_whole(model, modules)
         one_by_one(model)

@@ -18,6 +18,7 @@ it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,6 +56,15 @@ _FORMS: Final = (
     ("index", "values"),
     ("whole",),
 )
+
+
+_BLOCK: Final = re.compile(r"(.*?\.\d+)\.")
+
+
+def block_of(tensor: str) -> str | None:
+    """The block of a tensor by its name, "vit.encoder.layer.3"; None outside of blocks."""
+    found = _BLOCK.match(tensor)
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, kw_only=True)

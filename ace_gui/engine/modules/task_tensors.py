@@ -33,7 +33,15 @@ from ace_gui.engine.modules.manifest import (
     read_manifest,
     require_hashes,
 )
-from ace_gui.engine.modules.stored import Layout, Rows, checked_rows, form_of, read_layout
+from ace_gui.engine.modules.stored import (
+    TRAINED,
+    Layout,
+    Rows,
+    block_of,
+    checked_rows,
+    form_of,
+    read_layout,
+)
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import MismatchError, OutputError
@@ -60,7 +68,7 @@ class StoredModules:
 
     def rows(self, expert: str) -> Rows:
         """By stored tensor, where one expert has something. Raises CheckpointError."""
-        trained = _trained_names(self.manifest)
+        trained = _trained_names(self.manifest, self.layout)
         return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
 
     def require_entries(self, prefix: str, elements: int, reader: TensorReader) -> None:
@@ -96,12 +104,16 @@ def _require_inside(folder: Path, name: str, index: Tensor, elements: int) -> No
         raise refusal(folder, f"{sentence} Merge again.", tensor=name)
 
 
-def _trained_names(manifest: ModulesManifest) -> list[str]:
+def _trained_names(manifest: ModulesManifest, layout: Layout) -> list[str]:
     """The trained tensors that modules of this kind have."""
     if manifest.kind in ROUTED_WHOLE:
         return ["centre", "scale", "weight", "bias"]
     if manifest.kind is ModuleKind.SURGERY:
         return [f"{name}/{what}" for name in manifest.experts for what in ("down", "up")]
+    if manifest.kind is ModuleKind.BLOCKS:
+        blocks = dict.fromkeys(block_of(part.tensor) for part in layout.parts.values())
+        names = ("hidden", "hidden_bias", "out", "out_bias")
+        return ["shared", *(f"{block}/{what}" for block in blocks for what in names)]
     return []
 
 
@@ -172,9 +184,20 @@ class TaskTensors:
                 original = elements_of(start, part)
                 mine.copy_(original + self._change(row, mine - original, modules))
             else:
-                own = self.modules.difference(self.expert, row, mine.numel(), modules)
+                own = self._difference(row, mine.numel(), modules)
                 mine.add_(own.reshape(mine.shape))
         return _rounded(result.reshape(merged.shape), merged.dtype, name)
+
+    def _difference(self, row: str, elements: int, reader: TensorReader) -> Tensor:
+        """The expert's tensor less the merged one, flat."""
+        stored = self.modules
+        own = stored.difference(self.expert, row, elements, reader)
+        if stored.manifest.kind is ModuleKind.BLOCKS:  # theirs are differences to the base
+            shares = stored.read(f"{TRAINED}shared", reader).tolist()
+            for expert, share in zip(stored.manifest.experts, shares, strict=True):
+                if expert in stored.layout.experts[row]:
+                    own = own - share * stored.difference(expert, row, elements, reader)
+        return own
 
     def _change(self, row: str, shared: Tensor, modules: TensorReader) -> Tensor:
         """The expert's task vector on a row, in the shape of ``shared``, the merged one."""

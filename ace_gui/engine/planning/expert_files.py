@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from ace_gui.checkpoints import OutputTensor
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.methods import checked_parameters
@@ -46,7 +46,10 @@ def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[Plan
 
 def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
     merged = row.in_base and row.disposition is Disposition.MERGED and prod(row.shape) > 0
-    return merged and isinstance(method_of(row, default).modules, Masks | Factors | Differences)
+    modules = method_of(row, default).modules
+    if isinstance(modules, Differences) and modules.roles is not None:
+        return merged and row.role in modules.roles
+    return merged and isinstance(modules, Masks | Factors | Differences)
 
 
 def _with_biases(method: MergeMethod[Any]) -> bool:
@@ -54,10 +57,10 @@ def _with_biases(method: MergeMethod[Any]) -> bool:
 
 
 def _is_bias(row: PlanRow, matrices: Mapping[str, PlanRow]) -> bool:
-    """Whether the row is the bias, which is averaged, of one of these matrices."""
+    """Whether the row is the bias of one of these matrices."""
     start, _, last = row.name.rpartition(".")
-    averaged = row.disposition is Disposition.AVERAGED and row.in_base and bool(row.experts)
-    return averaged and last == "bias" and f"{start}.weight" in matrices
+    combined = row.disposition in COMBINED and row.in_base and bool(row.experts)
+    return combined and last == "bias" and f"{start}.weight" in matrices
 
 
 def module_tensors(

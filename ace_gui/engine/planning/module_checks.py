@@ -56,6 +56,9 @@ def _obstacle(
     if learns(method.modules) and (lacking := without_data(recipe)):
         return lacking_sentence(method.title, lacking)
     found = [method_of(row, method) for row in left]
+    roles = method.modules.roles if isinstance(method.modules, Differences) else None
+    if roles is not None and not left:
+        return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
     own = next((each for each in found if each.modules is not None and _whole(each)), None)
     if own is None:
         return ""
@@ -68,9 +71,12 @@ def _obstacle(
     if capped is not None:
         return f"{own.title} leaves differences to a merge without a cap; take the cap away."
     assert own.modules is not None
-    if kind_of(own.modules) is ModuleKind.SMILE:
+    kind = kind_of(own.modules)
+    if kind is ModuleKind.SMILE:
         return _without_layer(own.title, rows)
-    if kind_of(own.modules) in ROUTED_WHOLE:
+    if kind is ModuleKind.BLOCKS:
+        return _without_layer(own.title, [row for row in left if len(row.shape) != 1])
+    if kind in ROUTED_WHOLE:
         lacking = without_data(recipe)
         return (
             lacking_sentence(own.title, lacking) if lacking else _elsewhere(own.title, left, base)

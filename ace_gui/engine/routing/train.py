@@ -10,22 +10,25 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.routing.block_routers import Changes, trained_blocks
 from ace_gui.engine.routing.feature_router import trained_router
 from ace_gui.engine.routing.head_corrections import trained_corrections
-from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, Corrections, kind_of
+from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, Corrections, Differences, kind_of
 
 
 def trained_tensors(
-    prepared: Prepared, folder: Path, device: torch.device
+    prepared: Prepared, folder: Path, device: torch.device, changes: Changes
 ) -> Generator[PassProgress, None, dict[str, Tensor]]:
     """The trained tensors by their names in ``modules.safetensors``, float32; often none.
 
-    ``folder``: of the merged model. Raises TaskError without calibration inputs, and what reading
-    data and loading models raise.
+    ``folder``: of the merged model. ``changes``: gives D_t of a row. Raises TaskError without
+    calibration inputs, and what reading data and loading models raise.
     """
     modules = prepared.method.modules
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from trained_router(prepared, folder, device))
+    if isinstance(modules, Differences) and modules.training is not None:
+        return (yield from trained_blocks(prepared, modules, folder, device, changes))
     if isinstance(modules, Corrections):
         return (yield from trained_corrections(prepared, modules, folder, device))
     return {}

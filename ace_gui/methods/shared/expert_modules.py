@@ -25,7 +25,7 @@ class ModuleKind(StrEnum):
     ``TASK``: who knows the task takes that expert's. The others look at each example by themselves:
     ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole model, and
     ``CHOICE`` takes one expert's, both by a router that is trained. ``SURGERY`` changes what the
-    head of a task is given.
+    head of a task is given. ``BLOCKS`` mixes the experts' MLP blocks by a trained router in each.
     """
 
     TASK = "task"
@@ -33,6 +33,7 @@ class ModuleKind(StrEnum):
     MIXTURE = "mixture"
     CHOICE = "choice"
     SURGERY = "surgery"
+    BLOCKS = "blocks"
 
 
 ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
@@ -91,18 +92,33 @@ class Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockTraining(Generic[Parameters]):
+    """How the routers of ``BLOCKS`` are trained, from the parameters.
+
+    ``shared``: the share that the merged model has of each expert, with which they begin.
+    """
+
+    shared: Callable[[Parameters], float]
+    steps: Callable[[Parameters], int]
+    learning_rate: Callable[[Parameters], float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Differences(Generic[Parameters]):
     """Expert t is W + D_t, W being the merged model, with as much of D_t as ``cut`` leaves.
 
     ``of``: D_t an expert, in order, from the task vectors of a tensor, or of a flat part where
     entries are chosen, the weights and the parameters. ``with_biases``: also of the biases that go
-    with the matrices, which the method itself averages.
+    with the matrices. ``roles``: of these tensors alone; None: of all that the method merges.
+    ``training``: of ``BLOCKS``, whose D_t are differences to the base.
     """
 
     of: Callable[[Sequence[Tensor], Sequence[float], Parameters], Iterator[Tensor]]
     cut: Callable[[Parameters], Cut]
     kind: ModuleKind = ModuleKind.TASK
     with_biases: bool = False
+    roles: frozenset[str] | None = None
+    training: BlockTraining[Parameters] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +147,8 @@ def kind_of(modules: Modules[Parameters]) -> ModuleKind:
 
 def learns(modules: Modules[Parameters] | None) -> bool:
     """Whether they are trained, at least in part, with the experts' calibration inputs."""
-    return modules is not None and kind_of(modules) in {*ROUTED_WHOLE, ModuleKind.SURGERY}
+    trained = {*ROUTED_WHOLE, ModuleKind.SURGERY, ModuleKind.BLOCKS}
+    return modules is not None and kind_of(modules) in trained
 
 
 def packed(mask: Tensor) -> Tensor:

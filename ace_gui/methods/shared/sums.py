@@ -1,15 +1,17 @@
-"""Sums of sparse task vectors. T experts."""
+"""Sums of task vectors, sparse ones too. T experts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Merged, parameter, scaling_parameter
-from ace_gui.methods.shared.census import finished
+from ace_gui.methods.method import Context, Merged, parameter, scaling_parameter
+from ace_gui.methods.shared.census import combination, finished
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +49,23 @@ def merged_by_sum(
         del vector
     total.div_(divisor(weights, parameters.normalize))
     return finished(total, parameters.scaling)
+
+
+class Scaled(Protocol):
+    """Parameters with a factor on the sum."""
+
+    @property
+    def scaling(self) -> float:
+        """The factor."""
+        ...
+
+
+def scaled_sum(
+    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Scaled, **_: Unpack[Context]
+) -> Merged:
+    """Scaling · Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
+
+    Task arithmetic, in float64. Raises MethodError where a task vector is not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)

@@ -19,7 +19,7 @@ from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.output.task_model import reconstruct
 from ace_gui.engine.routing.feature_router import fitted
 from ace_gui.engine.streaming import sha256
-from ace_gui.errors import CheckpointError, OutputError, ResourceError
+from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
 from tests.helpers import module_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, gpt2_family
 
@@ -29,10 +29,9 @@ GIVEN = torch.tensor([[4, 5, 6, 7], [9, 8, 7, 6], [5, 5, 12, 5]])
 def merged(file: Path, out: Path, method: str, **parameters: Any) -> Path:
     document = json.loads(file.read_text())
     recipe = {**document, "merge_method": method, "parameters": parameters}
-    file.write_text(json.dumps(recipe))
-    folder = ace_gui.merge(file, out, device="cpu").folder
-    file.write_text(json.dumps(document))
-    return folder
+    own = file.with_name(f"{method}.yaml")
+    own.write_text(json.dumps(recipe))
+    return ace_gui.merge(own, out, device="cpu").folder
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +150,18 @@ def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> N
     assert float(nearest.max()) < 1e-4
 
 
-@pytest.mark.parametrize("method", ["twin_merging", "free_merging"])
+ROUTED: dict[str, dict[str, Any]] = {
+    "twin_merging": {},
+    "free_merging": {},
+    "wemoe": {"steps": 0},
+}
+
+
+@pytest.mark.parametrize("method", ROUTED)
 def test_the_other_examples_of_a_batch_change_nothing(
     gpt2: Path, tmp_path: Path, method: str
 ) -> None:
-    model = ace_gui.load_model(merged(gpt2, tmp_path / "out", method))
+    model = ace_gui.load_model(merged(gpt2, tmp_path / "out", method, **ROUTED[method]))
     alone = torch.cat([logits(model, row[None]) for row in GIVEN])
     assert torch.equal(logits(model, GIVEN), alone)
     assert torch.equal(logits(model, GIVEN[[2, 0]]), alone[[2, 0]])
@@ -198,12 +204,108 @@ def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled(
     assert right(owners[torch.randperm(400, generator=generator)]) < 0.5
 
 
-# Representation Surgery
+# WEMoE
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bert_family(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def wemoe(gpt2: Path) -> Path:
+    return merged(gpt2, gpt2.parent / "wemoe", "wemoe", steps=0)
+
+
+def answers(model: Any) -> torch.Tensor:
+    return logits(model, torch.tensor([[2, 5, 6, 7, 3], [2, 9, 8, 14, 3], [2, 6, 6, 5, 3]]))
+
+
+def blocks(folder: Path, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+    """These tensors for the router of every block."""
+    return {
+        f"transformer.h.{block}/{name}": tensor.clone()
+        for block in range(2)
+        for name, tensor in tensors.items()
+    }
+
+
+@pytest.mark.parametrize("t", [0, 1])
+def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
+    gpt2: Path, wemoe: Path, tmp_path: Path, t: int
+) -> None:
+    one = torch.eye(2)[t]
+    trained = blocks(wemoe, out=torch.zeros(2, 16), out_bias=one)
+    copy = retrained(wemoe, tmp_path / "copy", **trained)
+    state = load_file(wemoe / "model.safetensors")
+    own = load_file(gpt2.parent / ("one", "other")[t] / "model.safetensors")
+    expected = plain(wemoe)
+    mlp = {name: each for name, each in own.items() if ".mlp." in name}
+    assert len(mlp) == 8
+    expected.load_state_dict({**state, **mlp}, strict=False)
+    found = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(found, logits(expected, GIVEN), rtol=0, atol=2e-5)
+    task = dict(reconstruct(copy, ("one", "other")[t]))
+    for name, each in mlp.items():
+        torch.testing.assert_close(task[name], each, rtol=0, atol=1e-6)
+
+
+def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path: Path) -> None:
+    copy = retrained(wemoe, tmp_path / "copy", **blocks(wemoe, out=torch.zeros(2, 16)))
+    found = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(found, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-5)
+    near = logits(ace_gui.load_model(wemoe), GIVEN)
+    assert 0 < float((near - found).abs().max()) < 0.05
+
+
+def test_a_block_by_its_formula(wemoe: Path, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(3)
+    drawn = {
+        name: torch.randn(*shape, generator=generator)
+        for name, shape in {
+            "hidden": (16, 16), "hidden_bias": (16,), "out": (2, 16), "out_bias": (2,)
+        }.items()
+    }  # fmt: skip
+    copy = retrained(wemoe, tmp_path / "copy", **blocks(wemoe, **drawn))
+    model = ace_gui.load_model(copy).double()
+    seen: list[torch.Tensor] = []
+    layer = model.transformer.h[0].mlp.c_fc
+    layer.register_forward_hook(lambda _layer, args, output: seen.extend((args[0], output)))
+    logits(model, GIVEN[:1])
+    given, output = (each[0].numpy() for each in seen)
+    stored, name = load_file(copy / MODULES), "transformer.h.0.mlp.c_fc"
+    shared = load_file(copy / "model.safetensors")
+
+    def change(what: str) -> list[np.ndarray]:
+        return [stored[f"{each}/{name}.{what}/whole"].double().numpy() for each in ("one", "other")]
+
+    router = {what: tensor.double().numpy() for what, tensor in drawn.items()}
+    shares = oracle.block_shares(given, **router)
+    weight, bias = (shared[f"{name}.{what}"].double().numpy() for what in ("weight", "bias"))
+    weight = weight + sum((s - 0.3) * c for s, c in zip(shares, change("weight"), strict=True))
+    bias = bias + sum((s - 0.3) * c for s, c in zip(shares, change("bias"), strict=True))
+    np.testing.assert_allclose(output, given @ weight + bias, atol=1e-6)
+
+
+def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path: Path) -> None:
+    def entropy(folder: Path) -> float:
+        found = answers(ace_gui.load_model(folder, task="three")).double()
+        log = torch.log_softmax(found, dim=1)
+        return float(-(log.exp() * log).sum(dim=1).mean())
+
+    begun = merged(bert, tmp_path / "begun", "wemoe", steps=0)
+    learnt = merged(bert, tmp_path / "learnt", "wemoe", steps=30, learning_rate=1e-2)
+    assert entropy(learnt) < 0.9 * entropy(begun)
+    again = merged(bert, tmp_path / "again", "wemoe", steps=30, learning_rate=1e-2)
+    assert (again / MODULES).read_bytes() == (learnt / MODULES).read_bytes()
+
+
+def test_wemoe_without_labels_is_refused(gpt2: Path, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="no task has such"):
+        merged(gpt2, tmp_path / "out", "wemoe", steps=1)
+
+
+# Representation Surgery
 
 
 def test_a_correction_by_its_formula() -> None:
@@ -215,10 +317,6 @@ def test_a_correction_by_its_formula() -> None:
     found = Correction(down, up)(hidden).numpy()
     expected = hidden.numpy() - np.maximum(hidden.numpy() @ down.numpy().T, 0) @ up.numpy().T
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def answers(model: Any) -> torch.Tensor:
-    return logits(model, torch.tensor([[2, 5, 6, 7, 3], [2, 9, 8, 14, 3], [2, 6, 6, 5, 3]]))
 
 
 def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path: Path) -> None:
@@ -248,7 +346,7 @@ def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path: Path) -> Non
 # Refused
 
 
-@pytest.mark.parametrize("method", ["twin_merging", "free_merging", "surgery"])
+@pytest.mark.parametrize("method", ["twin_merging", "free_merging", "surgery", "wemoe"])
 def test_without_data_it_is_refused_in_a_sentence(gpt2: Path, tmp_path: Path, method: str) -> None:
     recipe = {**json.loads(gpt2.read_text()), "merge_method": method}
     del recipe["tasks"]

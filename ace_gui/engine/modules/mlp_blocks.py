@@ -1,0 +1,237 @@
+"""WEMoE in a loaded model: MLP blocks that are the experts' in shares which a router gives.
+
+Each block's router sees what the block is given, and its shares are the mean over the tokens of an
+example. N examples, L tokens, H features, T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.checkpoints import TensorReader, plain
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.routes import Seen
+from ace_gui.engine.modules.stored import TRAINED, block_of
+from ace_gui.engine.modules.task_tensors import StoredModules
+from ace_gui.errors import ArchitectureError
+
+NAME: Final = "ace_modules"
+"""What the modules are called in the layers that have them."""
+
+ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
+SHARED: Final = "shared"
+"""Name of the trained tensor with the shares that the merged model has of every expert."""
+
+
+class BlockRouter(nn.Module):
+    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the share of each expert (N × T).
+
+    The layer that is called first in a block asks; the others take what it was told.
+    """
+
+    hidden: Tensor
+    hidden_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        """``tensors``: hidden (H × H), hidden_bias (H), out (T × H), out_bias (T)."""
+        super().__init__()
+        for name in ROUTER:
+            self.register_buffer(name, tensors[name], persistent=False)
+        self.first: Any = None
+        self.share_NT: Tensor | None = None
+        self.held = False
+        self.mask: Tensor | None = None
+        self.seen: Seen | None = None
+
+    def forward(self, input_NLH: Tensor) -> Tensor:
+        """The shares of each example."""
+        hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
+        each = hidden @ self.out.T + self.out_bias
+        return _mean_over_tokens(each, self.mask)
+
+    def asked(self, layer: Any, given: Tensor) -> Tensor:
+        """The shares, which the first layer of the block has asked for."""
+        fresh = self.first is None or (layer is self.first and not self.held)
+        if fresh or self.share_NT is None:
+            self.first, self.share_NT = layer, self(given)
+            if self.seen is not None:
+                self.seen(self.share_NT)
+        return self.share_NT
+
+
+def _mean_over_tokens(each: Tensor, mask: Tensor | None) -> Tensor:
+    if each.ndim == 2:
+        return each
+    flat = each.flatten(1, -2)
+    if mask is None or mask.shape != flat.shape[:2]:
+        return flat.mean(dim=1)
+    share = mask.to(each.dtype)[..., None]
+    found: Tensor = (flat * share).sum(dim=1) / share.sum(dim=1).clamp(min=1)
+    return found
+
+
+class ExpertChanges(nn.Module):
+    """Σ_t (share_t − shared_t) (D_t x + d_t), what a layer of an MLP block adds to its outputs."""
+
+    changes: Tensor
+    biases: Tensor | None
+    shared: Tensor
+
+    def __init__(
+        self, router: BlockRouter, changes: Tensor, biases: Tensor | None, shared: Tensor
+    ) -> None:
+        """``changes``: T × O × I; ``biases``: T × O; ``shared``: T, in the layer's own weights."""
+        super().__init__()
+        self.register_buffer("changes", changes, persistent=False)
+        self.register_buffer("biases", biases, persistent=False)
+        self.register_buffer("shared", shared, persistent=False)
+        self.router = (router,)  # the block's, which is no part of the layer
+
+    def added(self, layer: Any, given: Tensor) -> Tensor:
+        """As large as the layer's outputs."""
+        share_NT = self.router[0].asked(layer, given) - self.shared
+        total = torch.zeros((), dtype=given.dtype, device=given.device)
+        for t in range(len(self.changes)):
+            own = given @ self.changes[t].T
+            if self.biases is not None:
+                own = own + self.biases[t]
+            total = total + share_NT[:, t].view(-1, *[1] * (own.ndim - 1)) * own
+        return total
+
+
+def _hook(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
+    changed: Tensor = output + layer.get_submodule(NAME).added(layer, args[0])
+    return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What the experts change of one linear layer: T × O × I as the layer has it, and T × O."""
+
+    tensor: str
+    changes: Tensor
+    biases: Tensor | None
+
+
+def put_layers(
+    model: Any, layers: Sequence[Layer], routers: Mapping[str, BlockRouter], shared: Tensor
+) -> dict[str, BlockRouter]:
+    """Put the experts' changes beside a model's layers; the routers that have some, by block.
+
+    Layers that the model's class does not have are left out. Raises ArchitectureError for what is
+    no linear layer.
+    """
+    from transformers.pytorch_utils import Conv1D
+
+    finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
+    found = {}
+    for each in layers:
+        place, block = finder.find(each.tensor), block_of(each.tensor)
+        if place is None or block is None:
+            continue
+        owner, _, last = place.name.rpartition(".")
+        layer: Any = model.get_submodule(owner)
+        changes = each.changes.mT if isinstance(layer, Conv1D) else each.changes
+        linear = isinstance(layer, nn.Linear | Conv1D) and last == "weight"
+        if place.converted or not linear or layer.weight.shape != each.changes.shape[1:]:
+            raise ArchitectureError(
+                f"`{plain(each.tensor)}` is not the matrix of a linear layer in "
+                f"{type(model).__name__}, so that it cannot be mixed for each example."
+            )
+        changed = ExpertChanges(routers[block], changes, each.biases, shared)
+        layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
+        layer.register_forward_hook(_hook)
+        found[block] = routers[block]
+    return found
+
+
+def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
+    """Put the experts' MLP blocks into a loaded model; the routers by block.
+
+    Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
+    not fit, and as ``put_layers``.
+    """
+    reader = TensorReader(modules.tensors)
+    shared = modules.read(TRAINED + SHARED, reader)
+    layers = [
+        _layer(modules, part.tensor, reader)
+        for part in modules.layout.parts.values()
+        if len(part.tensor_shape) == 2
+    ]
+    blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
+    routers = {block: _router(modules, block, len(shared), reader) for block in blocks}
+    found = put_layers(model, layers, routers, shared)
+    if not found or len(shared) != len(modules.manifest.experts):
+        raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
+    first = next(model.parameters())
+    model.add_module(NAME, nn.ModuleList(found.values()).to(first.device, first.dtype))
+    _tell(model, list(found.values()))
+    return found
+
+
+def _layer(modules: StoredModules, tensor: str, reader: TensorReader) -> Layer:
+    names = modules.manifest.experts
+    changes = [_whole(modules, name, tensor, reader) for name in names]
+    bias = f"{tensor.removesuffix('.weight')}.bias"
+    biases = None
+    if bias in modules.layout.parts:
+        biases = torch.stack([_whole(modules, name, bias, reader) for name in names])
+    return Layer(tensor=tensor, changes=torch.stack(changes), biases=biases)
+
+
+def _whole(modules: StoredModules, expert: str, row: str, reader: TensorReader) -> Tensor:
+    """D of an expert; zero where it has none."""
+    if row not in modules.layout.parts:
+        raise refusal(modules.folder, f"{MODULES} has parts of blocks; merge again.", tensor=row)
+    name = f"{expert}/{row}/whole"
+    if name in modules.tensors.tensors:
+        return modules.read(name, reader)
+    return torch.zeros(modules.layout.parts[row].tensor_shape)
+
+
+def _router(modules: StoredModules, block: str, experts: int, reader: TensorReader) -> BlockRouter:
+    found = {name: modules.read(f"{TRAINED}{block}/{name}", reader) for name in ROUTER}
+    wide = len(found["hidden_bias"])
+    shapes = [tuple(found[name].shape) for name in ROUTER]
+    if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:
+        raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
+    return BlockRouter(found)
+
+
+def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:
+    """Routers learn from each call which tokens count, and hold what a prompt gave them."""
+    forward = model.forward
+
+    @wraps(forward)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        mask = kwargs.get("attention_mask")
+        for router in routers:
+            router.mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        return forward(*args, **kwargs)
+
+    model.forward = told
+    if not hasattr(model, "generate"):
+        return
+    generate = model.generate
+
+    @wraps(generate)
+    def held(*args: Any, **kwargs: Any) -> Any:
+        for router in routers:
+            router.first, router.share_NT, router.held = None, None, True
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            for router in routers:
+                router.first, router.share_NT, router.held = None, None, False
+
+    model.generate = held

@@ -1,0 +1,87 @@
+"""WEMoE: task arithmetic, and MLP blocks that are weighed for each example by a router."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from ace_gui.methods.method import Kind, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.expert_modules import BlockTraining, Cut, Differences, ModuleKind
+from ace_gui.methods.shared.sums import scaled_sum
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+_MLP: Final = frozenset({"MLP up", "MLP gate", "MLP gate+up", "MLP down"})
+"""Roles of the matrices of an MLP block, as ``architecture.traits.Role`` has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WemoeParameters:
+    """``steps``, ``learning_rate``: of the routers. ``scaling``: λ of the merge."""
+
+    steps: int = parameter(
+        1000,
+        label="Steps",
+        help="Steps of Adam, each with 16 examples of every task; 0 leaves the merge nearly as it "
+        "is.",
+        low=0,
+        high=100_000,
+    )
+    learning_rate: float = parameter(
+        1e-4,
+        label="Learning rate",
+        help="Of Adam.",
+        low=0.0,
+        low_open=True,
+        high=1.0,
+        logarithmic=True,
+    )
+    scaling: float = scaling_parameter(
+        0.3, letter="λ", help="Factor on the sum of the task vectors outside of the MLP blocks."
+    )
+
+
+def changes(
+    deltas: Sequence[Tensor], weights: Sequence[float], _parameters: WemoeParameters
+) -> Iterator[Tensor]:
+    """w_t ΔW_t, expert by expert."""
+    experts = WeightedExperts(deltas, weights)
+    for t, weight in enumerate(weights):
+        yield task_vector(experts, t) * weight
+
+
+WEMOE = MergeMethod(
+    name="wemoe",
+    title="WEMoE",
+    summary=(
+        "Task arithmetic, but MLP blocks have all experts' changes beside them, and a router that "
+        "weighs these for each example, trained to make answers sure."
+    ),
+    formula=(
+        "W = W₀ + λ Σₜ wₜ ΔWₜ\n"
+        "MLP blocks, for x: W₀ + Σₜ rₜ(x) wₜ ΔWₜ,  r = mean of A₂ max(0, A₁ x + b₁) + b₂"
+    ),
+    citation=(
+        "A. Tang, L. Shen, Y. Luo, N. Yin, L. Zhang, D. Tao, Merging Multi-Task Models via "
+        "Weight-Ensembling Mixture of Experts, ICML 2024, arXiv:2402.00433"
+    ),
+    parameters=WemoeParameters,
+    merge=scaled_sum,
+    kind=Kind.ENTRY,
+    least=2,
+    modules=Differences(
+        of=changes,
+        cut=lambda _: Cut(),
+        kind=ModuleKind.BLOCKS,
+        with_biases=True,
+        roles=_MLP,
+        training=BlockTraining(
+            shared=lambda parameters: parameters.scaling,
+            steps=lambda parameters: parameters.steps,
+            learning_rate=lambda parameters: parameters.learning_rate,
+        ),
+    ),
+)
