@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.commands import COMMAND, Command, CommandsModel
+from ace_gui.gui.models.command_search import COMMAND, Command, CommandsModel
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.widget_kinds import state_is
 from ace_gui.gui.widgets.plain_label import muted_label

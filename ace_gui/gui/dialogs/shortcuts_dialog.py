@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.commands import Command
+from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.table_tools import RoomyCell

@@ -18,7 +18,7 @@ from ace_gui.gui.widgets.terms import term_of
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
-    from ace_gui.gui.models.commands import Command
+    from ace_gui.gui.models.command_search import Command
     from ace_gui.gui.shell.workspace import Workspace
 
 _LEVELS: Final = {
@@ -67,7 +67,7 @@ class HelpDesk(QObject):
 
     def commands(self) -> list[Command]:
         """What the menus and panels offer now."""
-        from ace_gui.gui.shell.commands import commands_of_menus, commands_of_panels
+        from ace_gui.gui.shell.offered_commands import commands_of_menus, commands_of_panels
 
         loaded = self._session.draft.inputs.base is not None
         panels = commands_of_panels(self._workspace, "" if loaded else tr(NO_MODEL))

@@ -18,7 +18,7 @@ from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.dialogs.log_dialog import LogDialog
 from ace_gui.gui.dialogs.problem_dialog import ProblemDialog
 from ace_gui.gui.dialogs.shortcuts_dialog import ShortcutsDialog
-from ace_gui.gui.models.commands import COMMAND, Command, found
+from ace_gui.gui.models.command_search import COMMAND, Command, found
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.log import KEPT, Level, Log, Source

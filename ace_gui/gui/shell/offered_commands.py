@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar
 
-from ace_gui.gui.models.commands import Command
+from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.words import tr
