@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         load_model,
         merge,
         plan,
+        routes,
         tune,
     )
     from ace_gui.methods.method import Kind, Merged, parameter
@@ -51,6 +52,7 @@ __all__ = [
     "parameter",
     "plan",
     "register_method",
+    "routes",
     "tune",
 ]
 

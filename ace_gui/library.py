@@ -27,6 +27,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import resolve_device, use_threads
@@ -294,6 +295,31 @@ def tune(
     assert result is not None
     chosen = {**given.parameters, **result.best.parameters}
     return Tuning(recipe=dataclasses.replace(given, parameters=chosen), result=result)
+
+
+def routes(
+    recipe: GivenRecipe | None,
+    models: Sequence[Path | str],
+    tasks: GivenTasks | None = None,
+    *,
+    limit: int | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> tuple[TaskRoutes, ...]:
+    """Which experts models with routers take for examples of each task, and what that costs.
+
+    Arguments as of ``evaluate``; models without a router are left out.
+    """
+    given = None if recipe is None else recipe_from(recipe)
+    chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
+    folders, names = [Path(model) for model in models], [str(model) for model in models]
+    found: tuple[TaskRoutes, ...] = ()
+    for event in workflow.routes(given, folders, chosen, names=names, limit=limit, device=device):
+        if isinstance(event, RoutesFound):
+            found = event.routes
+        if progress is not None:
+            progress(event)
+    return found
 
 
 def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:

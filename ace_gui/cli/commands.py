@@ -344,6 +344,10 @@ def evaluate(
             parser=path_given, metavar="DIR", help="A folder with lm-eval tasks of one's own."
         ),
     ] = None,
+    routing: Annotated[
+        bool,
+        typer.Option("--routing", help="Also show which experts merges with routers take."),
+    ] = False,
     limit: Limit = None,
     json: JsonFile = None,
     device: Device = "auto",
@@ -366,6 +370,7 @@ def evaluate(
             json_file=json,
             device=device,
             cluster=cluster,
+            routing=routing,
             convert=convert,
             overwrite=overwrite,
         )

@@ -15,13 +15,16 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
+from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scores import TaskScore, line_of, means
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
-from ace_gui.engine.workflow import score
+from ace_gui.engine.workflow import routes, score
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import printable
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe, load_tasks
+from ace_gui.recipe.tasks import Task
 
 JSON_MARK: Final = b'{\n "scores": ['
 _RECIPES: Final = frozenset((".yaml", ".yml"))
@@ -38,6 +41,7 @@ def evaluate_models(
     harness: str = "",
     harness_tasks: Path | None = None,
     cluster: str = "",
+    routing: bool = False,
     overwrite: bool = False,
 ) -> None:
     """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's.
@@ -69,20 +73,58 @@ def evaluate_models(
                 "workers": workers,
             }
             found = _driven(score(recipe, folders, tasks, **how))
+    taken = _routes_of(recipe, folders, tasks, limit, device) if routing else ()
     beside = () if run is None else _by_harness(run, folders, limit, device)
     if json_file is not None:
         content = {
             "scores": [each.record() for each in found],
             "means": [each.record() for each in means(found)],
         }
+        if routing:
+            content["routes"] = [each.record() for each in taken]
         if run is not None:
             content["harness"] = [each.record() for each in beside]
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
     if found:
         wide_console().print(score_table(found))
+    for model in dict.fromkeys(each.model for each in taken):
+        wide_console().print(_routes_table([each for each in taken if each.model == model]))
     if run is not None:
         wide_console().print(_harness_table(beside))
+
+
+def _routes_of(
+    recipe: Recipe | None,
+    folders: Sequence[Path],
+    tasks: Sequence[Task],
+    limit: int | None,
+    device: str,
+) -> tuple[TaskRoutes, ...]:
+    found: tuple[TaskRoutes, ...] = ()
+    for event in routes(
+        recipe, folders, tasks, names=list(map(str, folders)), limit=limit, device=device
+    ):
+        if isinstance(event, RoutesFound):
+            found = event.routes
+    if not found:
+        sentence = "None of these models has a router; name a merge by smile, twin_merging, …"
+        raise RecipeError(sentence, key="routing")
+    return found
+
+
+def _routes_table(found: Sequence[TaskRoutes]) -> Table:
+    """One line a task: the experts' shares in the mean over the layers, and the time."""
+    title = f"routes of {printable(found[0].model)}"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    table.add_column("task", no_wrap=True)
+    for name in (*found[0].experts, "ms an example", "without modules"):
+        table.add_column(printable(name), justify="right", no_wrap=True)
+    for each in found:
+        shares = [f"{share:.2f}" for share in each.mean_T]
+        times = [f"{1000 * seconds:.1f}" for seconds in (each.seconds, each.plain_seconds)]
+        table.add_row(shown(each.task), *shares, *times)
+    return table
 
 
 def _by_harness(

@@ -25,6 +25,7 @@ from ace_gui.engine.evaluating.evaluate import (
     merged_scores,
     require_tasks,
 )
+from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
@@ -185,6 +186,26 @@ def score(
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
     models = models_of(prepared, folders, names)
     for event in evaluate(models, tasks, limit=limit, device=device, workers=workers):
+        if event is not None:
+            yield event
+
+
+def routes(
+    recipe: Recipe | None,
+    folders: Sequence[Path],
+    tasks: Sequence[Task],
+    *,
+    names: Sequence[str] = (),
+    limit: int | None = None,
+    device: str = "auto",
+) -> Iterator[Event]:
+    """Which experts the folders with routers take for examples of the tasks; as ``score``."""
+    if not tasks:
+        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
+    use_threads(None)
+    prepared = None if recipe is None else prepare(recipe)
+    models = models_of(prepared, folders, names)
+    for event in routed(models, tasks, limit=limit, device=device):
         if event is not None:
             yield event
 

@@ -18,6 +18,7 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.routes import RoutesFound
 from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.shown_examples import (
     ExamplesCompared,
@@ -417,6 +418,7 @@ Event = (
     | Tuned
     | TaskScore
     | Evaluated
+    | RoutesFound
     | CompareProgress
     | MethodCompared
     | JobDone

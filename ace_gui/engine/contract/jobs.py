@@ -230,6 +230,18 @@ class CompareExamplesJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoutesJob:
+    """See which expert a finished merge with a router takes for which examples of the recipe's
+    tasks. Yields EvaluationProgress while it works, then RoutesFound.
+    """
+
+    recipe: Recipe
+    store: Path
+    limit: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TryJob:
     """Ask base, expert and merges about one text or picture. Yields, for each of them, TriedBegun,
     TriedText while it writes, then Tried.
@@ -286,6 +298,7 @@ Job = (
     | DescribeTasksJob
     | EvaluateJob
     | CompareExamplesJob
+    | RoutesJob
     | TryJob
     | TuneJob
     | CompareJob

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader, plain
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.modules.looking_on import Seen
 from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.routes import Seen
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
@@ -42,11 +42,14 @@ class BlockRouter(nn.Module):
     out: Tensor
     out_bias: Tensor
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, place: str = "", experts: Sequence[str] = ()
+    ) -> None:
         """``tensors``: hidden (H × H), hidden_bias (H), out (T × H), out_bias (T)."""
         super().__init__()
         for name in ROUTER:
             self.register_buffer(name, tensors[name], persistent=False)
+        self.place, self.experts = place, tuple(experts)
         self.first: Any = None
         self.share_NT: Tensor | None = None
         self.held = False
@@ -205,7 +208,7 @@ def _router(modules: StoredModules, block: str, experts: int, reader: TensorRead
     shapes = [tuple(found[name].shape) for name in ROUTER]
     if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    return BlockRouter(found)
+    return BlockRouter(found, place=block, experts=modules.manifest.experts)
 
 
 def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader, plain
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.modules.routes import Seen
+from ace_gui.engine.modules.looking_on import Seen
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
 from ace_gui.methods import checked_parameters, get_method
@@ -45,10 +45,13 @@ class SmileExperts(nn.Module):
         gate_rank: int,
         top: int,
         outputs: Tensor | None,
+        place: str = "",
+        experts: Sequence[str] = (),
     ) -> None:
         """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or none at all.
 
-        ``outputs``: which of the layer's outputs are the matrix's; None: all.
+        ``outputs``: which of the layer's outputs are the matrix's; None: all. ``place``,
+        ``experts``: their names, for who looks on.
         """
         super().__init__()
         for name, found in (("outs", outs), ("ins", ins), ("biases", biases)):
@@ -56,6 +59,7 @@ class SmileExperts(nn.Module):
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         self.gate_rank, self.top = gate_rank, top
+        self.place, self.experts = place, tuple(experts)
         self.seen: Seen | None = None
 
     def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,7 +180,14 @@ def _experts(
     outputs = _outputs(part, transposed=place.transposed)
     biases = _biases(modules, part.tensor, owners, outputs, reader)
     return SmileExperts(
-        outs, ins, biases, gate_rank=settings.gate_rank, top=settings.top, outputs=outputs
+        outs,
+        ins,
+        biases,
+        gate_rank=settings.gate_rank,
+        top=settings.top,
+        outputs=outputs,
+        place=row.removesuffix(".weight"),
+        experts=owners,
     )
 
 

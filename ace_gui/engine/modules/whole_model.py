@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -21,8 +21,9 @@ from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader, plain
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
+from ace_gui.engine.contract.routes import WHOLE
+from ace_gui.engine.modules.looking_on import Seen
 from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.routes import Seen
 from ace_gui.engine.modules.stored import TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError
@@ -67,8 +68,11 @@ class Router(nn.Module):
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, tensors: Mapping[str, Tensor], *, one: bool) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, one: bool, experts: Sequence[str] = ()
+    ) -> None:
         super().__init__()
+        self.place, self.experts = WHOLE, tuple(experts)
         for name in ("centre", "scale", "weight", "bias"):
             self.register_buffer(name, tensors[name], persistent=False)
         self.one = one
@@ -152,7 +156,8 @@ def _router(modules: StoredModules, reader: TensorReader) -> Router:
     fits = shapes == [(width,), (width,), (count, width), (count,)]
     if not fits or not bool((found["scale"] > 0).all()):
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    return Router(found, one=modules.manifest.kind is ModuleKind.CHOICE)
+    one = modules.manifest.kind is ModuleKind.CHOICE
+    return Router(found, one=one, experts=modules.manifest.experts)
 
 
 def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Differences:

@@ -41,6 +41,7 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReadStoresJob,
     ReportJob,
+    RoutesJob,
     SampleMergesJob,
     ScanJob,
     SpectrumJob,
@@ -54,6 +55,7 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.compared_examples import compared_examples
 from ace_gui.engine.evaluating.described_tasks import described
 from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
+from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.evaluating.trying import tried
 from ace_gui.engine.inspecting.compare_recipes import compare
@@ -136,6 +138,8 @@ class Runner:
                 yield from compared_examples(
                     prepared, job.store / MODEL, with_base=job.with_base, device=job.device
                 )
+            case RoutesJob():
+                yield from self._routes(job)
             case TryJob():
                 yield from self._try(job)
             case TuneJob():
@@ -159,6 +163,11 @@ class Runner:
                 memory_bytes=job.memory_bytes,
                 workers=workers,
             )
+
+    def _routes(self, job: RoutesJob) -> Iterator[Event | None]:
+        prepared = yield from self._prepared(job.recipe)
+        models = models_of(prepared, [job.store / MODEL], [str(job.store)])
+        yield from routed(models, known_tasks(prepared), limit=job.limit, device=job.device)
 
     def _try(self, job: TryJob) -> Iterator[Event | None]:
         prepared = yield from self._prepared(job.recipe)

@@ -23,6 +23,7 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     ReportJob,
+    RoutesJob,
     TuneJob,
 )
 from ace_gui.errors import EngineError
@@ -44,6 +45,7 @@ _STATES: Final[dict[type, State]] = {
     ReportJob: State.REPORTING,
     EvaluateJob: State.SCORING,
     CompareExamplesJob: State.SCORING,
+    RoutesJob: State.SCORING,
     TuneJob: State.TUNING,
 }
 

@@ -14,11 +14,13 @@ from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
     DescribeTasksJob,
     EvaluateJob,
+    RoutesJob,
     TuneJob,
 )
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
 from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.routing_operation import RoutingOperation
 from ace_gui.gui.control.try_operation import TryOperation
 from ace_gui.gui.control.tune_operation import TuneOperation
 from ace_gui.gui.state.activity import Progress, State
@@ -27,7 +29,7 @@ from ace_gui.gui.words import tr
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
-SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob)
+SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 DELAY: Final = 250  # ms; a name that is being typed is not looked at letter by letter
 
 
@@ -47,6 +49,7 @@ class Scoring(QObject):
         self._session, self._engine = session, engine
         self.trying = TryOperation(session, engine, self)
         self.tuning = TuneOperation(session, engine, self)
+        self.routing = RoutingOperation(session, engine, self)
         self._looked_at = False
         self._timer = engine.delayed(DELAY, self._describe)
         session.draft.changed.connect(self._follow)

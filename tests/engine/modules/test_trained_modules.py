@@ -22,6 +22,7 @@ from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
 from tests.helpers import module_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, gpt2_family
+from tests.helpers.command import ace_gui as run
 
 GIVEN = torch.tensor([[4, 5, 6, 7], [9, 8, 7, 6], [5, 5, 12, 5]])
 
@@ -380,3 +381,41 @@ def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path: Path) ->
         copy = retrained(twin, tmp_path / str(number), **tensors)
         with pytest.raises(CheckpointError):
             ace_gui.load_model(copy)
+
+
+# Who takes what
+
+
+def test_routes_say_which_expert_takes_which_examples(
+    gpt2: Path, twin: Path, tmp_path: Path
+) -> None:
+    bias = torch.tensor([0.0, 90.0])
+    copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
+    for each in ace_gui.routes(gpt2, [copy], limit=4):
+        assert (each.n, each.layers, each.experts) == (4, ("whole model",), ("one", "other"))
+        np.testing.assert_allclose(each.share_LT, [[0, 1]], atol=1e-6)
+        assert each.owner == each.task
+        assert each.module_bytes == (copy / MODULES).stat().st_size
+        assert each.seconds > 0 < each.plain_seconds
+
+
+def test_routes_of_every_layer(gpt2: Path, tmp_path: Path) -> None:
+    folder = merged(gpt2, tmp_path / "smile", "smile", top=1)
+    found = ace_gui.routes(gpt2, [folder, gpt2.parent / "base"], limit=3)
+    assert {each.model for each in found} == {str(folder)}
+    for each in found:
+        assert len(each.layers) == 8
+        assert each.layers[0] == "transformer.h.0.attn.c_attn"
+        np.testing.assert_allclose(np.sum(each.share_LT, axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(sum(each.mean_T), 1, rtol=1e-5)
+
+
+def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path: Path) -> None:
+    done = run("evaluate", gpt2, twin, "--routing", "--limit", "3", "--json", tmp_path / "x.json")
+    assert done.returncode == 0, done.stderr
+    assert "ms an example" in done.stdout
+    routes = json.loads((tmp_path / "x.json").read_text())["routes"]
+    assert [each["task"] for each in routes] == ["one", "other"]
+    refused = run("evaluate", gpt2, gpt2.parent / "base", "--routing", "--limit", "3")
+    assert refused.returncode == 1
+    assert "None of these models has a router" in refused.stderr

@@ -1,4 +1,4 @@
-"""The Scores workspace: the data, the scores, the examples, trying out, tuning."""
+"""The Scores workspace: the data, the scores, the examples, trying out, tuning, routing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from ace_gui.engine.contract.shown_examples import ShownExample
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.routing_place import RoutingPlace
 from ace_gui.gui.panels.scores.scores_place import ScoresPlace
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
 from ace_gui.gui.panels.scores.try_place import TryPlace
@@ -20,7 +21,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from ace_gui.gui.words import later, tr
 
-TASKS, SCORES, EXAMPLES, TRY, TUNE = range(5)
+TASKS, SCORES, EXAMPLES, TRY, TUNE, ROUTING = range(6)
 PLACES: Final = (  # title and tip, in this order
     (later("Tasks"), later("Data that the models are tried on, and how they are read")),
     (later("Scores"), later("How good base, experts and merges are at the tasks")),
@@ -30,6 +31,7 @@ PLACES: Final = (  # title and tip, in this order
         later("Type a text or drop a picture, and see what base, expert and merge say to it"),
     ),
     (later("Tune"), later("Look for values of parameters by trying them on half of the data")),
+    (later("Routing"), later("Which expert a merge with a router takes for which examples")),
 )
 
 
@@ -56,6 +58,7 @@ class ScoresPage(QWidget):
             lambda: self._make_examples(session, scoring),
             lambda: TryPlace(session, scoring.trying),
             lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
+            lambda: RoutingPlace(session, scoring.routing),
         )
         for (title, tip), make in zip(PLACES, makers, strict=True):
             self.tabs.add(tr(title), tr(tip), make)

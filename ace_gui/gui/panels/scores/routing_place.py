@@ -1,0 +1,178 @@
+"""The place of routing: which expert took which examples, layer by layer, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.routes import TaskRoutes
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.routing_operation import RoutingOperation
+from ace_gui.gui.panels.scores.merges import merges_of
+from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.card import GAP, card
+from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.plain_label import heading, plain_label, secondary_label
+from ace_gui.gui.words import later, tr
+
+LIMIT: Final = 100
+"""Examples of each task: enough to see a share to a few hundredths."""
+
+WHAT: Final = later(
+    "Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here the "
+    "recipe's tasks are answered, and every row says in what shares the experts took part."
+)
+
+
+class RoutingPlace(QWidget):
+    """Above, shares by task in the mean over the layers; below, by layer for one task."""
+
+    def __init__(
+        self, session: Session, routing: RoutingOperation, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._routing = session, routing
+        self.merge = Choice(tr("Merge whose routes are shown"), {"": (tr("no merge yet"), "")})
+        self.button = QPushButton(tr("Look"))
+        self.button.setProperty("kind", "primary")
+        self.button.setFont(face(Face.STRONG))
+        self.said = plain_label("", self)
+        self.cost = secondary_label("", self)
+        self.tasks = FigureSheet(tr("Shares of the experts by task"), self, kind="task")
+        self.task = Choice(tr("Task whose layers are shown"), {"": ("–", "")})
+        self.layers = FigureSheet(tr("Shares of the experts by layer"), self, kind="layer")
+        self._lay_out()
+        self.button.clicked.connect(lambda _=False: self._press())
+        self.task.chosen.connect(self._show_layers)
+        routing.changed.connect(self.refresh)
+        for changed in (session.draft.changed, session.results.runs.changed):
+            changed.connect(self.refresh)
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        head, row = QWidget(), QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(heading(tr("Routing"), head), 1)
+        row.addWidget(self.merge)
+        row.addWidget(self.button)
+        column = QVBoxLayout(head)
+        column.setContentsMargins(8, 6, 8, 8)
+        column.setSpacing(8)
+        column.addLayout(row)
+        for widget in (secondary_label(tr(WHAT), head), self.said, self.cost):
+            column.addWidget(widget)
+        column.addStretch(1)
+        below = QWidget()
+        inner = QVBoxLayout(below)
+        inner.setContentsMargins(8, 6, 8, 8)
+        inner.setSpacing(8)
+        inner.addWidget(self.task, 0, Qt.AlignmentFlag.AlignLeft)
+        inner.addWidget(self.layers, 1)
+        sheets = QSplitter(Qt.Orientation.Horizontal)
+        sheets.setChildrenCollapsible(False)
+        sheets.setHandleWidth(GAP)
+        sheets.addWidget(card(self.tasks))
+        sheets.addWidget(card(below))
+        self._sheets = sheets
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(GAP)
+        layout.addWidget(card(head))
+        layout.addWidget(sheets, 1)
+
+    def _press(self) -> None:
+        if self._routing.is_running:
+            self._routing.stop()
+        elif self.merge.current:
+            self._routing.start(Path(self.merge.current), LIMIT)
+
+    def recolour(self) -> None:
+        """Another scheme: the experts' colours are others."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what can be looked at, and what is known."""
+        routing, merges = self._routing, merges_of(self._session)
+        options: dict[Hashable, tuple[str, str]]
+        options = {each.key: (each.title, each.title) for each in reversed(merges)}
+        self.merge.offer(options or {"": (tr("no merge yet"), tr("Merge first"))})
+        running, why = routing.is_running, routing.obstacle
+        self.button.setText(tr("Stop") if running else tr("Look"))
+        self.button.setAccessibleName(tr("Stop looking") if running else tr("Look at the routes"))
+        self.button.setEnabled(running or not why)
+        self.button.setToolTip("" if running else why)
+        routes = routing.routes or ()
+        self.said.setText(plain(routing.error or self._sentence()))
+        self.said.setVisible(bool(self.said.text()))
+        self.cost.setText(_cost(routes))
+        self.cost.setVisible(bool(routes))
+        self._sheets.setVisible(bool(routes))
+        self.tasks.show_figures(*_sheet(routes), self._colours(routes))
+        names: dict[Hashable, tuple[str, str]] = {each.task: (each.task, "") for each in routes}
+        self.task.offer(names or {"": ("–", "")})
+        self._show_layers()
+
+    def _sentence(self) -> str:
+        routes = self._routing.routes
+        if routes is None:
+            return ""
+        if not routes:
+            return tr("This merge has no router.")
+        own = [each for each in routes if each.owner in each.experts]
+        most = [each for each in own if _largest(each) == each.owner]
+        return tr(
+            "{right} of {all} tasks go most of all to their own expert.",
+            right=len(most),
+            all=len(own),
+        )
+
+    def _show_layers(self) -> None:
+        routes = self._routing.routes or ()
+        one = next((each for each in routes if each.task == self.task.current), None)
+        if one is None:
+            return
+        rows = [
+            FigureRow(title=layer, tip=layer, values=shares, percent=True)
+            for layer, shares in zip(one.layers, one.share_LT, strict=True)
+        ]
+        self.layers.show_figures(one.experts, rows, self._colours([one]))
+
+    def _colours(self, routes: Sequence[TaskRoutes]) -> list[str]:
+        experts = routes[0].experts if routes else ()
+        return [expert_colour(self._session.draft.inputs, name)[0] for name in experts]
+
+
+def _largest(each: TaskRoutes) -> str:
+    return max(zip(each.mean_T, each.experts, strict=True))[1]
+
+
+def _sheet(routes: Sequence[TaskRoutes]) -> tuple[Sequence[str], list[FigureRow]]:
+    tip = tr("The share of each expert in the mean over the layers and the examples.")
+    rows = [FigureRow(title=e.task, tip=tip, values=e.mean_T, percent=True) for e in routes]
+    return (routes[0].experts if routes else ()), rows
+
+
+def _cost(routes: Sequence[TaskRoutes]) -> str:
+    if not routes:
+        return ""
+    count = sum(each.n for each in routes)
+    own, bare = (
+        1000 * sum(getattr(each, name) * each.n for each in routes) / count
+        for name in ("seconds", "plain_seconds")
+    )
+    return tr(
+        "The modules take {bytes} beside the weights, and an example {own:.1f} ms instead of "
+        "{bare:.1f} ms without them, of {count} examples.",
+        bytes=human_bytes(routes[0].module_bytes),
+        own=own,
+        bare=bare,
+        count=count,
+    )
