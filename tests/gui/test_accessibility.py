@@ -24,10 +24,15 @@ def scheme(request, qapp: QApplication):
     set_scheme("system")
 
 
+PASSED: list[QWidget] = []
+"""PySide takes what follows in the chain for a part of it: it must not be let go on the way."""
+
+
 def stops(window: QWidget) -> list[QWidget]:
     """Where the Tab key stops, in its order."""
     found, widget = [], window.nextInFocusChain()
     while widget is not window:
+        PASSED.append(widget)
         reached = widget.isVisible() and widget.isEnabled() and widget.focusProxy() is None
         if reached and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
             found.append(widget)

@@ -88,7 +88,7 @@ def _left_column(window: QWidget) -> Iterator[Step]:
     for folding in window.workspace.method.findChildren(Folding):  # type: ignore[attr-defined]
         folding.unfold()
     yield "more options", window
-    for area in window.workspace.method.findChildren(QScrollArea):  # type: ignore[attr-defined]
+    for area in window.workspace.left.findChildren(QScrollArea):  # type: ignore[attr-defined]
         for share in (0.5, 1.0):
             bar = area.verticalScrollBar()
             bar.setValue(round(share * bar.maximum()))

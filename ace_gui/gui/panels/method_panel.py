@@ -25,7 +25,7 @@ from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.arrangement import Column, scroll_area, tab_through
+from ace_gui.gui.widgets.arrangement import Column, tab_through
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.folding import Folding
@@ -134,8 +134,7 @@ class MethodPanel(QWidget):
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
-        self._scroll = scroll_area(tr("Parameters of the method"), self)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._values = QWidget(self)  # in its place the form of each method
         self.forecast = muted_label("", self)
         self.forecast.setToolTip(tooltip(tr(_FORECAST_TIP)))
         self.forecast.hide()
@@ -149,7 +148,8 @@ class MethodPanel(QWidget):
         layout.addLayout(head)
         layout.addWidget(self._title)
         layout.addWidget(self._waiting)
-        layout.addWidget(self._scroll, 1)
+        layout.addWidget(self._values)
+        layout.addStretch(1)
         self._rebuild()
         session.draft.changed.connect(self.refresh)
         session.draft.tau_changed.connect(self._show_tau)
@@ -168,18 +168,14 @@ class MethodPanel(QWidget):
         super().hideEvent(event)
         self.seen.emit(False)
 
-    def show_overrides(self) -> None:
-        """Scroll to the list of overrides."""
-        self._scroll.ensureWidgetVisible(self.overrides)
-
     def refresh(self) -> None:
         """Show the chosen method and the values in force."""
         method = self._session.draft.method
         self._waiting.setVisible(self._session.engine is None)
-        self._scroll.setVisible(self._session.engine is not None)
         if method != self._shown:
             self._shown = method
             self._rebuild()
+        self._values.setVisible(self._session.engine is not None)
         self._fill_scopes()
         inputs, plan = self._session.draft.inputs, self._session.draft.plan
         notes = plan.parameter_notes if plan is not None else {}
@@ -256,8 +252,12 @@ class MethodPanel(QWidget):
             lines.addWidget(plain_label(method.formula))  # typeset, it is too wide for the column
             lines.addWidget(citation(method.citation))
             form.addRow(Folding(tr("Formula and paper"), about))
-        self._scroll.setWidget(form_widget)
-        tab_through(self._change, self._scroll)
+        whole = self.layout()
+        assert whole is not None
+        whole.replaceWidget(self._values, form_widget)
+        self._values.deleteLater()
+        self._values = form_widget
+        tab_through(self._change, form_widget)
 
     def _add_field(self, form: QFormLayout, field: ParameterField) -> None:
         name = field.field.name

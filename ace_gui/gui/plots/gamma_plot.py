@@ -203,6 +203,7 @@ class GammaPlot(LayersPlot):
         self._halo.setPen(pg.mkPen(None))
         self._halo.setBrush(pg.mkBrush(halo))
         self._said.setColor(theme.text)
+        self._said.fill = pg.mkBrush(theme.card)  # its role's line goes on below it
         self._crosses.setPen(pg.mkPen(theme.text, width=1))
         self._crosses.setBrush(pg.mkBrush(theme.card))
         self._set_legend()

@@ -13,6 +13,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.written import write
 from ace_gui.gui.words import tr
@@ -39,11 +40,19 @@ class LeftColumn(QWidget):
         self._folded = False
         self._whole = QWidget(self)
         self._whole.setMinimumWidth(round(_LEAST * self._line))
+        content = QWidget()
+        inputs = QVBoxLayout(content)
+        inputs.setContentsMargins(0, 0, 0, 0)
+        inputs.setSpacing(GAP)
+        inputs.addWidget(experts)
+        inputs.addWidget(method, 1)
+        area = scroll_area(tr("Models and method"), self)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(content)
         column = QVBoxLayout(self._whole)
         column.setContentsMargins(4, 0, 4, 0)
         column.setSpacing(GAP)
-        column.addWidget(experts)
-        column.addWidget(method, 1)
+        column.addWidget(area, 1)
         self.column = column
         self.rail = Rail(session, round(_RAIL * self._line), self)
         self.rail.opened.connect(lambda: self.fold(False))

@@ -27,9 +27,12 @@ class Column(QWidget):
     """Qt gives wrapped labels in a scroll area too little height; this asks for enough."""
 
     def event(self, event: QEvent) -> bool:
+        kind = event.type()  # after a deferred deletion there is nothing left to ask
         handled = super().event(event)
+        if kind not in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            return handled
         layout = self.layout()
-        if layout is not None and event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+        if layout is not None:
             self._give_labels_height()
             self.setMinimumHeight(max(0, layout.heightForWidth(self.width())))
         return handled
