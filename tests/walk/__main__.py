@@ -51,6 +51,8 @@ def walk(
     def settled(root: QWidget) -> list[str]:
         """The faults that stay: some panels ask the engine, or are laid out in several turns."""
         turn()
+        while not studio.window.centralWidget().updatesEnabled():
+            turn()  # the colours of the other scheme are on their way
         for _ in range(_PATIENCE):
             if not (faults := faults_in(root, QSize(*size))):
                 break

@@ -124,6 +124,9 @@ class CompareMethodsPanel(QWidget):
             said = [f"{row.title}: {row.error}" for row in failed]
             text = self._comparison.obstacle or " ".join(said)
             self.status.setText(text)
+        waiting = progress is not None and not self._shown
+        self._nothing.setText(self.status.text() if waiting else tr(_NOTHING))
+        self.status.setVisible(not waiting and bool(self.status.text()))
         self._allow()
 
     def _fill_methods(self) -> None:
@@ -244,11 +247,11 @@ class CompareMethodsPanel(QWidget):
         both.addWidget(plots)
         both.setChildrenCollapsible(False)
         both.setSizes([300, 320])
-        nothing = secondary_label(tr(_NOTHING), self)
-        nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        nothing.setMargin(48)
+        self._nothing = secondary_label(tr(_NOTHING), self)
+        self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._nothing.setMargin(48)
         self._results = QStackedWidget(self)
-        self._results.addWidget(nothing)
+        self._results.addWidget(self._nothing)
         self._results.addWidget(both)
         result.addWidget(self._results, 1)
         result.addWidget(self.status)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout, QWidget
 
@@ -27,6 +27,7 @@ _TURNS: Final = (
     (later("All layers"), later("γ and what else concerns the whole model")),
 )
 _LEAST: Final = (42, 30)  # lines of text, across and down, that all three need at once
+_APART: Final = (50, 28)  # lines of text that a window of its own has at least, at first
 _SIZES: Final = {"rows": (37, 20), "top": (54, 25)}  # lines of text
 
 
@@ -182,7 +183,7 @@ class Cards(QWidget):
         if self._alone == place:
             self._alone = None
         shown = self._cards[place]
-        size = shown.size().expandedTo(shown.minimumSizeHint())
+        size = shown.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
         made = PanelWindow(shown, tr(_TURNS[place][0]), self)
         made.closed.connect(lambda: self._put_back(place))
         self._apart[place] = made

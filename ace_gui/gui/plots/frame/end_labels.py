@@ -19,7 +19,7 @@ import pyqtgraph as pg
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.words import tr
 
-_WIDEST: Final = 96.0  # px
+_WIDEST: Final = 7.5  # lines of text
 _GAP: Final = 6.0  # px between a curve's end and its name
 
 
@@ -51,7 +51,8 @@ class EndLabels(pg.AxisItem):
         """Name these curves."""
         self._labels = tuple(labels)
         widths = [self._metrics(label).horizontalAdvance(label.text) for label in self._labels]
-        self.setWidth(min(max(widths, default=-_GAP), _WIDEST) + _GAP + 2)
+        most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
+        self.setWidth(min(max(widths, default=-_GAP), most) + _GAP + 2)
         self.update()
 
     def places(self) -> list[tuple[EndLabel, QRectF]]:
