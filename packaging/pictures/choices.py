@@ -65,7 +65,7 @@ def _comparison_picture(studio: Studio, take: Take) -> None:
     window = studio.window
     window.workspace.show_methods()
     dialog = window.workspace.comparison.methods
-    for (method, _variant), box in dialog.boxes.items():
+    for (method, _variant), box in dialog.choices.boxes.items():
         box.setChecked(method in COMPARED)
     dialog.start.click()
     studio.wait(lambda: not window.comparison.is_running, window.comparison.changed)

@@ -50,7 +50,7 @@ def _of_action(action: QAction, place: str, seen: set[QAction]) -> Iterator[Comm
 
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
     """A command to show each workspace and each panel. ``why``: why nothing can be shown now."""
-    from ace_gui.gui.panels.compare_page import LOOKS
+    from ace_gui.gui.panels.compare.compare_page import LOOKS
     from ace_gui.gui.panels.scores.scores_page import PLACES
     from ace_gui.gui.shell.workspace import COMPARE, SCORES
 

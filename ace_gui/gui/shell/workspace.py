@@ -14,7 +14,7 @@ from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.panels.compare_page import METHODS, TWO_MERGES, ComparePage
+from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel

@@ -28,6 +28,15 @@ def action_button(
     return button
 
 
+def plain_button(text: str, tip: str, parent: QWidget) -> QPushButton:
+    """A button of a panel, which Enter in a field does not press."""
+    button = QPushButton(text, parent)
+    button.setAccessibleName(text.replace("&", "").removesuffix("…"))
+    button.setToolTip(tip)
+    button.setAutoDefault(False)
+    return button
+
+
 class _ActionButton(QPushButton):
     def __init__(self, action: QAction, text: str, parent: QWidget | None) -> None:
         super().__init__(text, parent)

@@ -21,7 +21,7 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
-from ace_gui.gui.panels.compare_methods_panel import CompareMethodsPanel
+from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, plan, recipe
@@ -49,7 +49,7 @@ def result(variant: Variant, place: int, **changes: object) -> MethodCompared:
 
 def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) -> CompareJob:
     """Compare both of the fake engine's methods."""
-    dialog.all.click()
+    dialog.choices.all.click()
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)
@@ -63,7 +63,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
 def test_a_queue_of_the_methods_ticked(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
-    dialog.all.click()
+    dialog.choices.all.click()
     assert dialog.start.text() == "&Compare 2"
     dialog.start.click()
     number = worker.newest(CompareJob)
@@ -89,11 +89,11 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     opened.session.draft.set_parameter("variant", None if now == "published" else now)
     opened.workspace.show_methods()
     dialog = opened.workspace.comparison.methods
-    titles = {box.text(): box.isChecked() for box in dialog.boxes.values()}
+    titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
     ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
     assert titles == {**ace, "Weight averaging": False}
-    dialog.all.click()
-    published, automatic, *_, linear = dialog.recipes()
+    dialog.choices.all.click()
+    published, automatic, *_, linear = dialog.choices.recipes()
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
     assert (linear.merge_method, linear.parameters) == ("linear", {})
@@ -103,7 +103,7 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
-    dialog.all.click()
+    dialog.choices.all.click()
     window.session.limit_memory(1)
     assert window.session.checks.errors
     assert dialog.start.isEnabled()
@@ -111,21 +111,21 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     window.session.checks.changed.emit()
     assert dialog.status.text().startswith("Disk: ")
     assert not dialog.start.isEnabled()
-    window.comparison.start(dialog.recipes())
+    window.comparison.start(dialog.choices.recipes())
     assert not any(isinstance(job, CompareJob) for job in worker.jobs.values())
 
 
 def test_values_of_one_parameter(dialog: CompareMethodsPanel) -> None:
-    dialog.parameter.setCurrentIndex(dialog.parameter.findText("k_frac"))
-    dialog.values.setText("0.1, 0.5, 7, x, 0.5")
-    assert [recipe.parameters["k_frac"] for recipe in dialog.recipes()] == [0.1, 0.5]
-    assert not dialog.methods.isEnabled()
+    dialog.choices.parameter.setCurrentIndex(dialog.choices.parameter.findText("k_frac"))
+    dialog.choices.values.setText("0.1, 0.5, 7, x, 0.5")
+    assert [recipe.parameters["k_frac"] for recipe in dialog.choices.recipes()] == [0.1, 0.5]
+    assert not dialog.choices.methods.isEnabled()
 
 
 def test_rows_appear_and_a_failed_one_says_why(
     dialog: CompareMethodsPanel, worker: FakeWorker
 ) -> None:
-    dialog.all.click()
+    dialog.choices.all.click()
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)

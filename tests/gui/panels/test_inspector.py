@@ -29,10 +29,10 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.errors import EngineError
+from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
-from ace_gui.gui.panels.two_merges_panel import ComparePanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.layer_results import FINDINGS_KEPT, Findings

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QCheckBox,
-    QComboBox,
-    QFormLayout,
     QHBoxLayout,
     QHeaderView,
-    QLineEdit,
-    QPushButton,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from ace_gui.engine.contract.events import FieldInfo, MethodCompared, MethodInfo
+from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.panels.compare.merge_choices import MergeChoices
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
-from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.buttons import plain_button
 from ace_gui.gui.widgets.file_dialogs import ask_target
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import FittedTable, plain_rows
 from ace_gui.gui.words import later, tr
-from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import ParameterValue
 
 _NOTHING = later(
     "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
@@ -59,40 +49,27 @@ class CompareMethodsPanel(QWidget):
         self._shown: tuple[MethodCompared, ...] = ()
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
-        self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
-        """By method and variant; None: the method's default one, or the only one."""
-        self.methods = scroll_area(tr("Methods to compare"), self)
-        self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._fill_methods()
-        self.parameter = QComboBox(self)
-        self.values = QLineEdit(self)
-        self.start = _button(
+        self.choices = MergeChoices(session, self)
+        self.start = plain_button(
             tr("&Compare"), tr("Merge by each method ticked, one after another"), self
         )
-        self.stop = _button(
+        self.stop = plain_button(
             tr("&Stop"), tr("Stop after the present tensor; rows that are there stay"), self
         )
         self.status = muted_label("", self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
-        self.use = _button(tr("&Use this"), tr("Take the selected merge for the window's"), self)
-        self.pair = _button(
+        self.use = plain_button(
+            tr("&Use this"), tr("Take the selected merge for the window's"), self
+        )
+        self.pair = plain_button(
             tr("Compare &layers"), tr("Compare the two selected merges layer by layer"), self
         )
-        self.save = _button(tr("Save as CS&V…"), tr("Write the table to a file"), self)
+        self.save = plain_button(tr("Save as CS&V…"), tr("Write the table to a file"), self)
         self._lay_out()
         self._connect()
-        self._fill_parameters()
         self.refresh()
-
-    def recipes(self) -> list[Recipe]:
-        """What is to be merged: by each method ticked, or with each value written."""
-        inputs = self._session.draft.inputs
-        if self.parameter.currentIndex() > 0:
-            name = self.parameter.currentData().name
-            return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
-        return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
 
     def selected(self) -> list[MethodCompared]:
         """The selected rows, from top to bottom."""
@@ -129,38 +106,6 @@ class CompareMethodsPanel(QWidget):
         self.status.setVisible(not waiting and bool(self.status.text()))
         self._allow()
 
-    def _fill_methods(self) -> None:
-        """A box for each variant of each method; that of the window is ticked."""
-        column = Column()
-        layout = QVBoxLayout(column)
-        layout.setSpacing(3)
-        self.boxes.clear()
-        for family, members in by_family(self._session.draft.methods):
-            layout.addWidget(muted_label(family, column))
-            for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
-                title = method.title if variant is None else f"{method.title}, {variant}"
-                box = QCheckBox(title, column)
-                box.setToolTip(tooltip(method.summary))
-                box.setChecked(self._is_current(method, variant))
-                box.toggled.connect(lambda _: self._allow())
-                layout.addWidget(box)
-                default = not method.variants or variant == method.variants[0]
-                self.boxes[method.name, None if default else variant] = box
-        layout.addStretch(1)
-        self.methods.setWidget(column)
-        self._offer_what_fits()
-
-    def _offer_what_fits(self) -> None:
-        """Only methods that merge as many experts as there are."""
-        count = len(self._session.draft.inputs.experts)
-        known = {method.name: method for method in self._session.draft.methods}
-        for (name, _), box in self.boxes.items():
-            method = known[name]
-            fits = method.least <= count and (method.most is None or count <= method.most)
-            box.setVisible(fits)
-            if not fits:
-                box.setChecked(False)
-
     def _draw(self) -> None:
         """The figure that the table is sorted by as bars, the main one against the norm."""
         model, run_of = self.model, self._comparison.run_of
@@ -193,10 +138,6 @@ class CompareMethodsPanel(QWidget):
     def _select_only(self, row: MethodCompared) -> None:
         self.table.selectRow(self.model.position(row))
 
-    def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
-        in_force = variant in (None, self._session.draft.parameter("variant"))
-        return method.name == self._session.draft.inputs.method and in_force
-
     def _make_table(self) -> FittedTable:
         table = FittedTable(self)
         table.setObjectName("compared")
@@ -214,23 +155,14 @@ class CompareMethodsPanel(QWidget):
 
     def _lay_out(self) -> None:
         left, right = QWidget(self), QWidget(self)
-        self.all = _button(tr("Tick a&ll"), tr("Tick every method"), self)
-        self.none = _button(tr("&None"), tr("Tick no method"), self)
-        ticks = QHBoxLayout()
-        ticks.addWidget(self.all)
-        ticks.addWidget(self.none)
-        values = QFormLayout()
-        values.addRow(tr("or values of"), self.parameter)
-        values.addRow("", self.values)
         run = QHBoxLayout()
         run.addWidget(self.start, 1)
         run.addWidget(self.stop)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(heading(tr("Methods"), self))
-        column.addWidget(self.methods, 1)
-        for line in (ticks, values, run):
-            column.addLayout(line)
+        column.addWidget(self.choices, 1)
+        column.addLayout(run)
         actions = QHBoxLayout()
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
@@ -265,71 +197,21 @@ class CompareMethodsPanel(QWidget):
         layout.addWidget(splitter)
 
     def _connect(self) -> None:
-        self.start.clicked.connect(lambda _=False: self._comparison.start(self.recipes()))
+        self.choices.changed.connect(self._allow)
+        self.start.clicked.connect(lambda _=False: self._comparison.start(self.choices.recipes()))
         self.stop.clicked.connect(lambda _=False: self._comparison.stop())
-        self.all.clicked.connect(lambda _=False: self._tick(True))
-        self.none.clicked.connect(lambda _=False: self._tick(False))
         self.use.clicked.connect(lambda _=False: self._comparison.use(self.selected()[0]))
         self.pair.clicked.connect(lambda _=False: self.pair_wanted.emit(*self._pair()))
         self.save.clicked.connect(lambda _=False: self._ask_for_file())
-        self.parameter.currentIndexChanged.connect(lambda _: self._allow())
-        self.values.textChanged.connect(lambda _: self._allow())
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
         for told in (self._comparison.changed, self._session.checks.changed):
             told.connect(self.refresh)
-        self._session.draft.changed.connect(self._fill_parameters)
-        self._session.draft.changed.connect(self._offer_what_fits)
-        self._session.engine_changed.connect(self._fill_methods)
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
         self.bars.merge_chosen.connect(lambda place: self._select_only(self._barred[place]))
         self.scatter.merge_chosen.connect(lambda place: self._select_only(self._spotted[place]))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
-
-    def _fill_parameters(self) -> None:
-        """The numbers of the window's method, of which one can be tried with several values."""
-        chosen = self.parameter.currentText()
-        self.parameter.setAccessibleName(tr("Parameter to vary"))
-        self.parameter.clear()
-        self.parameter.addItem(tr("no parameter"), None)
-        method = self._session.draft.method
-        for item in method.fields if method is not None else ():
-            if item.kind in ("float", "int"):
-                self.parameter.addItem(item.label, item)
-        self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
-        self.values.setAccessibleName(tr("Values to try"))
-        self.values.setPlaceholderText("0.1, 0.2, 0.5")
-        title = method.title if method is not None else tr("the method")
-        tip = tr(
-            "Values of one parameter of {title}, with commas between, instead of other methods",
-            title=title,
-        )
-        self.parameter.setToolTip(tip)
-        self.values.setToolTip(tip)
-
-    def _written_values(self) -> list[ParameterValue]:
-        """The values in the line, as far as they are numbers in range."""
-        item: FieldInfo | None = self.parameter.currentData()
-        if item is None:
-            return []
-        found = []
-        for text in self.values.text().split(","):
-            try:
-                value = int(text) if item.kind == "int" else float(text)
-            except ValueError:
-                continue
-            low = item.low is None or (value > item.low if item.low_open else value >= item.low)
-            if low and (item.high is None or value <= item.high):
-                found.append(value)
-        return list(dict.fromkeys(found))
-
-    def _ticked(self) -> list[tuple[str, str | None]]:
-        return [chosen for chosen, box in self.boxes.items() if box.isChecked()]
-
-    def _tick(self, ticked: bool) -> None:
-        for box in self.boxes.values():
-            box.setChecked(ticked and not box.isHidden())
 
     def _select(self, rows: list[MethodCompared]) -> None:
         flags = QItemSelectionModel.SelectionFlag
@@ -343,11 +225,8 @@ class CompareMethodsPanel(QWidget):
         return [self._comparison.run_of(row) for row in self.selected()[:2]]
 
     def _allow(self) -> None:
-        varies = self.parameter.currentIndex() > 0
-        self.values.setEnabled(varies)
-        self.methods.setEnabled(not varies)
         running, chosen = self._comparison.is_running, self.selected()
-        count = len(self._written_values()) if varies else len(self._ticked())
+        count = self.choices.count
         self.start.setText(tr("&Compare {count}", count=count) if count else tr("&Compare"))
         free = self._session.can_merge and not running and not self._comparison.obstacle
         self.start.setEnabled(bool(count) and free)
@@ -371,17 +250,3 @@ class CompareMethodsPanel(QWidget):
             save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
         except WorkbenchError as error:
             self._session.fail(error)
-
-
-def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
-    """The inputs with that method; overrides speak of theirs and stay with it alone."""
-    rules = inputs.overrides if method == inputs.method else ()
-    return replace(inputs, method=method, overrides=rules).with_parameter("variant", variant)
-
-
-def _button(text: str, tip: str, parent: QWidget) -> QPushButton:
-    button = QPushButton(text, parent)
-    button.setAccessibleName(text.replace("&", "").removesuffix("…"))
-    button.setToolTip(tip)
-    button.setAutoDefault(False)
-    return button

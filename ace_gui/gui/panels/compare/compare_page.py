@@ -7,8 +7,8 @@ from typing import Final
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.method_comparison import MethodComparison
-from ace_gui.gui.panels.compare_methods_panel import CompareMethodsPanel
-from ace_gui.gui.panels.two_merges_panel import ComparePanel
+from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
+from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.card import card

@@ -1,0 +1,178 @@
+"""What is merged for a comparison: methods that are ticked, or values of one parameter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import FieldInfo, MethodInfo
+from ace_gui.gui.state.draft import by_family
+from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.buttons import plain_button
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.words import tr
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+
+class MergeChoices(QWidget):
+    """``changed`` follows when other merges are chosen."""
+
+    changed = Signal()
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
+        """By method and variant; None: the method's default one, or the only one."""
+        self.methods = scroll_area(tr("Methods to compare"), self)
+        self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.parameter = QComboBox(self)
+        self.values = QLineEdit(self)
+        self.all = plain_button(tr("Tick a&ll"), tr("Tick every method"), self)
+        self.none = plain_button(tr("&None"), tr("Tick no method"), self)
+        self._lay_out()
+        self._fill_methods()
+        self._fill_parameters()
+        self._allow()
+        self.all.clicked.connect(lambda _=False: self._tick(True))
+        self.none.clicked.connect(lambda _=False: self._tick(False))
+        self.parameter.currentIndexChanged.connect(lambda _: self._allow())
+        self.values.textChanged.connect(lambda _: self._allow())
+        session.draft.changed.connect(self._fill_parameters)
+        session.draft.changed.connect(self._offer_what_fits)
+        session.engine_changed.connect(self._fill_methods)
+
+    @property
+    def count(self) -> int:
+        """How many merges are chosen."""
+        return len(self._written_values()) if self._varies else len(self._ticked())
+
+    @property
+    def _varies(self) -> bool:
+        return self.parameter.currentIndex() > 0
+
+    def recipes(self) -> list[Recipe]:
+        """What is to be merged: by each method ticked, or with each value written."""
+        inputs = self._session.draft.inputs
+        if self.parameter.currentIndex() > 0:
+            name = self.parameter.currentData().name
+            return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
+        return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
+
+    def _lay_out(self) -> None:
+        ticks = QHBoxLayout()
+        ticks.addWidget(self.all)
+        ticks.addWidget(self.none)
+        values = QFormLayout()
+        values.addRow(tr("or values of"), self.parameter)
+        values.addRow("", self.values)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.methods, 1)
+        column.addLayout(ticks)
+        column.addLayout(values)
+
+    def _allow(self) -> None:
+        self.values.setEnabled(self._varies)
+        self.methods.setEnabled(not self._varies)
+        self.changed.emit()
+
+    def _fill_methods(self) -> None:
+        """A box for each variant of each method; that of the window is ticked."""
+        column = Column()
+        layout = QVBoxLayout(column)
+        layout.setSpacing(3)
+        self.boxes.clear()
+        for family, members in by_family(self._session.draft.methods):
+            layout.addWidget(muted_label(family, column))
+            for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
+                title = method.title if variant is None else f"{method.title}, {variant}"
+                box = QCheckBox(title, column)
+                box.setToolTip(tooltip(method.summary))
+                box.setChecked(self._is_current(method, variant))
+                box.toggled.connect(lambda _: self._allow())
+                layout.addWidget(box)
+                default = not method.variants or variant == method.variants[0]
+                self.boxes[method.name, None if default else variant] = box
+        layout.addStretch(1)
+        self.methods.setWidget(column)
+        self._offer_what_fits()
+
+    def _offer_what_fits(self) -> None:
+        """Only methods that merge as many experts as there are."""
+        count = len(self._session.draft.inputs.experts)
+        known = {method.name: method for method in self._session.draft.methods}
+        for (name, _), box in self.boxes.items():
+            method = known[name]
+            fits = method.least <= count and (method.most is None or count <= method.most)
+            box.setVisible(fits)
+            if not fits:
+                box.setChecked(False)
+
+    def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
+        in_force = variant in (None, self._session.draft.parameter("variant"))
+        return method.name == self._session.draft.inputs.method and in_force
+
+    def _fill_parameters(self) -> None:
+        """The numbers of the window's method, of which one can be tried with several values."""
+        chosen = self.parameter.currentText()
+        self.parameter.setAccessibleName(tr("Parameter to vary"))
+        self.parameter.clear()
+        self.parameter.addItem(tr("no parameter"), None)
+        method = self._session.draft.method
+        for item in method.fields if method is not None else ():
+            if item.kind in ("float", "int"):
+                self.parameter.addItem(item.label, item)
+        self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
+        self.values.setAccessibleName(tr("Values to try"))
+        self.values.setPlaceholderText("0.1, 0.2, 0.5")
+        title = method.title if method is not None else tr("the method")
+        tip = tr(
+            "Values of one parameter of {title}, with commas between, instead of other methods",
+            title=title,
+        )
+        self.parameter.setToolTip(tip)
+        self.values.setToolTip(tip)
+
+    def _written_values(self) -> list[ParameterValue]:
+        """The values in the line, as far as they are numbers in range."""
+        item: FieldInfo | None = self.parameter.currentData()
+        if item is None:
+            return []
+        found = []
+        for text in self.values.text().split(","):
+            try:
+                value = int(text) if item.kind == "int" else float(text)
+            except ValueError:
+                continue
+            low = item.low is None or (value > item.low if item.low_open else value >= item.low)
+            if low and (item.high is None or value <= item.high):
+                found.append(value)
+        return list(dict.fromkeys(found))
+
+    def _ticked(self) -> list[tuple[str, str | None]]:
+        return [chosen for chosen, box in self.boxes.items() if box.isChecked()]
+
+    def _tick(self, ticked: bool) -> None:
+        for box in self.boxes.values():
+            box.setChecked(ticked and not box.isHidden())
+
+
+def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
+    """The inputs with that method; overrides speak of theirs and stay with it alone."""
+    rules = inputs.overrides if method == inputs.method else ()
+    return replace(inputs, method=method, overrides=rules).with_parameter("variant", variant)
