@@ -109,4 +109,4 @@ class Preload(QThread):
 
     def run(self) -> None:
         """Import."""
-        import_module("ace_gui.gui.shell.workspace")
+        import_module("ace_gui.gui.shell.layout.workspace")

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QScrollArea, QWidget
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.shell.cards import INSPECTOR, LAYERS, VIEWS
+from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.widgets.folding import Folding

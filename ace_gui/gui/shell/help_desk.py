@@ -19,7 +19,7 @@ from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.models.command_search import Command
-    from ace_gui.gui.shell.workspace import Workspace
+    from ace_gui.gui.shell.layout.workspace import Workspace
 
 _LEVELS: Final = {
     Severity.INFO: Level.INFO,

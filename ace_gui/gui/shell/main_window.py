@@ -30,16 +30,16 @@ from ace_gui.gui.panels.welcome import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.shell.availability import BUSY, allow
-from ace_gui.gui.shell.closing import Closing
 from ace_gui.gui.shell.device_menu import SAFETY
-from ace_gui.gui.shell.dropped_paths import local_paths
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.menus import Menus
-from ace_gui.gui.shell.opener import Opener
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_place import PrimaryPlace
-from ace_gui.gui.shell.project import Project
+from ace_gui.gui.shell.projects.closing import Closing
+from ace_gui.gui.shell.projects.dropped_paths import local_paths
+from ace_gui.gui.shell.projects.opener import Opener
+from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.questions import Questions
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
@@ -54,7 +54,7 @@ from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
-    from ace_gui.gui.shell.workspace import Workspace
+    from ace_gui.gui.shell.layout.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
 
@@ -142,7 +142,7 @@ class MainWindow(QMainWindow):
             yield
 
     def _make_panel(self) -> None:
-        from ace_gui.gui.shell.workspace import workspace_in_steps
+        from ace_gui.gui.shell.layout.workspace import workspace_in_steps
 
         if self._making is None:
             change_base = self.opener.change_base

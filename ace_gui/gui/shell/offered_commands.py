@@ -15,7 +15,7 @@ from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.workspace import Workspace
+    from ace_gui.gui.shell.layout.workspace import Workspace
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText
 
@@ -52,7 +52,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     """A command to show each workspace and each panel. ``why``: why nothing can be shown now."""
     from ace_gui.gui.panels.compare.compare_page import LOOKS
     from ace_gui.gui.panels.scores.scores_page import PLACES
-    from ace_gui.gui.shell.workspace import COMPARE, SCORES
+    from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
 
     def show(title: str, place: str, tip: str, run: Callable[[], object]) -> Command:
         return Command(
@@ -90,7 +90,7 @@ def _turn_to(workspace: Callable[[], Workspace], place: int) -> None:
 
 
 def _compare(workspace: Callable[[], Workspace], place: int) -> None:
-    from ace_gui.gui.shell.workspace import COMPARE
+    from ace_gui.gui.shell.layout.workspace import COMPARE
 
     workspace().show_space(COMPARE)
     workspace().comparison.show_look(place)

@@ -14,7 +14,7 @@ from ace_gui.recipe import Override
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.override_dialog import OverrideDialog
-    from ace_gui.gui.shell.workspace import Workspace
+    from ace_gui.gui.shell.layout.workspace import Workspace
 
 
 class OverrideEditor(QObject):

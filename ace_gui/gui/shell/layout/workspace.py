@@ -28,8 +28,8 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.cards import INSPECTOR, VIEWS, Cards, splitter
-from ace_gui.gui.shell.left_column import WIDTH, LeftColumn
+from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
+from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings

@@ -16,8 +16,8 @@ from ace_gui.formatting import printable
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.output_operations import OutputOperations
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.dropped_paths import RECIPES, classify, is_collection
-from ace_gui.gui.shell.project import Project
+from ace_gui.gui.shell.projects.dropped_paths import RECIPES, classify, is_collection
+from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
