@@ -91,45 +91,55 @@ class Router(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class _Target:
-    """Elements of a parameter that the experts change. ``forms``: by expert, its tensors' names."""
+    """Elements of a parameter that the experts change, all in one form.
+
+    ``owners``: the experts who have something, by number; ``sizes``: of low-rank ones their ranks.
+    ``names``: of the tensors, which belong to all of them, or two an expert for chosen entries.
+    """
 
     parameter: str
     part: MatrixPart
-    forms: Mapping[int, tuple[str, tuple[str, ...]]]
+    form: str
+    owners: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 class Differences(nn.Module):
-    """D_t of every expert, as they are stored, on the model's device."""
+    """D_t of every expert, on the model's device: low-rank ones and whole ones side by side."""
 
     def __init__(self) -> None:
         super().__init__()
         self.targets: dict[str, list[_Target]] = defaultdict(list)
 
-    def add(self, target: _Target, tensors: Mapping[str, Tensor]) -> None:
+    def add(self, target: _Target, tensors: Sequence[Tensor]) -> None:
         """Keep what belongs to some elements of a parameter."""
         self.targets[target.parameter].append(target)
-        for name, tensor in tensors.items():
+        for name, tensor in zip(target.names, tensors, strict=True):
             self.register_buffer(name, tensor, persistent=False)
 
     def mixed(self, parameter: str, plain_weight: Tensor, share_T: list[float]) -> Tensor:
         """W + Σ_t share_t D_t."""
         result = plain_weight.clone()
-        flat = result.view(-1)
         for target in self.targets[parameter]:
-            mine = elements_of(flat, target.part)
-            for t, (form, names) in target.forms.items():
-                if share_T[t]:
-                    self._add(mine, form, [self.get_buffer(n) for n in names], share_T[t])
+            mine = elements_of(result.view(-1), target.part)
+            found = [self.get_buffer(name) for name in target.names]
+            shares = [share_T[t] for t in target.owners]
+            if target.form == "index":  # one expert after the other, as entries may be the same
+                own = mine.reshape(-1)
+                for place, share in enumerate(shares):
+                    index, values = found[2 * place : 2 * place + 2]
+                    own = own.index_add(0, index, values, alpha=share)
+                mine.copy_(own.view(mine.shape))
+                continue
+            given = torch.tensor(shares, dtype=result.dtype, device=result.device)
+            if target.form == "left":
+                sizes = torch.tensor(target.sizes, device=result.device)
+                change = (found[0] * given.repeat_interleave(sizes)) @ found[1]
+            else:
+                change = given @ found[0]
+            mine.add_(change.view(mine.shape))
         return result
-
-    def _add(self, mine: Tensor, form: str, found: list[Tensor], share: float) -> None:
-        if form == "left":
-            mine.add_((found[0] @ found[1]).view(mine.shape), alpha=share)
-        elif form == "index":
-            own = mine.reshape(-1).index_add(0, found[0], found[1], alpha=share)
-            mine.copy_(own.view(mine.shape))
-        else:
-            mine.add_(found[0].view(mine.shape), alpha=share)
 
 
 def put_whole(model: Any, modules: StoredModules) -> Router:
@@ -164,7 +174,7 @@ def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Di
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder, found = DiskNames(model, parameters), Differences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
-    for number, (row, part) in enumerate(modules.layout.parts.items()):
+    for row, part in modules.layout.parts.items():
         place = finder.find(part.tensor)
         if place is None:
             continue
@@ -173,20 +183,46 @@ def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Di
                 f"{type(model).__name__} holds `{plain(part.tensor)}` otherwise than its files, "
                 "so that it cannot be mixed for each example."
             )
-        forms, tensors = {}, {}
-        for owner in modules.layout.experts[row]:
-            prefix, t = f"{owner}/{row}/", experts[owner]
-            form = form_of(prefix, modules.tensors)
-            names = tuple(f"d{number}_{t}_{what}" for what in form)
-            for what, name in zip(form, names, strict=True):
-                tensor = modules.read(prefix + what, reader)
-                tensors[name] = tensor.long() if what == "index" else tensor
-            modules.require_entries(prefix, elements_of_part(part), reader)
-            forms[t] = (form[0], names)
-        found.add(_Target(parameter=place.name, part=part, forms=forms), tensors)
+        _add_row(found, modules, row, place.name, experts, reader)
     if not found.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
     return found
+
+
+def _add_row(
+    found: Differences,
+    modules: StoredModules,
+    row: str,
+    parameter: str,
+    experts: Mapping[str, int],
+    reader: TensorReader,
+) -> None:
+    owners, part = modules.layout.experts[row], modules.layout.parts[row]
+    forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
+    if not owners or len(forms) != 1:
+        raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
+    (form,) = forms
+    tensors: list[Tensor] = []
+    read = [[modules.read(f"{each}/{row}/{what}", reader) for what in form] for each in owners]
+    if form[0] == "left":
+        tensors = [torch.cat([left for left, _ in read], dim=1)]
+        tensors += [torch.cat([right for _, right in read])]
+    elif form[0] == "whole":
+        tensors = [torch.stack([whole.reshape(-1) for (whole,) in read])]
+    else:
+        for owner in owners:
+            modules.require_entries(f"{owner}/{row}/", elements_of_part(part), reader)
+        tensors = [each for index, values in read for each in (index.long(), values)]
+    number = sum(map(len, found.targets.values()))
+    target = _Target(
+        parameter=parameter,
+        part=part,
+        form=form[0],
+        owners=tuple(experts[owner] for owner in owners),
+        sizes=tuple(pair[0].shape[-1] for pair in read),
+        names=tuple(f"d{number}_{place}" for place in range(len(tensors))),
+    )
+    found.add(target, tensors)
 
 
 def elements_of_part(part: MatrixPart) -> int:
