@@ -104,6 +104,7 @@ class WhatIfPanel(QWidget):
         self._cells = _fill_figures_table(self.table)
         self.note = muted_label("")
         self.plot = SpectrumPlot()
+        self.plot.name_outside()  # the inspector names the layer, and there is little height
         self.plot.setAccessibleName(tr("Spectrum under the recipe and under what is tried"))
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)

@@ -183,8 +183,8 @@ class GammaPlot(LayersPlot):
             for above in (False, True)
         }
         below, above = (
-            (self._bands, self._path, self._halo),
-            (self._crosses, self._line, self._said),
+            (self._bands, self._path, self._said, self._halo),
+            (self._crosses, self._line),
         )
         for item in (*below, *self._points.values(), *above):
             self.canvas.addItem(item, ignoreBounds=True)
