@@ -40,7 +40,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     interrupts = Interrupts(workbench.window.close_unasked, app)  # nobody may be there to answer
     workbench.start()
     if demo:
-        from ace_gui.gui.shell.sample_tour import Demo
+        from ace_gui.gui.shell.tours.demo import Demo
 
         Demo(workbench.window, *paths)
     elif paths:

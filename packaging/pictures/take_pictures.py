@@ -16,6 +16,7 @@ from pathlib import Path
 from layer_panels import take_panel_pictures
 from ridge import take_ridge_pictures
 from states import take_pictures
+from tutorial import take_tutorial_pictures
 
 from ace_gui.paths import resource_path
 
@@ -28,10 +29,13 @@ def main() -> None:
     parser.add_argument("--scheme", choices=("light", "dark"), help="these colours only")
     parser.add_argument("--panels", action="store_true", help="of the panels of one layer instead")
     parser.add_argument("--ridge", action="store_true", help="of ACE's variants and the cap")
+    parser.add_argument("--tutorial", action="store_true", help="its steps, numbered")
     parser.add_argument("--size", default="1440x900", help="of the window, with --ridge")
     parser.add_argument("--font", type=int, default=100, help="percent, with --ridge")
     arguments = parser.parse_args()
     take = take_panel_pictures if arguments.panels else take_pictures
+    if arguments.tutorial:
+        take = take_tutorial_pictures
     if arguments.ridge:
         width, height = map(int, arguments.size.split("x"))
         take = partial(take_ridge_pictures, size=(width, height), font=arguments.font)

@@ -29,6 +29,9 @@ def states(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iter
     """
     window = studio.window
     yield "welcome", window
+    tour = window.help.begin_tutorial()
+    yield "the tutorial begins", window
+    tour.end()
     window.opener._scan([recipe.parent], None)
     assert window.opener.scanned is not None
     yield "a scan", window.opener.scanned

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.widgets.arrangement import clear_layout
+from ace_gui.gui.widgets.arrangement import FlowLayout, clear_layout
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.plain_label import (
     ElidedLabel,
@@ -63,6 +63,7 @@ class WelcomePanel(QWidget):
         self,
         starts: Sequence[Start],
         sample: QAction,
+        tutorial: QAction,
         clean_up: QAction,
         parent: QWidget | None = None,
     ) -> None:
@@ -78,7 +79,7 @@ class WelcomePanel(QWidget):
         self._clean_up = action_button(clean_up, tr("Clean up…"), self, kind="link")
         self._recent_column = self._make_recent()
         self.show_kept(0)
-        self._sample = _sample_card(sample)
+        self._sample = _sample_card(sample, tutorial)
         self._lay_out()
         self._wide: bool | None = None
         self._arrange(wide=True)
@@ -296,7 +297,7 @@ def _start_column(starts: Sequence[Start]) -> QWidget:
     return column
 
 
-def _sample_card(sample: QAction) -> QWidget:
+def _sample_card(sample: QAction, tutorial: QAction) -> QWidget:
     column = QWidget()
     card = QFrame(column)
     card.setProperty("kind", "card")
@@ -310,7 +311,11 @@ def _sample_card(sample: QAction) -> QWidget:
     inside.addSpacing(4)
     begin = action_button(sample, tr("Open the sample"), card, kind="tinted")
     begin.setIcon(icon("play", "accent_on_tint"))
-    inside.addWidget(begin, 0, Qt.AlignmentFlag.AlignLeft)
+    learn = action_button(tutorial, tr("Take the tutorial"), card, kind="ghost")
+    below = FlowLayout(spacing=4)
+    below.addWidget(begin)
+    below.addWidget(learn)
+    inside.addLayout(below)
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(12)

@@ -156,6 +156,9 @@ class Actions:
             tr("How to begin, recipes, the method, limits, or the term of what has the focus"),
             key=_Key.HelpContents,
         )
+        self.tutorial = make(
+            tr("&Tutorial"), tr("From the sample to a merged model, step by step in the window")
+        )
         self.glossary = make(tr("&Glossary"), tr("What γ, τ, ε, regime and the other terms mean"))
         self.shortcuts = make(
             tr("&Keyboard shortcuts"), tr("Every key of the window"), key="Ctrl+F1"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog, QMenuBar, QWidget
+from PySide6.QtWidgets import QApplication, QDialog
 
-from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.availability import NO_MODEL
 from ace_gui.gui.state.log import Level, Source
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.terms import term_of
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.models.command_search import Command
-    from ace_gui.gui.shell.layout.workspace import Workspace
+    from ace_gui.gui.shell.main_window import MainWindow
+    from ace_gui.gui.shell.tours.tour import Tour
 
 _LEVELS: Final = {
     Severity.INFO: Level.INFO,
@@ -31,22 +29,16 @@ _LEVELS: Final = {
 class HelpDesk(QObject):
     """Connects the actions of the Help menu. ``crash``: the last words of an earlier window."""
 
-    def __init__(
-        self,
-        session: Session,
-        notice: Notice,
-        actions: Actions,
-        bar: QMenuBar,
-        workspace: Callable[[], Workspace],
-        window: QWidget,
-    ) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
-        self._session, self._notice, self._bar = session, notice, bar
-        self._workspace, self._window = workspace, window
+        self._window, self._session, self._notice = window, window.session, window.notice
+        self._tour: Tour | None = None
         self.crash = ""
-        notice.shown.connect(self._note)
+        actions = window.actions_
+        self._notice.shown.connect(self._note)
         for action, slot in {
             actions.palette: self.show_palette,
+            actions.tutorial: self.begin_tutorial,
             actions.help: self.show_help,
             actions.glossary: lambda: self.show_page("glossary"),
             actions.shortcuts: self.show_shortcuts,
@@ -70,8 +62,17 @@ class HelpDesk(QObject):
         from ace_gui.gui.shell.offered_commands import commands_of_menus, commands_of_panels
 
         loaded = self._session.draft.inputs.base is not None
-        panels = commands_of_panels(self._workspace, "" if loaded else tr(NO_MODEL))
-        return [*commands_of_menus(self._bar), *panels]
+        panels = commands_of_panels(lambda: self._window.workspace, "" if loaded else tr(NO_MODEL))
+        return [*commands_of_menus(self._window.menuBar()), *panels]
+
+    def begin_tutorial(self) -> Tour:
+        """Lead through the sample, from the first step again where it is under way."""
+        from ace_gui.gui.shell.tours.tutorial import tutorial
+
+        if self._tour is not None:
+            self._tour.end()
+        self._tour = tutorial(self._window)
+        return self._tour
 
     def show_help(self) -> None:
         """The help pages; the glossary where it explains what has the focus."""

@@ -98,16 +98,13 @@ class MainWindow(QMainWindow):
             self.notice,
             lambda: self.workspace.show_checks(),
         )
-        self.help = HelpDesk(
-            self.session,
-            self.notice,
-            self.actions_,
-            self.header.menu_bar,
-            lambda: self.workspace,
-            self,
-        )
+        self.help = HelpDesk(self)
         self.welcome = WelcomePanel(
-            self._starts(), self.actions_.sample, self.actions_.clean_up, self
+            self._starts(),
+            self.actions_.sample,
+            self.actions_.tutorial,
+            self.actions_.clean_up,
+            self,
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None

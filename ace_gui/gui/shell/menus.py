@@ -130,7 +130,7 @@ class Menus(QObject):
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
         view = [*layers, None, a.inputs, a.maximise, a.apart, colours, a.reset_layout]
         bar.addMenu(self._menu(window, tr("&View"), view))
-        pages = [a.palette, None, a.help, a.glossary, a.shortcuts, a.sample]
+        pages = [a.palette, None, a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
         wrong = [a.log, a.diagnostics, a.problem]
         bar.addMenu(self._menu(window, tr("&Help"), [*pages, None, *wrong, None, a.about]))
 

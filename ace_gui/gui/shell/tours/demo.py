@@ -10,7 +10,9 @@ from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.scores.scores_page import SCORES
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.words import tr
 
 SIMPLER: Final = ("linear", "task_arithmetic")
 """Merges that stand beside the recipe's own."""
@@ -24,6 +26,7 @@ class Demo(QObject):
         self._window = window
         self._merging = False
         self._shown = False
+        self.tour: Tour | None = None
         window.session.activity.changed.connect(self._go_on)
         window.session.layers.learnt.connect(self._go_on)
         window.opener.open_paths([recipe])
@@ -51,3 +54,35 @@ class Demo(QObject):
         if not self._window.comparison.is_running:
             self._window.comparison.changed.disconnect(self._evaluate)
             self._window.scoring.evaluate()
+            self._window.session.activity.changed.connect(self._show_marks)
+            self._show_marks()
+
+    def _show_marks(self) -> None:
+        """Where to look now that there are scores, and what one can do next."""
+        window = self._window
+        if not window.session.activity.is_running(State.SCORING):
+            window.session.activity.changed.disconnect(self._show_marks)
+            self.tour = Tour(window, _marks(window))
+
+
+def _marks(window: MainWindow) -> list[Step]:
+    return [
+        Step(
+            sentence=tr(
+                "How good every model is at the tasks: the base, the experts at their own task, "
+                "averaging, and ACE, task by task."
+            ),
+            target=lambda: window.workspace.show_scores().tabs,
+        ),
+        Step(
+            sentence=tr(
+                "Layers shows what the merge did to each matrix; Compare puts methods beside each "
+                "other; Report writes it down."
+            ),
+            target=lambda: window.header.workspaces,
+        ),
+        Step(
+            sentence=tr("Export writes the merged model as a folder that its library loads."),
+            target=lambda: window.header.place,
+        ),
+    ]

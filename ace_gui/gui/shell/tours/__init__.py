@@ -1,0 +1,1 @@
+"""Tours of the window: coach marks in turn; the tutorial; the demo."""

@@ -1,0 +1,84 @@
+"""Coach marks one after another, each until the person does what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, SignalInstance
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.widgets.coach_mark import CoachMark
+from ace_gui.gui.words import tr
+
+
+def _nothing() -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """``target``: the control, where it is now; ``begin``: what makes it seen; ``done``: whether
+    the person has done what ``sentence`` says. Without ``done`` the person says so.
+    """
+
+    sentence: str
+    target: Callable[[], QWidget | None]
+    begin: Callable[[], object] = _nothing
+    done: Callable[[], bool] = _never
+
+
+class Tour(QObject):
+    """Shows ``steps`` over ``window``. ``watched``: signals after which a step may be done."""
+
+    def __init__(
+        self, window: QWidget, steps: Sequence[Step], watched: Sequence[SignalInstance] = ()
+    ) -> None:
+        super().__init__(window)
+        self.mark = CoachMark(window)
+        self._steps = tuple(steps)
+        self._watched = tuple(watched)
+        self.place = -1
+        self.mark.next_wanted.connect(self._go_on)
+        self.mark.end_wanted.connect(self.end)
+        for signal in self._watched:
+            signal.connect(self._look)
+        self._go_on()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a mark is shown."""
+        return 0 <= self.place < len(self._steps)
+
+    def end(self) -> None:
+        """Take the marks away."""
+        if not self.is_running:
+            return
+        self.place = len(self._steps)
+        self.mark.leave()
+        for signal in self._watched:
+            signal.disconnect(self._look)
+        self.deleteLater()
+
+    def _look(self, *_: object) -> None:
+        if self.is_running and self._steps[self.place].done():
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """To the next step that is not done yet."""
+        self.place += 1
+        while self.is_running and self._steps[self.place].done():
+            self.place += 1
+        if not self.is_running:
+            self.place = len(self._steps) - 1
+            self.end()
+            return
+        step, last = self._steps[self.place], self.place == len(self._steps) - 1
+        step.begin()
+        counted = tr("Step {place} of {count}", place=self.place + 1, count=len(self._steps))
+        onward = tr("Done") if last else tr("Next") if step.done is _never else tr("Skip")
+        self.mark.point(step.target(), counted, step.sentence, onward)

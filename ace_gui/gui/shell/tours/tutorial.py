@@ -1,0 +1,146 @@
+"""The tutorial: from the sample to a merged model, in eight steps that the person does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from ace_gui.gui.shell.tours.tour import Step, Tour
+from ace_gui.gui.words import tr
+from ace_gui.paths import Sample
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
+
+
+def tutorial(window: MainWindow) -> Tour:
+    """Begin the tutorial in a window, whatever is open in it."""
+    session = window.session
+    watched = (
+        session.activity.changed,
+        session.draft.changed,
+        session.draft.tau_changed,
+        session.layers.learnt,
+        session.selection_changed,
+        session.results.changed,
+        session.results.scores.changed,
+        window.header.workspaces.chosen,
+    )
+    return Tour(window, [*_opening(window), *_merging(window), *_judging(window)], watched)
+
+
+def _opening(window: MainWindow) -> list[Step]:
+    session = window.session
+
+    def is_open() -> bool:
+        return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
+
+    def layers() -> None:
+        from ace_gui.gui.shell.cards import LAYERS
+
+        window.workspace.show_space(0)
+        window.workspace.cards.bring(LAYERS)
+
+    return [
+        Step(
+            sentence=tr("Open the sample: a small model and five models fine-tuned from it."),
+            target=lambda: _sample_button(window),
+            done=is_open,
+        ),
+        Step(
+            sentence=tr(
+                "Every matrix of the model is a row. γ says how unequally the experts moved it. "
+                "Choose a row."
+            ),
+            begin=layers,
+            target=lambda: window.workspace.layers.table,
+            done=lambda: session.selection is not None,
+        ),
+    ]
+
+
+def _merging(window: MainWindow) -> list[Step]:
+    session, merged = window.session, lambda: window.session.results.is_merged
+    begun: list[float] = []  # τ, before the person moves it
+
+    def views() -> None:
+        from ace_gui.gui.shell.cards import VIEWS
+
+        begun.append(session.draft.tau)
+        window.workspace.cards.bring(VIEWS)
+        window.workspace.heterogeneity.tabs.setCurrentIndex(0)
+
+    def inspector() -> None:
+        from ace_gui.gui.shell.cards import INSPECTOR
+
+        window.workspace.cards.bring(INSPECTOR)
+        window.workspace.inspector.tabs.setCurrentIndex(0)
+
+    return [
+        Step(
+            sentence=tr(
+                "The same γ along the model. Drag the line τ, or move it by the arrow keys: "
+                "matrices above it are treated as heterogeneous."
+            ),
+            begin=views,
+            target=lambda: window.workspace.heterogeneity,
+            done=lambda: bool(begun) and session.draft.tau != begun[-1],
+        ),
+        Step(
+            sentence=tr("Merge. It takes a few seconds and changes no file."),
+            target=lambda: window.header.place.main,
+            done=merged,
+        ),
+        Step(
+            sentence=tr(
+                "The singular values of each expert's change of the chosen matrix, and of the "
+                "merge. Ctrl+G goes to the most heterogeneous one."
+            ),
+            begin=inspector,
+            target=lambda: window.workspace.inspector,
+        ),
+    ]
+
+
+def _judging(window: MainWindow) -> list[Step]:
+    def scores() -> QWidget | None:
+        from ace_gui.gui.panels.scores.scores_page import SCORES
+
+        place = window.workspace.show_scores().show_place(SCORES)
+        return next((each for each in place.findChildren(QPushButton) if each.isVisible()), place)
+
+    def evaluated() -> bool:
+        merge = window.session.results.merge
+        return merge is not None and bool(merge.accuracies)
+
+    return [
+        Step(
+            sentence=tr("Is the merge any good? Turn to the scores."),
+            target=lambda: window.header.workspaces,
+            done=lambda: window.header.workspaces.current == 1,
+        ),
+        Step(
+            sentence=tr(
+                "Evaluate tries base, experts and merge on the tasks of the sample, which were "
+                "held out."
+            ),
+            target=scores,
+            done=evaluated,
+        ),
+        Step(
+            sentence=tr(
+                "Export writes the merged model as a folder that its library loads. Nothing more "
+                "is needed for your own models: open a base, add experts, merge."
+            ),
+            target=lambda: window.header.place,
+        ),
+    ]
+
+
+def _sample_button(window: MainWindow) -> QWidget | None:
+    """On the welcome page its button, else the menus, which have it under Help."""
+    buttons = window.welcome.findChildren(QPushButton)
+    named = tr("Open the sample")
+    found = next((each for each in buttons if each.isVisible() and each.text() == named), None)
+    return found or window.header.menu_bar

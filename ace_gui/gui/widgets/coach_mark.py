@@ -1,0 +1,138 @@
+"""A bubble beside a control that says what one can do there, and a ring round the control."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QAccessible, QAccessibleEvent, QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QToolButton, QVBoxLayout, QWidget
+from shiboken6 import isValid
+
+from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.words import tr
+
+_WIDTH: Final = 22  # lines of text
+_GAP: Final = 10  # px between the bubble and what it points to
+_RING: Final = 4  # px round it
+_FOLLOWS: Final = 100  # ms between two looks where the control is: panels come, fold and move
+
+
+class CoachMark(QFrame):
+    """Lies over ``window`` and follows what it points to. It takes neither focus nor clicks away.
+
+    ``next_wanted`` and ``end_wanted`` carry what the person presses.
+    """
+
+    next_wanted = Signal()
+    end_wanted = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._ring = _Ring(window)
+        self._target: QWidget | None = None
+        self._follow = QTimer(self, interval=_FOLLOWS)
+        self._follow.timeout.connect(self._arrange)
+        self.setProperty("kind", "toast")
+        self.place = plain_label("", self, wrap=False)
+        self.place.setProperty("kind", "on-toast")
+        self.place.setFont(face(Face.CAPTION))
+        self.sentence = plain_label("", self)
+        self.sentence.setProperty("kind", "on-toast")
+        self.end = QToolButton(self)
+        self.end.setIcon(icon("cancel", "toast_text"))
+        self.end.setToolTip(tr("End the tour"))
+        self.end.setAccessibleName(tr("End the tour"))
+        self.next = QPushButton(self)
+        self.next.setProperty("kind", "link")
+        self.end.clicked.connect(lambda _=False: self.end_wanted.emit())
+        self.next.clicked.connect(lambda _=False: self.next_wanted.emit())
+        above, below = QHBoxLayout(), QHBoxLayout()
+        above.addWidget(self.place, 1)
+        above.addWidget(self.end)
+        below.addStretch(1)
+        below.addWidget(self.next)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(14, 8, 10, 8)
+        layout.setSpacing(4)
+        layout.addLayout(above)
+        layout.addWidget(self.sentence)
+        layout.addLayout(below)
+        self.hide()
+
+    def point(self, target: QWidget | None, place: str, sentence: str, onward: str) -> None:
+        """Say a sentence of a control; ``place``: which of how many; ``onward``: the button."""
+        self._target = target
+        self.place.setText(place)
+        self.sentence.setText(sentence)
+        self.next.setText(onward)
+        self.next.setAccessibleName(onward)
+        self.setAccessibleName(f"{place}: {sentence}")
+        self._follow.start()
+        self.show()
+        self._arrange()
+        self._ring.raise_()
+        self.raise_()
+        QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.Alert))
+
+    def leave(self) -> None:
+        """Go away, for good."""
+        self._target = None
+        self._follow.stop()
+        for part in (self._ring, self):
+            part.hide()
+            part.deleteLater()
+
+    def _arrange(self) -> None:
+        """Where the control is now; nothing is painted again where it has not moved."""
+        window, target = self._window, self._target
+        width = min(_WIDTH * self.fontMetrics().height(), window.width() - 2 * _GAP)
+        size = QSize(width, max(self.heightForWidth(width), self.minimumSizeHint().height()))
+        seen = target is not None and isValid(target) and target.isVisibleTo(window)
+        self._ring.setVisible(seen)
+        if target is None or not seen:
+            at = QPoint((window.width() - width) // 2, window.height() - size.height() - 4 * _GAP)
+        else:
+            where = QRect(target.mapTo(window, QPoint(0, 0)), target.size())
+            self._ring.setGeometry(where.adjusted(-_RING, -_RING, _RING, _RING))
+            at = beside(where, size, window.rect())
+        self.setGeometry(QRect(at, size))
+
+
+class _Ring(QWidget):
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.setProperty("kind", "ring")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
+        self.hide()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(current_theme().accent), 2.0))
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 8, 8)
+        painter.end()
+
+
+def beside(where: QRect, size: QSize, room: QRect) -> QPoint:
+    """Where a bubble of this size goes: below what it points to, above, beside, or within it."""
+    middle = QRect(QPoint(), size)
+    middle.moveCenter(where.center())
+    choices = (
+        QPoint(middle.left(), where.bottom() + _GAP),
+        QPoint(middle.left(), where.top() - _GAP - size.height()),
+        QPoint(where.right() + _GAP, middle.top()),
+        QPoint(where.left() - _GAP - size.width(), middle.top()),
+        QPoint(middle.left(), where.bottom() - size.height() - _GAP),
+    )
+    for at in choices:
+        kept = QPoint(
+            min(max(at.x(), _GAP), room.width() - size.width() - _GAP),
+            min(max(at.y(), _GAP), room.height() - size.height() - _GAP),
+        )
+        if not QRect(kept, size).intersects(where):
+            return kept
+    return kept
