@@ -8,6 +8,8 @@ from typing import Final
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _APPLICATION: Final = "ace-workbench"
+MERGES: Final = "merges"  # below the cache, or below a scratch folder
+_SCRATCH: Final[list[Path | None]] = [None]
 
 
 def resource_path(name: str) -> Path:
@@ -65,8 +67,13 @@ def statistics_folder() -> Path:
 
 
 def merges_folder() -> Path:
-    """Where the window's merges wait before they are exported."""
-    return cache_root() / "merges"
+    """Where the window's merges wait before they are exported: in the scratch folder, if any."""
+    return (_SCRATCH[-1] or cache_root()) / MERGES
+
+
+def use_scratch(folder: Path | None) -> None:
+    """Let merges wait below this folder, in this process; None: in the user's cache."""
+    _SCRATCH[:] = [folder]
 
 
 def methods_folder() -> Path:

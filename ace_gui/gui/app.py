@@ -20,7 +20,8 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import apply_theme, set_scheme
+from ace_gui.gui.theme import apply_theme, set_letters, set_scheme
+from ace_gui.paths import use_scratch
 
 _ALLOCATIONS: Final = 10_000
 """Objects between two collections of garbage. With Python's 700, and all of what was imported to
@@ -70,10 +71,14 @@ class Workbench:
     def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
         app.setQuitOnLastWindowClosed(False)
         self._app = app
-        self._stores = stores or MergeStores()
         settings = Settings()
+        use_scratch(settings.scratch)
+        self._stores = stores or MergeStores()
+        if stores is None:
+            self._stores.look_in(settings.merge_folders)
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
+        set_letters(app, settings.letters)
         self.worker = EngineWorker(app)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._preload = Preload(app)
@@ -89,7 +94,7 @@ class Workbench:
 
     def _start_rest(self) -> None:
         self.worker.start()
-        self._stores.sweep()
+        self._stores.sweep(self.window.settings.days_kept)
         gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
         self._preload.finished.connect(gc.freeze)
         self._preload.finished.connect(self.window.prepare)

@@ -118,6 +118,7 @@ def _dialogs(studio: Studio) -> Iterator[Step]:
         ("shortcuts", window.help.show_shortcuts),
         ("log", window.help.show_log),
         ("a problem", window.help.report_problem),
+        ("preferences", window.actions_.preferences.trigger),
         ("about", window.help.show_about),
         ("clean up", window.dialogs.clean_up_runs),
         ("cached models", window.opener.open_cached),

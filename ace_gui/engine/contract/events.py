@@ -98,10 +98,10 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReady:
-    """The engine process has started and imported what it needs.
+    """The engine process has started and imported what it needs, or computes otherwise now.
 
     ``devices_not_used``: why there is no GPU, or not a certain one; ``problems``: methods from
-    outside that could not be used; a sentence each.
+    outside that could not be used; a sentence each. ``scratch``: as a ConfigureJob set it.
     """
 
     methods: tuple[MethodInfo, ...]
@@ -111,6 +111,7 @@ class EngineReady:
     memory_bytes: int = 0  # of the machine
     problems: tuple[str, ...] = ()
     devices_not_used: tuple[str, ...] = ()
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

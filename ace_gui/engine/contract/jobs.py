@@ -16,6 +16,17 @@ STORE_COMPLETE: Final = "complete"
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConfigureJob:
+    """How the engine computes from now on. Yields EngineReady, as it is then.
+
+    ``threads`` None: as torch chooses. ``scratch``: below which merges wait, None: the cache.
+    """
+
+    threads: int | None = None
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanJob:
     """Read headers, check, decide. Yields PlanReady."""
 
@@ -280,7 +291,8 @@ class TuneJob:
 
 
 Job = (
-    PlanJob
+    ConfigureJob
+    | PlanJob
     | LoadRecipeJob
     | CachedModelsJob
     | ScanJob

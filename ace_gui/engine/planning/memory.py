@@ -22,7 +22,7 @@ from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes
 from ace_gui.machine import free_memory
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.paths import cache_root
+from ace_gui.paths import merges_folder
 from ace_gui.stored_formats import FORMATS
 
 FLOAT32 = 4
@@ -112,8 +112,8 @@ def require_memory(
 
 
 def free_disk_bytes() -> int:
-    """Free bytes where merges wait for their export: the disk of the user's cache."""
-    return free_bytes(cache_root())
+    """Free bytes where merges wait for their export."""
+    return free_bytes(merges_folder())
 
 
 def free_bytes(folder: Path) -> int:

@@ -27,6 +27,7 @@ from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
+from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 from ace_gui.stored_formats import is_float
 
@@ -66,12 +67,16 @@ def preflight(
         checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
         checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
-    checks.append(disk_check(store_bytes, free_disk, _DISK_ADVICE))
+    advice = _DISK_ADVICE.format(folder=plain(str(merges_folder())))
+    checks.append(disk_check(store_bytes, free_disk, advice))
     checks.append(memory)
     return worst_first(checks)
 
 
-_DISK_ADVICE: Final = "Free some space; the export needs as much again in its own folder."
+_DISK_ADVICE: Final = (
+    "Merges wait in {folder}: free some space on that disk, or choose another scratch folder. The "
+    "export needs as much again in its own folder."
+)
 _Finding = tuple[Verdict, str, Sequence[str]] | None
 _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 

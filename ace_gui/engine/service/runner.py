@@ -6,6 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from ace_gui.engine.capabilities import cached_models_found, engine_ready
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import (
     ConversionProgress,
+    EngineReady,
     Event,
     JobCancelled,
     JobDone,
@@ -29,6 +31,7 @@ from ace_gui.engine.contract.jobs import (
     CachedModelsJob,
     CompareExamplesJob,
     CompareJob,
+    ConfigureJob,
     ConvertJob,
     DescribeTasksJob,
     DifferenceJob,
@@ -75,7 +78,7 @@ from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.gather import report, require_inputs
 from ace_gui.engine.service.scheduling import JobScheduler
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
-from ace_gui.paths import conversions_folder, inspections_folder
+from ace_gui.paths import conversions_folder, inspections_folder, use_scratch
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.steps import Steps
@@ -89,11 +92,14 @@ class Runner:
 
     def __init__(self) -> None:
         self._recent: list[Prepared] = []
+        self._threads = torch.get_num_threads()
         self._cache = InspectionCache(inspections_folder())
 
     def run(self, job: Job) -> Iterator[Event | None]:
         """The steps of a job; None: a step without news. Raises WorkbenchError in them."""
         match job:
+            case ConfigureJob():
+                yield self._configured(job)
             case PlanJob(recipe=recipe):
                 yield from self._plan(recipe)
             case LoadRecipeJob(paths=paths):
@@ -144,6 +150,12 @@ class Runner:
                 yield from self._try(job)
             case TuneJob():
                 yield from _tune(job)
+
+    def _configured(self, job: ConfigureJob) -> EngineReady:
+        use_threads(job.threads or self._threads)
+        use_scratch(job.scratch)
+        self._recent = []  # their checks are of another disk
+        return replace(engine_ready(), scratch=job.scratch)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
         """A plan of its own for everyone who asks: there may be more room by now."""

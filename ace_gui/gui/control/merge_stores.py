@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,8 @@ from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 
-KEPT_SECONDS: Final = 7 * 24 * 3600
+_DAY: Final = 24 * 3600
+KEPT_SECONDS: Final = 7 * _DAY
 """How long an unfinished merge waits for someone to continue it."""
 
 RECORD: Final = ".json"
@@ -37,12 +39,22 @@ class MergeStores:
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or merges_folder()
+        self._others: tuple[Path, ...] = ()
         self._locks: dict[Path, QLockFile] = {}
 
     @property
     def root(self) -> Path:
         """The folder of all merges."""
         return self._root
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Every folder in which merges are kept; new ones go into the first."""
+        return self._root, *self._others
+
+    def look_in(self, folders: Sequence[Path]) -> None:
+        """New merges go into the first of these; those in all of them are known."""
+        self._root, self._others = folders[0], tuple(folders[1:])
 
     def new(self, recipe: Recipe) -> Path:
         """A folder for the recipe; its parent exists, and it holds at most an unfinished merge."""
@@ -90,10 +102,18 @@ class MergeStores:
             else:
                 self.release(store)
 
-    def sweep(self) -> None:
-        """Remove, in the background, what windows that are gone left and nobody wants."""
-        own = frozenset(self._locks)
-        QThreadPool.globalInstance().start(lambda: _sweep(self._root, own))
+    def sweep(self, days: int = 0) -> None:
+        """Remove, in the background, what windows that are gone left and nobody wants.
+
+        ``days``: of finished merges also those that were made or renamed longer ago; 0: none.
+        """
+        own, roots = frozenset(self._locks), self.roots
+
+        def work() -> None:
+            for root in roots:
+                _sweep(root, own, days)
+
+        QThreadPool.globalInstance().start(work)
 
     def _folder(self, recipe: Recipe) -> Path:
         merged = replace(recipe, tasks=())  # which are no part of what is merged
@@ -134,7 +154,7 @@ def _remove_in_background(store: Path) -> None:
     QThreadPool.globalInstance().start(lambda: shutil.rmtree(trash, ignore_errors=True))
 
 
-def _sweep(root: Path, own: frozenset[Path]) -> None:
+def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # no such folder, or not for us
         return
     for store in root.iterdir():
@@ -143,9 +163,19 @@ def _sweep(root: Path, own: frozenset[Path]) -> None:
         lock = _lock_of(store)
         if lock.tryLock(0):
             given_up = _is_complete(store) and not record_of(store).exists()
-            if store.suffix == _TRASH or given_up or _is_old(store):
+            expired = bool(days) and _seconds_since(record_of(store)) > days * _DAY
+            if store.suffix == _TRASH or given_up or expired or _is_old(store):
+                record_of(store).unlink(missing_ok=True)
                 shutil.rmtree(store, ignore_errors=True)
             lock.unlock()
+
+
+def _seconds_since(file: Path) -> float:
+    """How long ago a file was written; 0 where there is none."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _is_old(store: Path) -> bool:

@@ -110,8 +110,8 @@ class RunOperations(QObject):
 
     def list_all(self) -> None:
         """Look which merges are kept, of any base."""
-        root = self._stores.root
-        self._background.ask(lambda: read_all(root), self._list)
+        roots = self._stores.roots
+        self._background.ask(lambda: read_all(*roots), self._list)
 
     def delete_kept(self, stores: Iterable[Path]) -> None:
         """Remove merges of any base; those of another open window stay."""
@@ -136,8 +136,8 @@ class RunOperations(QObject):
         if planned != self._base:
             self._base = planned
             if planned is not None:
-                root = self._stores.root
-                self._background.ask(lambda: (planned, read_all(root)), self._take_up)
+                roots = self._stores.roots
+                self._background.ask(lambda: (planned, read_all(*roots)), self._take_up)
         self._match()
 
     def _list(self, found: Sequence[Kept]) -> None:
@@ -221,12 +221,10 @@ class RunOperations(QObject):
         self._background.run(write)
 
 
-def read_all(root: Path) -> list[Kept]:
-    """Every kept merge below the folder of all merges, oldest first."""
-    if not root.is_dir():
-        return []
+def read_all(*roots: Path) -> list[Kept]:
+    """Every kept merge in these folders, oldest first."""
     found = []
-    for file in root.glob(f"*{RECORD}"):
+    for file in (file for root in roots if root.is_dir() for file in root.glob(f"*{RECORD}")):
         record = read_record(file)
         if record is not None and store_of(file).is_dir():
             found.append((store_of(file), record))

@@ -90,6 +90,9 @@ class Actions:
             named.connect(partial(_name_step, action, action.text()))
         self.connect(self.undo, steps.undo)
         self.connect(self.redo, steps.redo)
+        self.preferences = self._make(
+            tr("&Preferences…"), tr("Device, threads, folders, looks, messages"), key="Ctrl+,"
+        )
         self.clean_up = self._make(
             tr("&Clean up kept merges…"), tr("Choose which kept merges to remove from the disk")
         )

@@ -21,6 +21,7 @@ from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.sessions import Sessions
@@ -48,7 +49,7 @@ from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
-from ace_gui.gui.theme import Scheme, Tokens, current_theme, icon, set_scheme
+from ace_gui.gui.theme import Tokens, current_theme, icon
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.gui.words import tr
@@ -70,10 +71,9 @@ class MainWindow(QMainWindow):
         super().__init__(parent)
         self.settings = settings
         self.session = Session(self)
-        self.session.choose_device(settings.device)
-        self.session.limit_memory(settings.memory_bytes)
         self.engine = EngineClient(self.session, worker, self)
         self.runs = RunOperations(self.session, self.engine, stores, self)
+        self.preferences = Preferences(settings, self.session, self.engine, stores, self.runs, self)
         self.merge = MergeOperation(self.session, self.engine, stores, self.runs)
         self.output = OutputOperations(self.session, self.engine, self.runs, self)
         self.conductor = Conductor(self.session, self.engine, self.runs, self)
@@ -232,8 +232,7 @@ class MainWindow(QMainWindow):
 
     def set_theme(self, theme: Tokens) -> None:
         """Restyle what does not follow the palette by itself."""
-        for action in self.actions_.schemes.actions():
-            action.setChecked(action.data() == self.settings.scheme)
+        self._show_preferences()
         if self._workspace is not None:
             self._restyling.run(self._restyle(self._workspace, theme))
 
@@ -257,6 +256,7 @@ class MainWindow(QMainWindow):
         for signal in (session.activity.changed, session.draft.changed, session.results.changed):
             signal.connect(self._refresh)
         session.engine_changed.connect(self._show_engine)
+        self.preferences.changed.connect(self._show_preferences)
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
@@ -272,7 +272,7 @@ class MainWindow(QMainWindow):
         for recent in (self.menus.recent_chosen, self.welcome.recent_chosen):
             recent.connect(lambda path: self.opener.open_paths([path]))
         self.menus.devices.chosen.connect(self._choose_device)
-        self.menus.memory.limited.connect(self._limit_memory)
+        self.menus.memory.limited.connect(self.preferences.limit_memory)
 
     def _connect_actions(self) -> None:
         a, opener = self.actions_, self.opener
@@ -303,10 +303,11 @@ class MainWindow(QMainWindow):
             a.previous_layer: lambda: self.workspace.layers.step(-1),
             a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
+            a.preferences: lambda: self.dialogs.show_preferences(self.preferences),
         }
         for action, slot in slots.items():
             a.connect(action, slot)
-        a.schemes.triggered.connect(lambda action: self._choose_scheme(action.data()))
+        a.schemes.triggered.connect(lambda action: self.preferences.choose_scheme(action.data()))
 
     # What the session says
 
@@ -337,17 +338,21 @@ class MainWindow(QMainWindow):
     def _show_engine(self) -> None:
         engine = self.session.engine
         if engine is not None:
-            self.menus.devices.offer(
-                engine.devices,
-                self.session.chosen_device,
-                engine.devices_not_used,
-                engine.threads,
-            )
-            self.menus.memory.offer(engine.memory_bytes, self.session.memory_bytes)
+            self._show_preferences()
             if engine.problems:
                 self.notice.show_message(
                     Severity.WARNING, engine.problems[0], "\n".join(engine.problems[1:])
                 )
+
+    def _show_preferences(self) -> None:
+        """The menus say the same as the preferences."""
+        for action in self.actions_.schemes.actions():
+            action.setChecked(action.data() == self.settings.scheme)
+        engine, session = self.session.engine, self.session
+        if engine is not None:
+            not_used, threads = engine.devices_not_used, engine.threads
+            self.menus.devices.offer(engine.devices, session.chosen_device, not_used, threads)
+            self.menus.memory.offer(engine.memory_bytes, session.memory_bytes)
 
     def _show_plan(self) -> None:
         plan = self.session.draft.plan
@@ -373,20 +378,9 @@ class MainWindow(QMainWindow):
         self.comparison.stop()
 
     def _choose_device(self, name: str) -> None:
-        self.settings.device = name
-        self.session.choose_device(name)
-        self._show_engine()
+        self.preferences.choose_device(name)
         if self.session.cluster:
             self.session.advice.emit(tr(SAFETY))
-
-    def _limit_memory(self, memory_bytes: int | None) -> None:
-        self.settings.memory_bytes = memory_bytes
-        self.session.limit_memory(memory_bytes)
-        self._show_engine()
-
-    def _choose_scheme(self, scheme: Scheme) -> None:
-        self.settings.scheme = scheme
-        set_scheme(scheme)
 
     def _reset_layout(self) -> None:
         self.settings.forget_layout()

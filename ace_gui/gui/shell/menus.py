@@ -122,7 +122,9 @@ class Menus(QObject):
         files = [*self._open_entries(), None, *written, None]
         files += [a.stop_opening, a.close_models, a.quit]
         bar.addMenu(self._menu(window, tr("&File"), files))
-        bar.addMenu(self._menu(window, tr("&Edit"), [a.undo, a.redo, None, a.clean_up]))
+        bar.addMenu(
+            self._menu(window, tr("&Edit"), [a.undo, a.redo, None, a.clean_up, None, a.preferences])
+        )
         methods = [a.choose_method, a.compare]
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
         bar.addMenu(self._menu(window, tr("&Merge"), merge))

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
@@ -121,3 +122,11 @@ class Dialogs(QObject):
         self.clean_up = CleanUpDialog(self._runs, self._window)
         self.clean_up.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.clean_up.open()
+
+    def show_preferences(self, preferences: Preferences) -> None:
+        """What one may prefer, beside the window."""
+        from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
+
+        dialog = PreferencesDialog(preferences, self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.show()

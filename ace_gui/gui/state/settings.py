@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QByteArray, QSettings
 
 from ace_gui.gui.theme import Scheme
+from ace_gui.paths import MERGES, cache_root
 
 RECENT = 9
 
@@ -41,11 +42,7 @@ class Settings:
     @property
     def recent(self) -> tuple[Path, ...]:
         """Recipes opened lately, the latest first."""
-        stored = self._store.value("recent", [])
-        if isinstance(stored, str):  # a list of one comes back as its only element
-            stored = [stored]
-        entries = stored if isinstance(stored, list) else []
-        paths = (Path(text) for text in entries if isinstance(text, str))
+        paths = map(Path, self._texts("recent"))
         recipes = (p for p in paths if p.is_absolute() and p.suffix in (".yaml", ".yml"))
         return tuple(recipes)[:RECENT]
 
@@ -90,12 +87,77 @@ class Settings:
     @property
     def memory_bytes(self) -> int | None:
         """What a merge may use; None: what is free."""
-        stored = str(self._store.value("engine/memory", ""))  # an INI file holds text
-        return int(stored) if stored.isdecimal() and int(stored) > 0 else None
+        return self._number("engine/memory") or None
 
     @memory_bytes.setter
     def memory_bytes(self, limit: int | None) -> None:
         self._store.setValue("engine/memory", str(limit or ""))
+
+    @property
+    def threads(self) -> int | None:
+        """Processors that the engine uses; None: as it chooses."""
+        return self._number("engine/threads") or None
+
+    @threads.setter
+    def threads(self, count: int | None) -> None:
+        self._store.setValue("engine/threads", str(count or 0))
+
+    @property
+    def scratch(self) -> Path | None:
+        """Below which merges wait for their export; None: the user's cache."""
+        return self._path("engine/scratch")
+
+    @scratch.setter
+    def scratch(self, folder: Path | None) -> None:
+        others = [str(each) for each in self._scratches() if each != folder]
+        self._store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
+        self._store.setValue("engine/scratch", str(folder or ""))
+
+    @property
+    def merge_folders(self) -> tuple[Path, ...]:
+        """Every folder in which merges may be kept: the one for new ones, then those of before."""
+        cache = cache_root()
+        places = [self.scratch or cache, cache, *self._scratches()]
+        return tuple(dict.fromkeys(place / MERGES for place in places))
+
+    def _scratches(self) -> list[Path]:
+        return [Path(text) for text in self._texts("engine/scratches")]
+
+    @property
+    def letters(self) -> int:
+        """The size of letters, percent of the system's."""
+        return self._number("window/letters") or 100
+
+    @letters.setter
+    def letters(self, percent: int) -> None:
+        self._store.setValue("window/letters", str(percent))
+
+    @property
+    def export_folder(self) -> Path | None:
+        """Where exports are proposed; None: where the last one went."""
+        return self._path("folders/export")
+
+    @export_folder.setter
+    def export_folder(self, folder: Path | None) -> None:
+        self._store.setValue("folders/export", str(folder or ""))
+
+    @property
+    def days_kept(self) -> int:
+        """For how many days finished merges are kept; 0: until they are deleted."""
+        return self._number("runs/days")
+
+    @days_kept.setter
+    def days_kept(self, days: int) -> None:
+        self._store.setValue("runs/days", str(days))
+
+    @property
+    def notifies(self) -> bool:
+        """Whether the desktop tells of the end of long work."""
+        return str(self._store.value("window/notifies", "true")) == "true"
+
+    @notifies.setter
+    def notifies(self, on: bool) -> None:
+        self._store.setValue("window/notifies", "true" if on else "false")
 
     @property
     def pictures_on_white(self) -> bool:
@@ -105,6 +167,22 @@ class Settings:
     @pictures_on_white.setter
     def pictures_on_white(self, on: bool) -> None:
         self._store.setValue("pictures/white", "true" if on else "false")
+
+    def _texts(self, key: str) -> list[str]:
+        stored = self._store.value(key, [])
+        if isinstance(stored, str):  # a list of one comes back as its only element
+            stored = [stored]
+        return (
+            [each for each in stored if isinstance(each, str)] if isinstance(stored, list) else []
+        )
+
+    def _number(self, key: str) -> int:
+        stored = str(self._store.value(key, ""))  # an INI file holds text
+        return int(stored) if stored.isdecimal() else 0
+
+    def _path(self, key: str) -> Path | None:
+        stored = str(self._store.value(key, ""))
+        return Path(stored) if stored else None
 
     def _bytes(self, key: str) -> QByteArray:
         value = self._store.value(key)

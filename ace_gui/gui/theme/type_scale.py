@@ -10,6 +10,7 @@ from enum import Enum, unique
 from functools import lru_cache
 from typing import Final
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
@@ -25,6 +26,7 @@ FILES: Final = (
     "JetBrainsMono-Regular.ttf",
     "JetBrainsMono-SemiBold.ttf",
 )
+_USUAL: Final = "usualLetters"  # of the application: points before a person's wish
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 
 
@@ -55,6 +57,25 @@ def use_fonts(app: QApplication) -> None:
     body.setFeature(QFont.Tag("tnum"), 1)  # digits of one width everywhere
     app.setFont(body)
     face.cache_clear()
+
+
+def set_letters(app: QApplication, percent: int) -> None:
+    """Write everything larger than the system would, or smaller again, also what is shown."""
+    before = app.font().pointSizeF()
+    usual = float(app.property(_USUAL) or before)
+    app.setProperty(_USUAL, usual)
+    ratio = usual * percent / 100 / before
+    if ratio == 1.0:
+        return
+    own = [each for each in app.allWidgets() if each.testAttribute(Qt.WidgetAttribute.WA_SetFont)]
+    fonts = [(each, QFont(each.font())) for each in own]
+    body = QFont(app.font())
+    body.setPointSizeF(before * ratio)
+    app.setFont(body)
+    face.cache_clear()
+    for widget, font in fonts:
+        font.setPointSizeF(font.pointSizeF() * ratio)
+        widget.setFont(font)
 
 
 @lru_cache(maxsize=len(Face))

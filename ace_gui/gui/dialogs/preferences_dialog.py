@@ -1,0 +1,215 @@
+"""Everything that one may prefer, in one place; what is changed applies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QDoubleSpinBox,
+    QFormLayout,
+    QHBoxLayout,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.control.preferences import LETTERS, Preferences
+from ace_gui.gui.widgets.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.file_dialogs import ask_folders
+from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.words import later, tr
+from ace_gui.paths import merges_folder
+
+_SIZE: Final = QSize(560, 640)
+_OF_SCREEN: Final = 0.92
+_GIGABYTE: Final = 1_000_000_000
+_SCHEMES: Final = (
+    ("system", later("As the system")),
+    ("light", later("Light")),
+    ("dark", later("Dark")),
+)
+_KEPT: Final = (
+    (0, later("Until I delete them")),
+    (7, later("A week")),
+    (30, later("30 days")),
+    (90, later("90 days")),
+)
+
+
+class PreferencesDialog(QDialog):
+    """Stays open beside the window, so that one sees what a preference does."""
+
+    def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._preferences = preferences
+        self.setWindowTitle(tr("Preferences"))
+        self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        page = Column()
+        self._rows = QVBoxLayout(page)
+        self._rows.setSpacing(8)
+        self._add_computing()
+        self._add_looks()
+        self._add_files()
+        self._rows.addStretch(1)
+        area = scroll_area(tr("Preferences"), self)
+        area.setWidget(page)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.addWidget(area, 1)
+        layout.addWidget(buttons)
+
+    def _add_computing(self) -> None:
+        preferences, settings = self._preferences, self._preferences.settings
+        form = self._section(tr("Computing"))
+        devices = {settings.device: settings.device, "auto": tr("The fastest there is")}
+        devices |= dict(preferences.devices())
+        self.device = _choice(tr("Device"), devices, settings.device, preferences.choose_device)
+        form.addRow(tr("Device"), self.device)
+        self.threads = QSpinBox(self)
+        self.threads.setAccessibleName(tr("Threads"))
+        self.threads.setToolTip(
+            tr("Processors that the engine uses. Less leaves more to other programs.")
+        )
+        self.threads.setRange(0, preferences.most_threads)
+        self.threads.setSpecialValueText(tr("As many as there are"))
+        self.threads.setValue(settings.threads or 0)
+        self.threads.setKeyboardTracking(False)
+        self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
+        form.addRow(tr("Threads"), self.threads)
+        self.memory = QDoubleSpinBox(self)
+        self.memory.setAccessibleName(tr("Memory for merging"))
+        self.memory.setToolTip(
+            tr("Where one tensor needs more, the checks say so before anything is merged.")
+        )
+        self.memory.setRange(
+            0.0, max(preferences.most_memory, settings.memory_bytes or 0) / _GIGABYTE
+        )
+        self.memory.setDecimals(1)
+        self.memory.setSuffix(" GB")
+        self.memory.setSpecialValueText(tr("What is free"))
+        self.memory.setValue((settings.memory_bytes or 0) / _GIGABYTE)
+        self.memory.setKeyboardTracking(False)
+        self.memory.valueChanged.connect(
+            lambda count: preferences.limit_memory(round(count * _GIGABYTE) or None)
+        )
+        form.addRow(tr("Memory for merging"), self.memory)
+        self.scratch = _Folder(
+            tr("Scratch folder"),
+            "scratch",
+            settings.scratch,
+            lambda: tr("{folder} (default)", folder=merges_folder()),
+            preferences.use_scratch,
+        )
+        form.addRow(tr("Scratch folder"), self.scratch)
+        self._note(tr("Merges wait there until they are exported; they are as large as the model."))
+
+    def _add_looks(self) -> None:
+        preferences, settings = self._preferences, self._preferences.settings
+        form = self._section(tr("Appearance"))
+        schemes = {name: tr(title) for name, title in _SCHEMES}
+        self.scheme = _choice(tr("Colours"), schemes, settings.scheme, preferences.choose_scheme)
+        form.addRow(tr("Colours"), self.scheme)
+        sizes = {percent: f"{percent} %" for percent in LETTERS}
+        self.letters = _choice(tr("Letters"), sizes, settings.letters, preferences.enlarge)
+        form.addRow(tr("Letters"), self.letters)
+        self._note(tr("Panels that are open are laid out for other letters after the next start."))
+
+    def _add_files(self) -> None:
+        preferences, settings = self._preferences, self._preferences.settings
+        form = self._section(tr("Files and messages"))
+        self.exports = _Folder(
+            tr("Export folder"),
+            "exports",
+            settings.export_folder,
+            lambda: tr("Where the last export went"),
+            preferences.export_to,
+        )
+        form.addRow(tr("Export folder"), self.exports)
+        kept = {days: tr(title) for days, title in _KEPT}
+        self.kept = _choice(tr("Keep runs"), kept, settings.days_kept, preferences.keep_runs)
+        self.kept.setToolTip(tr("Older ones are removed when the program starts."))
+        form.addRow(tr("Keep runs"), self.kept)
+        self.notify = QCheckBox(tr("Tell me when long work ends"), self)
+        self.notify.setToolTip(
+            tr("A message of the desktop, where the window is not in front by then.")
+        )
+        self.notify.setChecked(settings.notifies)
+        self.notify.toggled.connect(preferences.notify)
+        form.addRow("", self.notify)
+
+    def _section(self, title: str) -> QFormLayout:
+        self._rows.addWidget(heading(title, self))
+        form = QFormLayout()
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        self._rows.addLayout(form)
+        return form
+
+    def _note(self, text: str) -> None:
+        self._rows.addWidget(muted_label(text, self))
+        self._rows.addSpacing(12)
+
+
+class _Folder(QWidget):
+    """A folder, or what is so without one; ``use`` hears Path or None."""
+
+    def __init__(
+        self,
+        name: str,
+        purpose: str,
+        folder: Path | None,
+        otherwise: Callable[[], str],
+        use: Callable[[Path | None], object],
+    ) -> None:
+        super().__init__()
+        self._name, self._purpose = name, purpose
+        self._otherwise, self._use = otherwise, use
+        self.shown = ElidedLabel(self)
+        self.choose = QPushButton(tr("Choose…"), self)
+        self.choose.setAccessibleName(tr("Choose: {name}", name=name))
+        self.choose.clicked.connect(lambda _=False: self._ask())
+        self.reset = QPushButton(tr("Default"), self)
+        self.reset.setProperty("kind", "ghost")
+        self.reset.setAccessibleName(tr("Default: {name}", name=name))
+        self.reset.clicked.connect(lambda _=False: self.take(None))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.shown, 1)
+        row.addWidget(self.choose)
+        row.addWidget(self.reset)
+        self._show(folder)
+
+    def take(self, folder: Path | None) -> None:
+        """Use this folder from now on."""
+        self._use(folder)
+        self._show(folder)
+
+    def _ask(self) -> None:
+        ask_folders(self, self._name, self._purpose, lambda paths: self.take(paths[0]))
+
+    def _show(self, folder: Path | None) -> None:
+        self.shown.set_full_text(str(folder) if folder is not None else self._otherwise())
+        self.shown.setAccessibleName(f"{self._name}: {self.shown.whole}")
+        self.reset.setEnabled(folder is not None)
+
+
+def _choice(
+    name: str, titles: Mapping[Any, str], chosen: object, use: Callable[..., object]
+) -> QComboBox:
+    """A box with titles by value."""
+    box = QComboBox()
+    box.setAccessibleName(name)
+    for value, title in titles.items():
+        box.addItem(title, value)
+    box.setCurrentIndex(box.findData(chosen))
+    box.activated.connect(lambda _: use(box.currentData()))
+    return box

@@ -1,0 +1,177 @@
+"""Preferences are remembered and applied at once, in the window and in the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QThreadPool
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.engine_process import EngineProcess
+from ace_gui.engine.contract.events import EngineReady, JobDone
+from ace_gui.engine.contract.jobs import STORE_COMPLETE, ConfigureJob
+from ace_gui.engine.planning.memory import free_disk_bytes
+from ace_gui.gui.control.merge_stores import MergeStores, record_of
+from ace_gui.gui.control.run_operations import read_all
+from ace_gui.gui.dialogs.export_dialog import ExportDialog
+from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.paths import cache_root, merges_folder, use_scratch
+from tests.gui.fakes import ENGINE, FakeWorker
+
+
+@pytest.fixture(autouse=True)
+def _as_before(qapp: QApplication):
+    yield
+    use_scratch(None)
+
+
+@pytest.fixture
+def dialog(window: MainWindow, worker: FakeWorker) -> PreferencesDialog:
+    worker.say(ENGINE, job=0)
+    window.actions_.preferences.trigger()
+    (found,) = window.findChildren(PreferencesDialog)
+    yield found
+    found.close()
+
+
+def newest(worker: FakeWorker) -> ConfigureJob:
+    job = worker.jobs[worker.newest(ConfigureJob)]
+    assert isinstance(job, ConfigureJob)
+    return job
+
+
+def test_threads_go_to_the_engine_and_to_each_new_one(
+    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    dialog.threads.setRange(0, 8)
+    dialog.threads.setValue(3)
+    assert Settings().threads == 3
+    assert newest(worker).threads == 3
+    told = EngineReady(**{**vars(ENGINE), "threads": 3})
+    worker.say(told, JobDone())
+    count = len(worker.jobs)
+    assert window.session.engine is told
+    worker.say(ENGINE, job=0)  # another engine, after a crash
+    assert len(worker.jobs) == count + 1
+    dialog.threads.setValue(0)
+    assert Settings().threads is None
+    assert newest(worker).threads is None
+
+
+def test_the_scratch_folder_is_where_new_merges_go_and_old_ones_stay_known(
+    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "fast"
+    dialog.scratch.take(scratch)
+    assert newest(worker).scratch == scratch
+    assert merges_folder() == scratch / "merges"
+    assert Settings().merge_folders == (scratch / "merges", cache_root() / "merges")
+    assert str(scratch) in dialog.scratch.shown.accessibleName()
+    dialog.scratch.take(None)
+    assert merges_folder() == cache_root() / "merges"
+    assert Settings().merge_folders == (cache_root() / "merges", scratch / "merges")
+
+
+def test_runs_are_found_in_every_scratch_folder(tmp_path: Path) -> None:
+    stores = MergeStores(tmp_path / "one")
+    stores.look_in([tmp_path / "two", tmp_path / "one"])
+    assert stores.roots == (tmp_path / "two", tmp_path / "one")
+    assert read_all(*stores.roots) == []  # neither is there
+
+
+def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp) -> None:
+    stores = MergeStores(tmp_path)
+    for name, days in (("old", 40), ("new", 20)):
+        store = tmp_path / name
+        store.mkdir()
+        (store / STORE_COMPLETE).touch()
+        record_of(store).write_text(json.dumps({}))
+        when = time.time() - days * 24 * 3600
+        os.utime(record_of(store), (when, when))
+    stores.sweep(0)
+    QThreadPool.globalInstance().waitForDone()
+    assert (tmp_path / "old").exists()
+    stores.sweep(30)
+    QThreadPool.globalInstance().waitForDone()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == [
+        "new",
+        "new.json",
+    ]
+
+
+def test_colours_and_memory_are_those_of_the_menus(
+    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker
+) -> None:
+    dialog.scheme.setCurrentIndex(dialog.scheme.findData("dark"))
+    dialog.scheme.activated.emit(dialog.scheme.currentIndex())
+    assert current_theme().dark
+    chosen = [each.data() for each in window.actions_.schemes.actions() if each.isChecked()]
+    assert chosen == ["dark"]
+    window.preferences.choose_scheme("system")
+    worker.say(EngineReady(**{**vars(ENGINE), "memory_bytes": 8_000_000_000}), job=0)
+    window.preferences.limit_memory(2_000_000_000)
+    assert Settings().memory_bytes == window.session.memory_bytes == 2_000_000_000
+    texts = [each.text() for each in window.menus.memory.actions() if each.isChecked()]
+    assert texts == ["2.0 GB"]
+
+
+def test_letters_grow_everywhere_and_shrink_again(
+    dialog: PreferencesDialog, window: MainWindow, qapp: QApplication
+) -> None:
+    before = {each: each.font().pointSizeF() for each in window.findChildren(QWidget)}
+    body, title = qapp.font().pointSizeF(), face(Face.TITLE).pointSizeF()
+    try:
+        window.preferences.enlarge(150)
+        assert qapp.font().pointSizeF() == pytest.approx(1.5 * body)
+        assert face(Face.TITLE).pointSizeF() == pytest.approx(1.5 * title)
+        for widget, size in before.items():
+            assert widget.font().pointSizeF() == pytest.approx(1.5 * size), widget
+    finally:
+        window.preferences.enlarge(100)
+    assert qapp.font().pointSizeF() == pytest.approx(body)
+    for widget, size in before.items():
+        assert widget.font().pointSizeF() == pytest.approx(size), widget
+
+
+def test_exports_are_proposed_in_the_folder_that_is_preferred(
+    loaded: MainWindow, tmp_path: Path, qtbot: QtBot
+) -> None:
+    loaded.preferences.export_to(tmp_path)
+    dialog = ExportDialog(loaded.session, loaded.output, loaded)
+    assert Path(dialog.folder.text()).parent == tmp_path
+    dialog.deleteLater()
+
+
+def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path: Path) -> None:
+    engine = EngineProcess()
+    try:
+        first = engine.receive(120)
+        assert first is not None
+        usual = first[1].threads
+        for number, threads in enumerate((1, None), start=1):
+            engine.submit(number, ConfigureJob(threads=threads, scratch=tmp_path))
+            answer, done = engine.receive(60), engine.receive(60)
+            assert answer is not None
+            assert done == (number, JobDone())
+            assert answer[1].threads == (threads or usual)
+            assert answer[1].scratch == tmp_path
+    finally:
+        engine.close()
+
+
+def test_the_disk_that_counts_is_that_of_the_scratch_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr("ace_gui.engine.planning.memory.free_bytes", asked.append)
+    use_scratch(tmp_path)
+    free_disk_bytes()
+    assert asked == [tmp_path / "merges"]
