@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ace_gui.recipe.tasks import Task
 
 __version__ = "0.1.0"
+APPLICATION_ID: Final = "io.github.ace_workbench"
+"""What desktops call the application: their entry, icons, types of files and windows."""
 
 __all__ = [
     "Comparison",

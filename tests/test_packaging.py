@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ace_gui import __version__
+from ace_gui import APPLICATION_ID, __version__
 from ace_gui.engine.output.exporting import RECIPE
 from ace_gui.paths import resource_path
 
 ROOT = Path(__file__).parents[1]
 LINUX = ROOT / "packaging" / "linux"
-METAINFO = LINUX / "io.github.ace_workbench.metainfo.xml"
+METAINFO = LINUX / f"{APPLICATION_ID}.metainfo.xml"
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 def entry() -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str
-    parser.read(LINUX / "ace-gui.desktop", encoding="utf-8")
+    parser.read(LINUX / f"{APPLICATION_ID}.desktop", encoding="utf-8")
     return parser["Desktop Entry"]
 
 
@@ -42,7 +42,7 @@ def metainfo() -> ElementTree.Element:
 
 @pytest.fixture
 def mime() -> ElementTree.Element:
-    found = ElementTree.parse(LINUX / "ace-recipe.xml").getroot()[0]
+    found = ElementTree.parse(LINUX / f"{APPLICATION_ID}.xml").getroot()[0]
     assert found.tag.endswith("}mime-type")
     return found
 
@@ -64,15 +64,15 @@ def test_the_window_names_its_desktop_entry(qapp, entry) -> None:
 
     make_application()
     assert qapp.applicationName() == entry["Name"]
-    assert (LINUX / f"{qapp.desktopFileName()}.desktop").exists()
-    assert entry["Icon"] == entry["StartupWMClass"] == qapp.desktopFileName()
+    assert entry["Icon"] == qapp.desktopFileName() == APPLICATION_ID
+    assert entry["StartupWMClass"] == entry["TryExec"]  # the first part of a window's class
 
 
 def test_the_metainfo_is_of_this_version_and_entry(metainfo, entry) -> None:
-    assert metainfo.findtext("id") == METAINFO.name.removesuffix(".metainfo.xml")
+    assert metainfo.findtext("id") == metainfo.findtext("icon") == APPLICATION_ID
     assert metainfo.findtext("name") == entry["Name"]
     assert metainfo.findtext("summary") == entry["Comment"]
-    assert metainfo.findtext("launchable") == "ace-gui.desktop"
+    assert metainfo.findtext("launchable") == f"{APPLICATION_ID}.desktop"
     releases = metainfo.findall("releases/release")
     assert releases[0].get("version") == __version__
     categories = {found.text for found in metainfo.findall("categories/category")}
@@ -81,8 +81,24 @@ def test_the_metainfo_is_of_this_version_and_entry(metainfo, entry) -> None:
     assert metainfo.findtext("project_license") == project["license"]
 
 
+def test_one_id_names_all_that_is_installed() -> None:
+    from linux.archive import SHARED
+
+    assert all(name.startswith(f"{APPLICATION_ID}.") for name in SHARED)
+    for script in ("install.sh", "uninstall.sh"):
+        assert f"\nid={APPLICATION_ID}\n" in (LINUX / script).read_text()
+    assert "bundle_identifier=APPLICATION_ID" in (ROOT / "packaging/bundle/ace-gui.spec").read_text(
+        encoding="utf-8"
+    )
+    parts = APPLICATION_ID.split(".")
+    assert len(parts) >= 3
+    assert all(part.isidentifier() for part in parts)  # as D-Bus and AppStream want it
+
+
 def test_recipes_are_one_type_everywhere(metainfo, entry, mime) -> None:
     kind = mime.get("type")
+    icon = next(found for found in mime if found.tag.endswith("}icon"))
+    assert icon.get("name") == APPLICATION_ID
     assert metainfo.findtext("provides/mediatype") == kind
     assert kind in entry["MimeType"].split(";")
     patterns = [found.get("pattern") for found in mime if found.tag.endswith("}glob")]
@@ -185,9 +201,9 @@ def test_what_is_installed_can_be_removed(qapp, tmp_path: Path) -> None:
     started = subprocess.run([home / ".local/bin/ace-gui"], capture_output=True, check=True)
     assert started.stdout == b"started\n"
     installed = home / ".local/share"
-    desktop = (installed / "applications/ace-gui.desktop").read_text()
+    desktop = (installed / f"applications/{APPLICATION_ID}.desktop").read_text()
     assert f'Exec="{installed}/ace-workbench/application/ace-gui" %F' in desktop
-    assert (installed / "icons/hicolor/48x48/apps/ace-gui.png").exists()
+    assert (installed / f"icons/hicolor/48x48/apps/{APPLICATION_ID}.png").exists()
     run(installed / "ace-workbench/uninstall.sh")
     left = [path for path in home.rglob("*") if path.is_file() or path.is_symlink()]
     caches = {"mimeinfo.cache", "icon-theme.cache"}

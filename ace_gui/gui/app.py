@@ -12,7 +12,7 @@ from typing import Final
 from PySide6.QtCore import QThread, QTimer
 from PySide6.QtWidgets import QApplication
 
-from ace_gui import __version__
+from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.gui.control.background import Background
 from ace_gui.gui.control.engine_thread import EngineWorker
@@ -61,7 +61,7 @@ def make_application() -> QApplication:
     app.setApplicationName("ACE Workbench")
     app.setOrganizationName("ACE Workbench")
     app.setApplicationVersion(__version__)
-    app.setDesktopFileName("ace-gui")
+    app.setDesktopFileName(APPLICATION_ID)
     return app
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bundle import icons
 
-from ace_gui import __version__
+from ace_gui import APPLICATION_ID, __version__
 
 _HERE = Path(__file__).resolve().parent
 SHARED = {
-    "ace-gui.desktop": "applications",
-    "ace-recipe.xml": "mime/packages",
-    "io.github.ace_workbench.metainfo.xml": "metainfo",
+    f"{APPLICATION_ID}.desktop": "applications",
+    f"{APPLICATION_ID}.xml": "mime/packages",
+    f"{APPLICATION_ID}.metainfo.xml": "metainfo",
 }
 """Where the desktop looks for each file, below ``share``."""
 
@@ -40,7 +40,7 @@ def write_share(share: Path) -> None:
     for name, place in SHARED.items():
         (share / place).mkdir(parents=True, exist_ok=True)
         shutil.copy(_HERE / name, share / place)
-    icons.write_hicolor(share / "icons" / "hicolor", "ace-gui")
+    icons.write_hicolor(share / "icons" / "hicolor", APPLICATION_ID)
 
 
 def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -5,6 +5,7 @@
 #   ACE_BIN=DIR ./install.sh   the command in another folder
 set -eu
 
+id=io.github.ace_workbench
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 data=${XDG_DATA_HOME:-$HOME/.local/share}
 bin=${ACE_BIN:-$HOME/.local/bin}
@@ -22,7 +23,7 @@ ln -sf "$target/ace-gui" "$bin/ace-gui"
 cp -R "$here/share/." "$data/"
 # A desktop session may not have ~/.local/bin among its paths: the entry names the file itself.
 sed -e "s|^Exec=ace-gui|Exec=\"$target/ace-gui\"|" -e "s|^TryExec=ace-gui|TryExec=$target/ace-gui|" \
-    "$here/share/applications/ace-gui.desktop" >"$data/applications/ace-gui.desktop"
+    "$here/share/applications/$id.desktop" >"$data/applications/$id.desktop"
 
 if command -v update-desktop-database >/dev/null; then update-desktop-database -q "$data/applications"; fi
 if command -v update-mime-database >/dev/null; then update-mime-database "$data/mime"; fi

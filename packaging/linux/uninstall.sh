@@ -3,6 +3,7 @@
 # where they are.
 set -eu
 
+id=io.github.ace_workbench
 data=${XDG_DATA_HOME:-$HOME/.local/share}
 bin=${ACE_BIN:-$HOME/.local/bin}
 target=$data/ace-workbench
@@ -12,9 +13,9 @@ if [ "$(readlink "$bin/ace-gui" 2>/dev/null || true)" = "$target/application/ace
 fi
 rm -rf "$target/application"
 rm -f "$target/uninstall.sh"
-rm -f "$data/applications/ace-gui.desktop" "$data/mime/packages/ace-recipe.xml" \
-    "$data/metainfo/io.github.ace_workbench.metainfo.xml"
-find "$data/icons/hicolor" \( -name ace-gui.png -o -name ace-gui.svg \) -exec rm {} +
+rm -f "$data/applications/$id.desktop" "$data/mime/packages/$id.xml" \
+    "$data/metainfo/$id.metainfo.xml"
+find "$data/icons/hicolor" \( -name "$id.png" -o -name "$id.svg" \) -exec rm {} +
 rmdir "$target" 2>/dev/null || true
 
 if command -v update-desktop-database >/dev/null; then update-desktop-database -q "$data/applications"; fi
