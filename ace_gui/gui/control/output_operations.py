@@ -75,4 +75,4 @@ class OutputOperations(QObject):
                     self._runs.note(session.results.merge)
                 self.exported.emit(event)
             case Reported(file=file):
-                session.advice.emit(tr("The report is in {file}.", file=file))
+                session.written.emit(tr("The report is in {file}.", file=file), file)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import chain, count
 from pathlib import Path
 
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -39,6 +38,7 @@ from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.written_files import show
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
@@ -62,7 +62,7 @@ class ExportDialog(QDialog):
         super().__init__(parent)
         self._session = session
         self._output = output
-        self._folder: Path | None = None
+        self._exported_to = Path()
         self.setWindowTitle(tr("Export the merged model"))
         self.setMinimumWidth(580)
         self.notice = Notice(self)
@@ -188,13 +188,16 @@ class ExportDialog(QDialog):
         self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
         open_folder = QPushButton(tr("Open folder"), page)
-        open_folder.clicked.connect(self._open_folder)
+        open_folder.clicked.connect(lambda _=False: show(self._exported_to))
+        beside = QPushButton(tr("Show in folder"), page)
+        beside.clicked.connect(lambda _=False: show(self._exported_to.parent))
         copy = QPushButton(tr("Copy code"), page)
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
         buttons = QHBoxLayout()
         buttons.addWidget(open_folder)
+        buttons.addWidget(beside)
         buttons.addWidget(copy)
         buttons.addStretch(1)
         layout = QVBoxLayout(page)
@@ -286,10 +289,10 @@ class ExportDialog(QDialog):
 
     def _export(self) -> None:
         self.notice.hide()
-        self._folder = Path(self.folder.text().strip()).expanduser()
+        self._exported_to = Path(self.folder.text().strip()).expanduser()
         shard_bytes = round(self.shard.value() * GIGABYTE)
         self._output.export(
-            self._folder,
+            self._exported_to,
             self.dtype.currentData(),
             shard_bytes,
             heads=self.complete_heads.isChecked(),
@@ -308,7 +311,7 @@ class ExportDialog(QDialog):
             self.notice.show_error(error)
 
     def _show_result(self, exported: Exported) -> None:
-        self._folder = exported.folder
+        self._exported_to = exported.folder
         Settings().remember_folder(EXPORTS, exported.folder.parent)
         self.outcome.setText(
             tr("{bytes} in {folder}", bytes=human_bytes(exported.bytes), folder=exported.folder)
@@ -320,10 +323,6 @@ class ExportDialog(QDialog):
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
         self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText(tr("Close"))
-
-    def _open_folder(self) -> None:
-        if self._folder is not None:
-            QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
 
 
 def free_folder(parent: Path, name: str) -> Path:

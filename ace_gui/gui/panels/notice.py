@@ -50,6 +50,7 @@ class Notice(QFrame):
     """Hidden until there is something to say; stays until dismissed or replaced.
 
     ``floats``: it lies over the window as a toast. ``shown`` follows when it says something else.
+    ``passes``: nobody has to answer or to have seen it.
     """
 
     shown = Signal()
@@ -59,7 +60,7 @@ class Notice(QFrame):
         self._floats = floats
         self.setProperty("kind", "toast" if floats else "sunk")
         self.setAccessibleName(tr("Message"))
-        self.severity = Severity.INFO
+        self.severity, self.passes = Severity.INFO, True
         self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName(tr("Kind of message"))
         self.sentence = plain_label("", self)
@@ -88,7 +89,7 @@ class Notice(QFrame):
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence in place of the one before."""
-        self.severity = severity
+        self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(plain(sentence))
         self.sentence.setAccessibleName(f"{tr(_SPOKEN[severity])}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
@@ -110,6 +111,18 @@ class Notice(QFrame):
     ) -> None:
         """A message with a button an answer, what it says → what it calls; one can be given."""
         self.show_message(severity, sentence, details)
+        self._add_answers(answers)
+        self.answers[0].setFocus()
+        self.shown.emit()
+
+    def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
+        """News with what one can do about it; it takes no focus, and passes like other news."""
+        self.show_message(Severity.INFO, sentence)
+        self._add_answers(offers)
+        self.passes = True
+        self.shown.emit()
+
+    def _add_answers(self, answers: Mapping[str, Callable[[], object]]) -> None:
         for text, action in answers.items():
             button = QPushButton(text, self)
             button.setProperty("kind", "link")
@@ -117,8 +130,7 @@ class Notice(QFrame):
             button.clicked.connect(lambda _=False, action=action: self._answer(action))
             self._answers.addWidget(button)
             self.answers.append(button)
-        self.answers[0].setFocus()
-        self.shown.emit()
+        self.passes = False
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()

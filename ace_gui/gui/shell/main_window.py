@@ -34,6 +34,7 @@ from ace_gui.gui.shell.availability import BUSY, allow
 from ace_gui.gui.shell.device_menu import SAFETY
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
+from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_place import PrimaryPlace
@@ -52,6 +53,7 @@ from ace_gui.gui.text import short_name
 from ace_gui.gui.theme import Tokens, current_theme, icon
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
+from ace_gui.gui.widgets.written_files import offers
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
@@ -86,6 +88,7 @@ class MainWindow(QMainWindow):
         self.scoring = Scoring(self.session, self.engine, self)
         self.forecasting = Forecasting(self.session, self.engine, self)
         self.opener = Opener(self.session, self.conductor, self.output, self.project, self)
+        self.long_work = LongWork(self.session, settings, self)
         self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryPlace(self.session, self.actions_), self)
@@ -259,6 +262,8 @@ class MainWindow(QMainWindow):
         self.preferences.changed.connect(self._show_preferences)
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
+        session.written.connect(lambda said, path: self.notice.offer(said, offers(path)))
+        self.long_work.counted.connect(self._show_project)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.menus.devices.explained.connect(session.advice)
         self.conductor.opened.connect(self.project.open)
@@ -325,7 +330,9 @@ class MainWindow(QMainWindow):
     def _show_project(self) -> None:
         """The title, with a mark where something is not saved."""
         name = self.project.name
-        self.setWindowTitle(tr("{name}[*] – ACE Workbench", name=name) if name else "ACE Workbench")
+        title = tr("{name}[*] – ACE Workbench", name=name) if name else "ACE Workbench"
+        share = self.long_work.share
+        self.setWindowTitle(title if share is None else f"{share} % – {title}")
         self.setWindowModified(self.project.is_modified)
         if self.settings.recent != self._recent:
             self._show_recent()

@@ -7,7 +7,7 @@ from typing import Final
 from PySide6.QtCore import QEasingCurve, QEvent, QObject, QPoint, QPropertyAnimation, QTimer
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
 
 WIDTH: Final = 272  # px; where letters are larger, more
 STAYS: Final = 6_000  # ms; an error, a warning and a question stay until they are dismissed
@@ -58,8 +58,7 @@ class Toast(QObject):
         self._slide.start()
 
     def _wind_up(self) -> None:
-        passing = self._notice.severity is Severity.INFO and not self._notice.answers
-        if passing and self._notice.isVisible():
+        if self._notice.passes and self._notice.isVisible():
             self._clock.start()
         else:
             self._clock.stop()

@@ -31,13 +31,15 @@ class Session(QObject):
     what runs; ``results``: the merges and findings; ``log``: what was said. Each part has its own
     signals. They are sent when every part is up to date, so that nothing depends on their order.
 
-    ``problem`` carries a WorkbenchError, ``advice`` a sentence.
+    ``problem`` carries a WorkbenchError, ``advice`` a sentence, ``written`` a sentence and the file
+    that it is about.
     """
 
     engine_changed = Signal()
     selection_changed = Signal()
     problem = Signal(object)
     advice = Signal(str)
+    written = Signal(str, object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -52,6 +54,7 @@ class Session(QObject):
         self.activity = Activity(self)
         self.results = Results(self)
         self.log = Log(self)
+        self.written.connect(lambda said, _: self.log.add(Level.INFO, Source.WINDOW, said))
         self.advice.connect(lambda said: self.log.add(Level.INFO, Source.WINDOW, said))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 

@@ -215,7 +215,8 @@ class Opener(QObject):
             self._project.stay()
             return
         notes = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
-        self._session.advice.emit(" ".join([tr("The recipe is in {path}.", path=path), *notes]))
+        said = " ".join([tr("The recipe is in {path}.", path=path), *notes])
+        self._session.written.emit(said, path)
         if not mergekit:
             self._own = path.absolute()
             self._project.saved(path)
