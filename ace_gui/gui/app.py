@@ -41,7 +41,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     interrupts = Interrupts(workbench.window.close_unasked, app)  # nobody may be there to answer
     workbench.start()
     if demo:
-        from ace_gui.gui.shell.tours.demo import Demo
+        from ace_gui.gui.shell.tours.sample_tour import Demo
 
         Demo(workbench.window, *paths)
     elif paths:

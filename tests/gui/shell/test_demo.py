@@ -7,7 +7,7 @@ from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, P
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.panels.scores.scores_place import ScoresPlace
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.tours.demo import SIMPLER, Demo
+from ace_gui.gui.shell.tours.sample_tour import SIMPLER, Demo
 from ace_gui.paths import Sample
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
