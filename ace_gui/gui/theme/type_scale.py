@@ -10,7 +10,7 @@ from enum import Enum, unique
 from functools import lru_cache
 from typing import Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
@@ -72,6 +72,8 @@ def set_letters(app: QApplication, percent: int) -> None:
     body = QFont(app.font())
     body.setPointSizeF(before * ratio)
     app.setFont(body)
+    for window in app.topLevelWidgets():  # Qt tells them of it only while its main loop runs
+        app.sendEvent(window, QEvent(QEvent.Type.ApplicationFontChange))
     face.cache_clear()
     for widget, font in fonts:
         font.setPointSizeF(font.pointSizeF() * ratio)

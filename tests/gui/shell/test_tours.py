@@ -24,7 +24,6 @@ from tests.gui.fakes import (
     finished_tensor,
     load,
     started,
-    task_score,
 )
 from tests.helpers.windows import in_view
 
@@ -68,10 +67,9 @@ def test_the_tutorial_goes_on_by_what_is_done(
     scores = window.header.workspaces.findChildren(QPushButton)[1]
     qtbot.mouseClick(scores, Qt.MouseButton.LeftButton)
     assert tour.place == 6
-    window.session.results.scores.add(task_score(str(store), "cola", 0.5))
     assert window.session.results.merge is not None
     window.session.results.merge.accuracies = {"cola": 0.5}
-    window.session.results.changed.emit()
+    window.session.results.scores.changed.emit()
     assert tour.place == 7
     assert tour.mark.next.text() == "Done"
     tour.mark.next.click()
