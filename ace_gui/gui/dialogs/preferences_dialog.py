@@ -28,7 +28,7 @@ from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.words import later, tr
 from ace_gui.paths import merges_folder
 
-_SIZE: Final = QSize(560, 640)
+_LINES: Final = QSize(36, 42)  # lines of text, across and down
 _OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
@@ -51,7 +51,8 @@ class PreferencesDialog(QDialog):
         super().__init__(parent)
         self._preferences = preferences
         self.setWindowTitle(tr("Preferences"))
-        self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        wanted = _LINES * self.fontMetrics().height()
+        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         page = Column()
         self._rows = QVBoxLayout(page)
         self._rows.setSpacing(8)
@@ -181,11 +182,17 @@ class _Folder(QWidget):
         self.reset.setProperty("kind", "ghost")
         self.reset.setAccessibleName(tr("Default: {name}", name=name))
         self.reset.clicked.connect(lambda _=False: self.take(None))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.shown, 1)
+        for button in (self.choose, self.reset):
+            button.setAutoDefault(False)
+        row = QHBoxLayout()
         row.addWidget(self.choose)
         row.addWidget(self.reset)
+        row.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.shown)
+        column.addLayout(row)
         self._show(folder)
 
     def take(self, folder: Path | None) -> None:

@@ -90,7 +90,8 @@ class CoachMark(QFrame):
         window, target = self._window, self._target
         width = min(_WIDTH * self.fontMetrics().height(), window.width() - 2 * _GAP)
         size = QSize(width, max(self.heightForWidth(width), self.minimumSizeHint().height()))
-        seen = target is not None and isValid(target) and target.isVisibleTo(window)
+        here = target is not None and isValid(target) and target.window() is window.window()
+        seen = here and target is not None and target.isVisibleTo(window)
         self._ring.setVisible(seen)
         if target is None or not seen:
             at = QPoint((window.width() - width) // 2, window.height() - size.height() - 4 * _GAP)

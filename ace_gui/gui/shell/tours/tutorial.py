@@ -37,7 +37,7 @@ def _opening(window: MainWindow) -> list[Step]:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
 
     def layers() -> None:
-        from ace_gui.gui.shell.cards import LAYERS
+        from ace_gui.gui.shell.layout.cards import LAYERS
 
         window.workspace.show_space(0)
         window.workspace.cards.bring(LAYERS)
@@ -65,14 +65,14 @@ def _merging(window: MainWindow) -> list[Step]:
     begun: list[float] = []  # τ, before the person moves it
 
     def views() -> None:
-        from ace_gui.gui.shell.cards import VIEWS
+        from ace_gui.gui.shell.layout.cards import VIEWS
 
         begun.append(session.draft.tau)
         window.workspace.cards.bring(VIEWS)
         window.workspace.heterogeneity.tabs.setCurrentIndex(0)
 
     def inspector() -> None:
-        from ace_gui.gui.shell.cards import INSPECTOR
+        from ace_gui.gui.shell.layout.cards import INSPECTOR
 
         window.workspace.cards.bring(INSPECTOR)
         window.workspace.inspector.tabs.setCurrentIndex(0)
