@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.method import Place
+from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
@@ -67,7 +68,12 @@ def base_of(shape: Sequence[int]) -> Array:
 
 def needs_data(method: MergeMethod[Any]) -> bool:
     """Whether it cannot be tried, with its defaults, without data."""
-    return method.need(checked_parameters(method, {})) is not None
+    return method.need(checked_parameters(method, {})) is not None or learns(method.modules)
+
+
+def in_weights(method: MergeMethod[Any]) -> bool:
+    """Whether it needs no data, and leaves what the experts share in the merged weights."""
+    return not needs_data(method) and method.name != "smile"
 
 
 def gram_of(delta: Array) -> Array:

@@ -9,11 +9,19 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.routing.block_routers import Changes, trained_blocks
 from ace_gui.engine.routing.feature_router import trained_router
 from ace_gui.engine.routing.head_corrections import trained_corrections
-from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, Corrections, Differences, kind_of
+from ace_gui.errors import TaskError
+from ace_gui.methods.shared.expert_modules import (
+    ROUTED_WHOLE,
+    Corrections,
+    Differences,
+    kind_of,
+    learns,
+)
 
 
 def trained_tensors(
@@ -25,6 +33,9 @@ def trained_tensors(
     calibration inputs, and what reading data and loading models raise.
     """
     modules = prepared.method.modules
+    lacking = without_data(prepared.plan.recipe) if learns(modules) else ()
+    if lacking:
+        raise TaskError(lacking_sentence(prepared.method.title, lacking), key="calibration")
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from trained_router(prepared, folder, device))
     if isinstance(modules, Differences) and modules.training is not None:

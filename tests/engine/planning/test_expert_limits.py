@@ -39,7 +39,8 @@ def test_the_limits_are_declared() -> None:
     }
     alone = dict.fromkeys(["nearswap", "arcee_fusion", "base_slerp"], (1, 1))
     with_data = dict.fromkeys(["regmean", "fisher", "ubgm", "esm"], (2, None))
-    assert found == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data
+    routed = dict.fromkeys(["smile", "twin_merging", "free_merging", "wemoe"], (2, None))
+    assert found == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data | routed
 
 
 @pytest.mark.parametrize("method", LIMITED)

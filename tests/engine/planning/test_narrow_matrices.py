@@ -13,7 +13,7 @@ from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind
 from ace_gui.recipe import Override
 from tests.helpers.merges import merged_tensors
-from tests.helpers.method_cases import needs_data
+from tests.helpers.method_cases import in_weights
 from tests.helpers.recipes import recipe_over
 
 SHAPES = {
@@ -93,7 +93,7 @@ def test_no_rule_makes_ace_merge_them(models: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [m.name for m in METHODS.values() if m.kind is Kind.MATRIX and not needs_data(m)]
+    "method", [m.name for m in METHODS.values() if m.kind is Kind.MATRIX and in_weights(m)]
 )
 def test_no_method_loses_what_the_experts_share(
     models: list[Path], method: str, tmp_path: Path
