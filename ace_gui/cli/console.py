@@ -26,6 +26,7 @@ from ace_gui.engine.contract.events import (
     Event,
     Exported,
     FieldInfo,
+    LearningProgress,
     MergeFinished,
     MergeStarted,
     PassProgress,
@@ -255,18 +256,26 @@ def _merged(
 def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Exported]:
     """Run a merge to its end with a progress bar where there is a terminal."""
     columns = (
-        TextColumn("{task.completed}/{task.total} tensors"),
+        TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
         BarColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
     merged = None
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
+        task = progress.add_task("", total=None, unit="tensors")
         for event in events:
             match event:
                 case MergeStarted():
-                    progress.update(task, total=event.total, completed=event.done)
+                    progress.update(task, total=event.total, completed=event.done, unit="tensors")
+                case LearningProgress():
+                    progress.update(
+                        task,
+                        total=event.total,
+                        completed=event.done,
+                        description=printable(f"{event.title}{_last_loss(event)}"),
+                        unit="steps",
+                    )
                 case PassProgress():
                     progress.update(
                         task,
@@ -283,6 +292,11 @@ def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Ex
                 case Exported() if merged is not None:
                     return merged, event
     raise Cancelled
+
+
+def _last_loss(event: LearningProgress) -> str:
+    last = [own[-1] for own in event.losses.values() if own]
+    return f": mean loss {sum(last) / len(last):.4f}" if last else ""
 
 
 def _print_merged(experts: int, finished: MergeFinished, result: Exported) -> None:

@@ -31,6 +31,14 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
         "Needs inputs of each expert's task: tasks with calibration data, without labels. Takes "
         "gradients, which is several times slower than inputs alone."
     ),
+    Need.ENTROPY: (
+        "Needs inputs of each expert's task: tasks with calibration data, without labels. Learns "
+        "in many steps, each as long as a training step of one model; leaves plain weights."
+    ),
+    Need.LOSS: (
+        "Needs a few labelled inputs of each expert's task: tasks with calibration data that have "
+        "labels. Learns in steps, each as long as a training step; leaves plain weights."
+    ),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 from torch import Tensor
 
 from ace_gui.methods.shared.expert_modules import Modules
+from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import Findings, Survey
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
@@ -303,6 +304,7 @@ class MergeMethod(Generic[Parameters]):
     given small parts. ``flops``: of a matrix.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
+    ``learning``: how it learns from data, of a method whose need is to be learned.
     ``layer_norms``: whether it wants to know first how large its merged tensors of each role are in
     the mean over the model: its findings, by role, the same for every expert.
     ``defaults``: from the base's config, which may be empty, to the defaults that follow from it,
@@ -329,6 +331,7 @@ class MergeMethod(Generic[Parameters]):
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None
+    learning: Learning[Any] | None = None
     layer_norms: Callable[[Parameters], bool] | None = None
     flops: Flops = products_with_itself
     defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (

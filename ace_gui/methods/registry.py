@@ -14,6 +14,10 @@ from typing import Any, Final, TypeVar, get_type_hints
 from ace_gui.errors import MethodError, RecipeError
 from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
+from ace_gui.methods.adaptive.adamerging import ADAMERGING
+from ace_gui.methods.adaptive.adarank import ADARANK
+from ace_gui.methods.adaptive.concrete import CONCRETE
+from ace_gui.methods.adaptive.few_shot_masks import LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
@@ -82,6 +86,10 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
+        "Learned with the tasks' data": (
+            *(ADAMERGING, ADARANK, CONCRETE),
+            LOCALIZE_STITCH_FEW_SHOT,
+        ),
         "With modules": (
             EMR,
             TALL_MASKS,
@@ -215,9 +223,14 @@ def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
 
 
 def every_variant() -> tuple[str, ...]:
-    """Every method, each followed by those of its variants that are not its default."""
+    """Every method, each followed by those of its variants that are not its default.
+
+    Those that learn are left out: each of them takes as long as a training.
+    """
     names = []
     for name, method in METHODS.items():
+        if method.learning is not None:
+            continue
         names.append(name)
         for field in parameter_fields(method):
             if field.name == "variant":

@@ -40,7 +40,7 @@ from transformers.utils.logging import disable_progress_bar
 SEED = 2026
 EASY, HARD = (0.0, 0.4), (0.7, 1.0)  # ranges of difficulty: training the base, the experts' tasks
 HELD_OUT = 400  # images a task
-CALIBRATION = 256  # images a task, without labels
+CALIBRATION = 256  # other images a task, to measure and to learn with
 
 
 # --- tasks -------------------------------------------------------------------------------------
@@ -77,10 +77,10 @@ class Images:
         rng = np.random.default_rng([SEED, task.first_label, 1])
         return self._make(task, rng, HARD, np.arange(HELD_OUT))
 
-    def calibration(self, task: Task) -> NDArray[np.uint8]:
-        """Return 256 hard images of a task, of training scans, for methods that want inputs."""
+    def calibration(self, task: Task) -> tuple[NDArray[np.uint8], Labels]:
+        """Return 256 hard images of a task, of training scans, for methods that want data."""
         rng = np.random.default_rng([SEED, task.first_label, 2])
-        return self.batch(task, CALIBRATION, rng, HARD)[0]
+        return self.batch(task, CALIBRATION, rng, HARD)
 
     def _make(
         self,
@@ -225,7 +225,9 @@ def save_tasks(images: Images, all_tasks: tuple[Task, ...], out: Path) -> None:
     for task in all_tasks:
         image, labels = images.held_out(task)
         held_out |= {f"{task.name}_images": image, f"{task.name}_labels": labels.astype(np.uint8)}
-        calibration[f"{task.name}_images"] = images.calibration(task)
+        image, labels = images.calibration(task)
+        calibration[f"{task.name}_images"] = image
+        calibration[f"{task.name}_labels"] = labels.astype(np.uint8)
         columns = f"{{image: {task.name}_images, label: {task.name}_labels}}"
         recipe += [
             f"  - name: {task.name}  # {task.title}: {task.description}",

@@ -75,3 +75,13 @@ def esm(
     norms = np.linalg.norm(rows, axis=0)
     rows = rows * (norms / norms.mean()) ** power
     return beta * scaled_polar(np.concatenate(bases, axis=1)) @ scaled_polar(rows)
+
+
+def leading(deltas: Array, ratio: float) -> Array:
+    """0.3 times the sum of the leading singular directions of each expert."""
+    total = np.zeros_like(deltas[0])
+    for delta in deltas:
+        u, s, vt = np.linalg.svd(delta, full_matrices=False)
+        kept = int(np.ceil(ratio * len(s) - 1e-9))
+        total = total + 0.3 * (u[:, :kept] * s[:kept]) @ vt[:kept]
+    return total

@@ -13,7 +13,7 @@ from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.method import Place
 from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import surveyed
+from ace_gui.methods.shared.survey import Findings, surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 
@@ -113,9 +113,36 @@ def context(
     if len(deltas) and method.survey is not None:
         found["findings"] = surveyed(method.survey(given, len(deltas)), [deltas])
     need = method.need(given)
-    if need is not None:
+    if method.learning is not None:
+        found["measured"] = begun(method, deltas, given, found.get("findings"))
+    elif need is not None:
         found["measured"] = measured_with(need, deltas)
     return found
+
+
+def begun(
+    method: MergeMethod[Any],
+    deltas: Sequence[torch.Tensor],
+    parameters: Any,
+    findings: Findings | None = None,
+) -> Measured:
+    """The values with which a method begins to learn."""
+    learning = method.learning
+    assert learning is not None
+    values: dict[str, torch.Tensor] = {}
+    if learning.shared is not None:
+        values |= learning.shared(parameters, len(deltas))
+    if learning.apart:
+        told = [{n: (each[t],) for n, each in (findings or {}).items()} for t in range(len(deltas))]
+        own = [
+            learning.start([delta], parameters, one)
+            for delta, one in zip(deltas, told, strict=True)
+        ]
+        values |= {name: torch.cat([each[name] for each in own]) for name in own[0]} if own else {}
+    elif len(deltas):
+        values |= learning.start(deltas, parameters, findings)
+    settled = {name: learning.settled(value) for name, value in values.items()}
+    return Measured(values=settled, experts=len(deltas))
 
 
 def run(

@@ -33,7 +33,8 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
         there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
         if "measured" in told:
             each = [one.to(GPU) for one in told["measured"].each]
-            told["measured"] = replace(told["measured"], each=each)
+            values = {name: one.to(GPU) for name, one in told["measured"].values.items()}
+            told["measured"] = replace(told["measured"], each=each, values=values)
         stand_in.forget()
         found = method.merge(there, weights, parameters, **told | {"base": base})
         delta = found.delta.cpu()

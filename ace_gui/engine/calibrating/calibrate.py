@@ -57,7 +57,7 @@ def calibrated(prepared: Prepared, device: torch.device) -> Iterator[PassProgres
     models and writing raise.
     """
     for need in prepared.needs:
-        if need not in prepared.measurements:
+        if not need.learned and need not in prepared.measurements:
             yield from measure(prepared, need, device)
 
 

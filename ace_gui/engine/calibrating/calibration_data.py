@@ -54,8 +54,13 @@ class Calibration:
         ]
 
 
-def calibration(prepared: Prepared, t: int) -> Calibration:
-    """The calibration data of expert t, read and checked. Raises TaskError and CheckpointError."""
+def calibration(
+    prepared: Prepared, t: int, *, labelled: bool = False, limit: int = EXAMPLES
+) -> Calibration:
+    """The calibration data of expert t, read and checked; ``limit``: so many of each task at most.
+
+    Raises TaskError and CheckpointError.
+    """
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
     name = prepared.plan.recipe.expert_names[t]
     subject = models.subjects()[t]
@@ -63,7 +68,7 @@ def calibration(prepared: Prepared, t: int) -> Calibration:
     for task, title in zip(tasks, task_names(tasks), strict=True):
         if models.owner(task, title) == t and task.calibration is not None:
             config = models.reference(task, title)
-            data = read_calibration(task, title, config, limit=EXAMPLES, seed=SEED)
+            data = read_calibration(task, title, config, limit=limit, seed=SEED, labelled=labelled)
             loading = models.loading(subject, task, title)
             require_kind(loading, data, subject)
             found.append((data, loading))

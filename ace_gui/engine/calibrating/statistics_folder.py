@@ -145,7 +145,7 @@ class StatisticsWriter:
 
     def write(self, number: int, tensors: Mapping[str, Tensor], rows: Mapping[str, int]) -> None:
         """Write a part: it appears whole or not at all. ``rows``: by tensor, of how many."""
-        counted = [tensors[name] for name in rows]
+        counted = [tensors[name] for name in rows if tensors[name].is_floating_point()]
         sums = PartSums(
             rows=rows,
             total=math.fsum(float(each.sum(dtype=torch.float64)) for each in counted),

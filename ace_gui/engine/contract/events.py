@@ -202,6 +202,25 @@ class PassProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearningProgress:
+    """A method learns from data: ``done`` of ``total`` steps.
+
+    What is new since the last event, from step ``first`` (from 0) on: ``losses`` by task, one a
+    step, and ``figures`` by expert, whose name is ``curve``. ``warnings``: at the end, what may be
+    wrong with the result.
+    """
+
+    title: str
+    done: int
+    total: int
+    first: int
+    losses: Mapping[str, tuple[float, ...]]
+    figures: Mapping[str, tuple[float, ...]]
+    curve: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorFinished:
     """One tensor is merged and on disk. ``bytes_done`` counts output bytes."""
 
@@ -395,6 +414,7 @@ Event = (
     | MatrixSampled
     | MergeStarted
     | PassProgress
+    | LearningProgress
     | TensorFinished
     | MergeFinished
     | StoreRead

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
 def stacked_batches(asker: Asker) -> Iterator[Batch]:
     """Every piece of the asker's examples, in batches of one shape that fit into memory."""
     for batch in _batches(asker):
-        yield _stacked(asker, [place.content for place in batch])
+        yield stacked(asker, [place.content for place in batch])
 
 
 def _batches(asker: Asker) -> Iterator[list[_Place]]:
@@ -80,7 +80,7 @@ def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
     """What the model says; where memory runs out, to one half of the batch after the other."""
     try:
         with torch.inference_mode():
-            return asker.ask(_stacked(asker, [place.content for place in batch]))
+            return asker.ask(stacked(asker, [place.content for place in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -93,7 +93,8 @@ def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
     return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
 
 
-def _stacked(asker: Asker, pieces: list[Piece]) -> Batch:
+def stacked(asker: Asker, pieces: Sequence[Piece]) -> Batch:
+    """Pieces of one shape as a batch, on the model's device."""
     inputs = {
         name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
         for name in pieces[0].inputs

@@ -138,6 +138,11 @@ class _WordClassifier(_OfText):
             raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
         self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
 
+    @property
+    def places(self) -> list[int]:
+        found: list[int] = self.own.tolist()
+        return found
+
     def pieces(self, example: Example) -> list[Piece]:
         """A word's answer is that of its first token; one that was cut off has none."""
         words = list(example.given[TOKENS])
@@ -191,23 +196,28 @@ class _Predictor(_OfText):
         return sum(nll for nll, _ in said), sum(tokens for _, tokens in said)
 
 
-class _Chooser(_OfText):
+class Chooser(_OfText):
     """A model with a head for choices: each of them is scored alone."""
 
-    def pieces(self, example: Example) -> list[Piece]:
+    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
         text = example.given[TEXT]
         encoded = [self.encoded(text, choice) for choice in example.given[CHOICES]]
         return [Piece(inputs={n: t[None] for n, t in each.items()}) for each in encoded]
 
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.model(**batch.inputs).logits[:, 0].tolist()
+    def scores(self, batch: Batch) -> Tensor:
+        """How good each choice of a batch is (N)."""
+        found: Tensor = self.model(**batch.inputs).logits[:, 0]
         return found
 
-    def answer(self, said: list[Any]) -> Any:
+    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+        found: list[float] = self.scores(batch).tolist()
+        return found
+
+    def answer(self, said: list[Any]) -> Any:  # noqa: D102
         return max(range(len(said)), key=said.__getitem__)
 
 
-class _LanguageChooser(_Chooser):
+class _LanguageChooser(Chooser):
     """A language model: the choice that is most likely to follow the text, after a space."""
 
     def pieces(self, example: Example) -> list[Piece]:
@@ -223,10 +233,10 @@ class _LanguageChooser(_Chooser):
             found.append(Piece(inputs=inputs, note=max(start - cut, 1)))
         return found
 
-    def ask(self, batch: Batch) -> list[Any]:
+    def scores(self, batch: Batch) -> Tensor:
         found_NL = _log_likelihoods(self.model, batch.inputs)
         pairs = zip(found_NL, batch.notes, strict=True)
-        return [float(row_L[start - 1 :].sum()) for row_L, start in pairs]
+        return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
 
 
 class _Writer(_OfText):
@@ -287,7 +297,7 @@ class _ZeroShot(_OfPictures):
         prompts = [data.task.prompt.replace("{}", label) for label in zero_shot_labels(data)]
         full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
         asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
-        with torch.inference_mode():
+        with torch.no_grad():  # so that gradients may be taken of what is made with them
             rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
 
@@ -318,7 +328,7 @@ _ASKERS: Final[Mapping[TaskKind, type[Asker]]] = {
     TaskKind.TEXT_CLASSIFICATION: _TextClassifier,
     TaskKind.REGRESSION: _Regressor,
     TaskKind.CAUSAL_LM: _Predictor,
-    TaskKind.MULTIPLE_CHOICE: _Chooser,
+    TaskKind.MULTIPLE_CHOICE: Chooser,
     TaskKind.TEXT_TO_TEXT: _Writer,
     TaskKind.TOKEN_CLASSIFICATION: _WordClassifier,
     TaskKind.CLIP_ZERO_SHOT: _ZeroShot,
@@ -328,6 +338,6 @@ _ASKERS: Final[Mapping[TaskKind, type[Asker]]] = {
 def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
     """What asks a model about a task's examples. Raises CheckpointError and TaskError."""
     chosen = _ASKERS[data.kind]
-    if chosen is _Chooser and not type(model).__name__.endswith("ForMultipleChoice"):
+    if chosen is Chooser and not type(model).__name__.endswith("ForMultipleChoice"):
         chosen = _LanguageChooser
     return chosen(data, loading, model)

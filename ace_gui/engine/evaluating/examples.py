@@ -104,9 +104,15 @@ def read_task(
 
 
 def read_calibration(
-    task: Task, name: str, config: Mapping[str, Any], *, limit: int, seed: int
+    task: Task,
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    limit: int,
+    seed: int,
+    labelled: bool = False,
 ) -> TaskData:
-    """The task with its calibration inputs for examples, which have no labels.
+    """The task with its calibration inputs for examples; ``labelled``: with their labels.
 
     ``limit``: so many at most; the same seed draws the same. Raises TaskError, naming file and row,
     and where the task has none.
@@ -115,7 +121,7 @@ def read_calibration(
         raise TaskError(f"The task {name} has no `calibration` data.", key="calibration")
     kind = kind_of(task, config, open_table(task.data))
     table = open_table(task.calibration)
-    columns = columns_of(task, kind, table, labelled=False)
+    columns = columns_of(task, kind, table, labelled=labelled)
     rows = drawn(table, table.rows([c for names in columns.values() for c in names]), limit, seed)
     if not rows:
         raise refused(table.path, "There are no inputs.")

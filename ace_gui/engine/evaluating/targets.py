@@ -38,8 +38,9 @@ def targets_of(data: TaskData, config: Mapping[str, Any]) -> list[Any]:
 
 def zero_shot_labels(data: TaskData) -> list[str]:
     """What pictures can show: as the task says, else every label that occurs, sorted."""
-    found = {_zero_shot_label(data, example) for example in data.examples}
-    return list(data.task.labels) or sorted(found)
+    if data.task.labels:
+        return list(data.task.labels)
+    return sorted({_zero_shot_label(data, example) for example in data.examples})
 
 
 def _zero_shot_label(data: TaskData, example: Example) -> str:

@@ -24,6 +24,7 @@ from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
+    LearningProgress,
     MergeFinished,
     MethodCompared,
     PassProgress,
@@ -171,7 +172,11 @@ def _compared(
         match event:
             case MergeFinished(warnings=found_before):
                 warnings = found_before
-            case TensorFinished(done=done, total=total) | PassProgress(done=done, total=total):
+            case (
+                TensorFinished(done=done, total=total)
+                | PassProgress(done=done, total=total)
+                | LearningProgress(done=done, total=total)
+            ):
                 yield replace(progress, done=done, total=total)
     seconds, peak = time.monotonic() - started, peak_memory()
     measured: dict[str, Any] = {}

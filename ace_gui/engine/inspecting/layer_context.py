@@ -25,6 +25,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
 from ace_gui.engine.merging.gpu_memory import lacks_room
+from ace_gui.engine.merging.learn import require_learned
 from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
@@ -95,6 +96,7 @@ class Look:
 
     def surveyed(self) -> Iterator[None]:
         """Look at the whole model first, where the tensor's method asks for it."""
+        require_learned(self.prepared, self.device)
         for _ in calibrated(self.prepared, self.device):
             yield None
         for _ in surveyed(self.prepared, self.readers, only=self.row):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Final, overload
 
+import torch
 from torch import Tensor
 
 from ace_gui.engine.calibrating.grams import CENTRE
@@ -58,6 +59,8 @@ def measured_of(
     known = prepared.measurements.get(need)
     if known is None:
         raise MethodError("The experts' data have not been looked at yet; merge the whole recipe.")
+    if need.learned:
+        return _learned(row, deltas, *known)
     key = row.tied_to or row.tensor
     if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
         key = f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
@@ -73,6 +76,28 @@ def measured_of(
         norms=tuple(manifest.norm for manifest in manifests),
         means=tuple(manifest.mean for manifest in manifests),
     )
+
+
+def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
+    """What was learned of a row, and of the whole model, for the experts that have it."""
+    each: dict[str, list[Tensor]] = {}
+    device, own = deltas.base.device, _by_row(statistics)
+    for stored, name in own.get(row.tied_to or row.name, ()):
+        each.setdefault(name, []).append(statistics.read(stored).to(device))
+    for stored, name in own.get("", ()):
+        each[name] = [statistics.read(stored).to(device)[list(row.experts)]]
+    values = {name: torch.cat(found) for name, found in each.items()}
+    return Measured(values=values, experts=len(row.experts)) if values else None
+
+
+@lru_cache(maxsize=4)
+def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
+    """By row, "" for the whole model: what is stored of it, in the experts' order, and its name."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):
+        row, name, _ = stored.rsplit("/", 2)
+        found.setdefault(row, []).append((stored, name))
+    return found
 
 
 Reads = tuple[Callable[[], Tensor], ...]

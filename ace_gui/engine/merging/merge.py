@@ -25,7 +25,13 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
-from ace_gui.engine.contract.events import Event, MergeFinished, MergeStarted, TensorFinished
+from ace_gui.engine.contract.events import (
+    Event,
+    LearningProgress,
+    MergeFinished,
+    MergeStarted,
+    TensorFinished,
+)
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
@@ -33,6 +39,7 @@ from ace_gui.engine.merging.batches import Batch, alone, batches
 from ace_gui.engine.merging.by_workers import merged_by, put
 from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.non_finite import require_finite_heads
 from ace_gui.engine.merging.output_config import change_json
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
@@ -82,10 +89,14 @@ def merge(
         require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
     yield from calibrated(prepared, where)
+    told: tuple[str, ...] = ()
+    for event in learned(prepared, where):
+        told = event.warnings if isinstance(event, LearningProgress) else told
+        yield event
     far = tuple(check.line for check in unrelated_checks(prepared))
     manifest = replace(
         make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers),
-        warnings=prepared.plan.warnings + far,
+        warnings=prepared.plan.warnings + far + told,
     )
     if workers is not None:
         workers.begin(prepared)

@@ -34,6 +34,7 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.gpu_memory import merged_with_room, rooms_of
+from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, reports
 from ace_gui.engine.merging.surveying import surveyed
@@ -113,6 +114,8 @@ def merge_reports(
     """
     readers = Readers(prepared)
     for _ in calibrated(prepared, device):
+        yield None
+    for _ in learned(prepared, device):
         yield None
     for _ in surveyed(prepared, readers):
         yield None

@@ -6,6 +6,7 @@ from ace_gui.engine.contract.events import (
     Event,
     JobCancelled,
     JobFailed,
+    LearningProgress,
     MergeFinished,
     MergeStarted,
     PassProgress,
@@ -16,7 +17,7 @@ from ace_gui.errors import ResumeError
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.run_operations import RunOperations
-from ace_gui.gui.control.time_left import Pace
+from ace_gui.gui.control.time_left import Pace, StepPace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.words import tr
@@ -32,7 +33,7 @@ class MergeOperation:
         self._engine = engine
         self._stores = stores
         self._runs = runs
-        self._pace = Pace()
+        self._pace, self._steps = Pace(), StepPace()
 
     @property
     def can_continue(self) -> bool:
@@ -52,7 +53,8 @@ class MergeOperation:
         run = session.results.merge
         if run is None or not session.can_resume:
             run = self._new()
-        self._pace = Pace()
+        self._pace, self._steps = Pace(), StepPace()
+        session.results.learning.clear()
         job = MergeJob(
             recipe=run.recipe,
             store=run.store,
@@ -84,6 +86,11 @@ class MergeOperation:
                 self._show(event.done, event.total)
             case PassProgress():
                 self._show(event.done, event.total, title=event.title)
+            case LearningProgress():
+                session = self._session
+                session.results.learning.take(event)
+                left = self._steps.seconds_left(event.done, event.total)
+                self._show(event.done, event.total, seconds_left=left, title=event.title)
             case MergeFinished():
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:

@@ -52,6 +52,23 @@ class Pace:
         return estimate
 
 
+class StepPace:
+    """Time left of steps that all take as long, from those that were done in this run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: tuple[float, int] | None = None
+
+    def seconds_left(self, done: int, total: int) -> float | None:
+        """After ``done`` of ``total`` steps; None until enough is known. Fewer than before: others
+        have begun."""
+        now = self._clock()
+        if self._first is None or done < self._first[1]:
+            self._first = now, done
+        elapsed, steps = now - self._first[0], done - self._first[1]
+        return None if elapsed < QUIET or not steps else elapsed / steps * (total - done)
+
+
 def cost(row: PlanRow) -> float:
     """What a tensor takes, in entries that are read: products of a matrix grow with its sides."""
     size = float(prod(row.shape))

@@ -27,6 +27,7 @@ PAGES = (
     "tasks",
     "calibration",
     "modules",
+    "adaptation",
     "command-line",
     "cluster",
     "ace",

@@ -12,6 +12,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.known_scores import KnownScores
 from ace_gui.gui.state.layer_results import Findings
+from ace_gui.gui.state.learning_curves import LearningCurves
 from ace_gui.gui.state.runs import Runs
 from ace_gui.gui.state.two_merges import Comparison
 from ace_gui.recipe.values import ParameterValue
@@ -30,7 +31,8 @@ class Results(QObject):
     """``changed`` follows when there is another merge, it is finished, or was tried.
 
     ``merge``: the latest, finished, running or interrupted. ``runs``: the finished ones.
-    ``scores``: of the models on the tasks. ``chosen``: the parameters that were tuned last.
+    ``scores``: of the models on the tasks. ``learning``: what a merge that learns has told of it.
+    ``chosen``: the parameters that were tuned last.
     """
 
     changed = Signal()
@@ -42,6 +44,7 @@ class Results(QObject):
         self.findings = Findings(self)
         self.comparison = Comparison(self)
         self.scores = KnownScores(self)
+        self.learning = LearningCurves(self)
         self.chosen: ChosenByTrying | None = None
         self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
 

@@ -87,7 +87,7 @@ class FittingTabBar(QTabBar):
         painter = QStylePainter(self)
         self._paint_base(painter)
         current = self.currentIndex()
-        others = [index for index in range(self.count()) if index != current]
+        others = [index for index in self._seen() if index != current]
         for index in (*others, current) if current >= 0 else others:
             self._paint_tab(painter, index)
 
@@ -140,4 +140,7 @@ class FittingTabBar(QTabBar):
         return next((look for look in _Look if self._width(look) <= room), _Look.SHORT)
 
     def _width(self, look: _Look) -> int:
-        return sum(self._tab_width(index, look) for index in range(self.count()))
+        return sum(self._tab_width(index, look) for index in self._seen())
+
+    def _seen(self) -> list[int]:
+        return [index for index in range(self.count()) if self.isTabVisible(index)]

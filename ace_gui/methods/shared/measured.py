@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import torch
@@ -17,10 +17,19 @@ class Need(StrEnum):
 
     ``INPUTS``: of each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: of each entry,
     the mean over examples of the squared gradient of ln p: the diagonal Fisher information.
+    ``ENTROPY``: values of its own, learned so that the merged model is sure of its answers.
+    ``LOSS``: the same, so that it is right, which takes labels.
     """
 
     INPUTS = "inputs"
     GRADIENTS = "gradients"
+    ENTROPY = "entropy"
+    LOSS = "loss"
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is learned with the merged model, and not measured of each expert."""
+        return self in {Need.ENTROPY, Need.LOSS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +39,38 @@ class Measured:
     ``each``: of ``INPUTS``, I × I for a matrix of I inputs, not centred; of ``GRADIENTS``, shaped
     as the task vector. Each index may read the tensor from disk. ``centres``: of ``INPUTS``, the
     mean input (I). ``norms``, ``means``: Euclidean norm and mean of all that was measured in the
-    expert's whole model.
+    expert's whole model. ``values``: what was learned, by name, for so many ``experts``.
     """
 
-    each: Sequence[Tensor]
+    each: Sequence[Tensor] = ()
     centres: Sequence[Tensor] = ()
     norms: tuple[float, ...] = ()
     means: tuple[float, ...] = ()
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    experts: int = 0
 
 
 def required_measured(measured: Measured | None, experts: int) -> Measured:
     """What was measured. Raises MethodError where nothing was, or of another number of experts."""
+    found = _given(measured)
+    if len(found.each) != experts:
+        raise MethodError(f"What was measured is not of these {experts} experts.")
+    return found
+
+
+def required_values(measured: Measured | None, experts: int) -> Mapping[str, Tensor]:
+    """What was learned. Raises as ``required_measured``."""
+    found = _given(measured)
+    if found.experts != experts:
+        raise MethodError(f"What was learned is not of these {experts} experts.")
+    return found.values
+
+
+def _given(measured: Measured | None) -> Measured:
     if measured is None:
         raise MethodError(
             "This method needs data: give every expert a task with `calibration` inputs."
         )
-    if len(measured.each) != experts:
-        raise MethodError(f"What was measured is not of these {experts} experts.")
     return measured
 
 

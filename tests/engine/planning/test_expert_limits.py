@@ -33,12 +33,15 @@ def recipe_of(models: list[Path], method: str, **options: object) -> Recipe:
     return recipe_over(models[0], models[1:], merge_method=method, **options)
 
 
+LEARNED = ("adamerging", "adarank", "concrete", "localize_stitch_few_shot")
+
+
 def test_the_limits_are_declared() -> None:
     found = {
         name: (m.least, m.most) for name, m in METHODS.items() if (m.least, m.most) != (1, None)
     }
     alone = dict.fromkeys(["nearswap", "arcee_fusion", "base_slerp"], (1, 1))
-    with_data = dict.fromkeys(["regmean", "fisher", "ubgm", "esm"], (2, None))
+    with_data = dict.fromkeys(["regmean", "fisher", "ubgm", "esm", *LEARNED], (2, None))
     routed = dict.fromkeys(["smile", "twin_merging", "free_merging", "wemoe"], (2, None))
     assert found == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data | routed
 

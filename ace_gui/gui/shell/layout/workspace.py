@@ -21,6 +21,7 @@ from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
 from ace_gui.gui.panels.layer.inspector import InspectorPanel
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
+from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.report_page import ReportPage
 from ace_gui.gui.panels.runs_panel import RunsPanel
@@ -120,6 +121,7 @@ class Workspace(QWidget):
         self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(self.finding_wanted)
         self._add_lower_tabs(session, what_if)
+        self._add_learning(session)
         self._makers: dict[int, Callable[[], QWidget]] = {
             SCORES: lambda: self._make_scores(session, scoring),
             COMPARE: lambda: self._make_comparison(session, methods),
@@ -233,6 +235,18 @@ class Workspace(QWidget):
             tr("Try other values on the selected layer before you take them"),
             make_what_if,
         )
+
+    def _add_learning(self, session: Session) -> None:
+        """A tab that is there once a merge has learned something."""
+        tabs, learning = self.heterogeneity.tabs, session.results.learning
+        tip = tr("How a method that learns from data goes on: loss by task, coefficients by expert")
+        place = tabs.add(tr("Learning"), tip, lambda: LearningView(session))
+
+        def show() -> None:
+            tabs.setTabVisible(place, not learning.is_empty)
+
+        learning.changed.connect(show)
+        show()
 
     def show_scores(self) -> ScoresPage:
         """Bring the scores to the front; their page."""

@@ -1,0 +1,178 @@
+"""What is made small: how unsure a model is of its answers, or how wrong.
+
+N examples, R answers of one (words, tokens; mostly one), C things that can be answered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ace_gui.engine.adapting.kept import Kept
+from ace_gui.engine.evaluating.answering import stacked
+from ace_gui.engine.evaluating.askers import Asker, Batch, Chooser, Piece
+from ace_gui.errors import TaskError
+from ace_gui.recipe.tasks import TaskKind
+
+_SURE: Final = frozenset(set(TaskKind) - {TaskKind.REGRESSION, TaskKind.TEXT_TO_TEXT})
+_RIGHT: Final = frozenset(set(TaskKind) - {TaskKind.TEXT_TO_TEXT})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Of one task in one step. ``loss``: mean over the examples, with its graph.
+
+    ``spread``: entropy of the mean answer, in nats; near 0 where all inputs get one answer; None
+    where answers have no probabilities.
+    """
+
+    loss: Tensor
+    spread: float | None
+
+
+def has_entropy(kind: TaskKind) -> bool:
+    """Whether answers of this kind have probabilities over which an entropy is taken."""
+    return kind in _SURE
+
+
+class TaskObjective:
+    """One task: its model, its examples, and for each step a batch of them.
+
+    ``targets``: right answers, None: the entropy is what is made small.
+    """
+
+    def __init__(
+        self, asker: Asker, targets: Sequence[Any] | None, *, size: int, seed: tuple[int, ...]
+    ) -> None:
+        kind = asker.data.kind
+        if kind not in (_SURE if targets is None else _RIGHT):
+            raise TaskError(
+                f"The task {asker.data.name} is {kind.value}, from which nothing is learned here; "
+                "choose a method that needs no data.",
+                key="kind",
+            )
+        self.asker = asker
+        self.name = asker.data.name
+        self._targets = targets
+        self._size, self._seed = size, seed
+
+    def __call__(self, step: int, kept: Kept) -> Found:
+        """The loss on the step's batch; ``kept`` remembers inputs as the model gets them."""
+        chosen = places(len(self.asker.data.examples), self._size, step, self._seed)
+        examples = self.asker.data.examples
+        pieces = [
+            kept.get(("inputs", self.name, at), lambda: self.asker.pieces_of([examples[at]])[0])  # noqa: B023
+            for at in chosen
+        ]
+        said = _answers(self.asker, pieces)
+        losses = [
+            self._loss(own, place, given)
+            for own, place, given in zip(said, chosen, pieces, strict=True)
+        ]
+        loss = torch.stack(losses).mean()
+        return Found(loss=loss, spread=_spread(said) if has_entropy(self.asker.data.kind) else None)
+
+    def _loss(self, said_RC: Tensor, place: int, pieces: Sequence[Piece]) -> Tensor:
+        if not len(said_RC):  # a text of one token, or words that were all cut off
+            return said_RC.sum()
+        if self._targets is None:
+            return entropy(said_RC)
+        kind, target = self.asker.data.kind, self._targets[place]
+        if kind is TaskKind.REGRESSION:
+            return (said_RC[0, 0] - float(target)) ** 2
+        if kind is TaskKind.CAUSAL_LM:
+            wanted_R = torch.cat([piece.inputs["input_ids"][1:] for piece in pieces])
+        else:
+            wanted_R = torch.tensor(self._columns(target, pieces))
+        return functional.cross_entropy(said_RC, wanted_R.to(said_RC.device))
+
+    def _columns(self, target: Any, pieces: Sequence[Piece]) -> list[int]:
+        """The columns of the right answers."""
+        own = self.asker.places
+        if self.asker.data.kind is TaskKind.TOKEN_CLASSIFICATION:
+            firsts = pieces[0].note
+            return [own.index(one) for one, at in zip(target, firsts, strict=True) if at >= 0]
+        return [own.index(target) if own else int(target)]
+
+
+def entropy(said_RC: Tensor) -> Tensor:
+    """Mean over the answers of −Σ_c p_c ln p_c, of logits."""
+    log_RC = said_RC.log_softmax(dim=1)
+    return -(log_RC.exp() * log_RC).sum(dim=1).mean()
+
+
+def places(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
+    """Which examples are in a step's batch: all of them, in a new order each time round.
+
+    Depends on nothing but the arguments, so that what is resumed goes on as it would have.
+    """
+    size = min(size, count)
+    first = step * size
+    orders: dict[int, list[int]] = {}
+    found = []
+    for at in range(first, first + size):
+        turn = at // count
+        if turn not in orders:
+            orders[turn] = np.random.default_rng([*seed, turn]).permutation(count).tolist()
+        found.append(orders[turn][at % count])
+    return found
+
+
+def _spread(said: Sequence[Tensor]) -> float:
+    """Entropy of the mean answer. Of answers that are choices of their own each: over places."""
+    width = max(own.shape[1] for own in said)
+    padded = [
+        functional.pad(own.detach().softmax(dim=1).mean(dim=0), (0, width - own.shape[1]))
+        for own in said
+    ]
+    mean_C = torch.stack(padded).mean(dim=0).double()
+    return float(torch.special.entr(mean_C).sum())
+
+
+def _answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
+    """Logits of every example, R × C; pieces of one shape go through the model together."""
+    waiting = defaultdict[Any, list[tuple[int, int]]](list)
+    for n, own in enumerate(pieces):
+        for at, piece in enumerate(own):
+            shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
+            waiting[shape].append((n, at))
+    found: dict[tuple[int, int], Tensor] = {}
+    for group in waiting.values():
+        batch = stacked(asker, [pieces[n][at] for n, at in group])
+        found |= dict(zip(group, _of_batch(asker, batch), strict=True))
+    return [
+        _joined(asker, [found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)
+    ]
+
+
+def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
+    """What the model says to every piece, R × C, or a number for a choice."""
+    kind = asker.data.kind
+    if isinstance(asker, Chooser):
+        return list(asker.scores(batch).unbind())
+    logits = asker.logits(batch)
+    if logits is not None:
+        return list(logits[:, None].unbind())
+    logits_NLC = asker.model(**batch.inputs).logits
+    if kind is TaskKind.REGRESSION:
+        return list(logits_NLC[:, None].unbind())
+    if kind is TaskKind.CAUSAL_LM:
+        return list(logits_NLC[:, :-1].unbind())
+    return [
+        logits_LC[[at for at in firsts if at >= 0]][:, asker.places]
+        for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
+    ]
+
+
+def _joined(asker: Asker, said: list[Tensor]) -> Tensor:
+    """Of the pieces of an example: choices beside each other, answers under each other."""
+    if asker.data.kind is TaskKind.MULTIPLE_CHOICE:
+        return torch.stack(said)[None].float()
+    return torch.cat(said).float()

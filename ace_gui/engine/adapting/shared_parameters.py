@@ -1,0 +1,155 @@
+"""The merged model's parameters, which the models of all tasks share; only heads are their own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.engine.calibrating.model_places import pieces
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.errors import MismatchError
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """Rows ``first`` to ``last`` of a parameter are those of a base's tensor from ``at`` on."""
+
+    tensor: str
+    at: int
+    first: int
+    last: int
+
+
+_Key = tuple[tuple[int, ...], tuple[_Cover, ...]]
+
+
+class SharedParameters:
+    """Parameters by what they are made of. ``learned``: the base's tensors that take gradients."""
+
+    def __init__(self, learned: Collection[str]) -> None:
+        self._learned = frozenset(learned)
+        self._parameters: dict[_Key, Parameter] = {}
+        self._by_tensor: dict[str, list[tuple[Parameter, _Cover]]] = defaultdict(list)
+        self._buffers: dict[str, list[Tensor]] = defaultdict(list)
+
+    def adopt(self, model: Any, expert: OpenedModel, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Give a task's model these parameters instead of its own.
+
+        ``shapes``: the base's tensors that are to be shared, with their shapes. The model's own
+        parameters take no gradients. Raises MismatchError where a tensor has another shape, or no
+        plain place in the model.
+        """
+        model.requires_grad_(False)
+        own = dict(model.named_parameters(remove_duplicate=False))
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+        covers: dict[str, list[_Cover]] = defaultdict(list)
+        found = pieces(model, expert, shapes)
+        for name, made_of in found.items():
+            _require_shape(expert, name, shapes[name])
+            at = 0
+            for parameter, first, last in made_of:
+                covers[parameter].append(_Cover(name, at, first, last))
+                at += last - first
+        finder = DiskNames(model, own | buffers)
+        for name in shapes.keys() - found.keys():
+            place = finder.find(expert.own_names[name])
+            if place is not None and place.name in buffers and not place.converted:
+                self._buffers[name].append(buffers[place.name])
+            elif place is not None:
+                raise MismatchError(
+                    f"`{name}` of {expert.name} is laid out otherwise in the model that is run, so "
+                    "that nothing can be learned of it; choose a method that needs no data.",
+                    tensor=name,
+                )
+        shared = {id(own[name]): self._parameter(own[name], made) for name, made in covers.items()}
+        for module in model.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None and id(parameter) in shared:
+                    module._parameters[name] = shared[id(parameter)]
+
+    def _parameter(self, own: Parameter, made: list[_Cover]) -> Parameter:
+        rows = len(own) if own.ndim else 1
+        made = sorted(made, key=lambda cover: cover.first)
+        if [cover.first for cover in made] != [0, *(cover.last for cover in made)][:-1] or (
+            made[-1].last != rows
+        ):
+            raise MismatchError(
+                f"`{made[0].tensor}` is only a part of what the model has in its place, so that "
+                "nothing can be learned of it; choose a method that needs no data.",
+                tensor=made[0].tensor,
+            )
+        key = tuple(own.shape), tuple(made)
+        if key not in self._parameters:
+            takes = any(cover.tensor in self._learned for cover in made)
+            fresh = Parameter(torch.zeros_like(own), requires_grad=takes)
+            self._parameters[key] = fresh
+            for cover in made:
+                self._by_tensor[cover.tensor].append((fresh, cover))
+        return self._parameters[key]
+
+    def write(self, name: str, tensor: Tensor) -> None:
+        """Set a tensor of the base, as it is stored."""
+        for buffer in self._buffers.get(name, ()):
+            buffer.copy_(tensor)
+        for parameter, cover in self._by_tensor.get(name, ()):
+            if parameter.ndim:
+                count = cover.last - cover.first
+                parameter.data[cover.first : cover.last] = tensor[cover.at : cover.at + count]
+            else:
+                parameter.data.copy_(tensor)
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of the base, as it is stored; zeros where no task's model has it."""
+        return self._gathered(name, shape, lambda parameter: parameter.data, add=False)
+
+    def gradient(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """∂L/∂ of a tensor of the base, as it is stored."""
+        return self._gathered(name, shape, lambda parameter: parameter.grad, add=True)
+
+    def _gathered(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        of: Callable[[Parameter], Tensor | None],
+        *,
+        add: bool,
+    ) -> Tensor:
+        owners = self._by_tensor.get(name, ())
+        device = owners[0][0].device if owners else None
+        total = torch.zeros(shape, device=device, dtype=owners[0][0].dtype if owners else None)
+        flat = total.view(shape[0] if shape else 1, -1) if total.numel() else total
+        for parameter, cover in owners:
+            found = of(parameter)
+            if found is not None and total.numel():
+                count = cover.last - cover.first
+                own = found.reshape(len(found) if found.ndim else 1, -1)
+                place, rows = flat[cover.at : cover.at + count], own[cover.first : cover.last]
+                place.add_(rows) if add else place.copy_(rows)
+        return total
+
+    def forget_gradients(self) -> None:
+        """Before the next step."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them."""
+        return sum(parameter.nbytes for parameter in self._parameters.values())
+
+
+def _require_shape(expert: OpenedModel, name: str, shape: tuple[int, ...]) -> None:
+    if name in expert.token_rows or expert.shape(name) != shape:
+        raise MismatchError(
+            f"`{name}` of {expert.name} has other rows than the merged model, which the inputs of "
+            "its task are not made for; choose a method that needs no data.",
+            tensor=name,
+            shapes={"merged": shape, expert.name: expert.shape(name)},
+        )

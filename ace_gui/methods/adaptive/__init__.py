@@ -1,0 +1,1 @@
+"""Merge methods that learn coefficients, ranks or masks with data of the tasks."""

@@ -1,0 +1,155 @@
+"""AdaMerging: coefficients of the task vectors with which the merged model is sure of its answers.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_entry,
+    scaling_parameter,
+)
+from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.measured import Need
+from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
+from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
+
+TASK_WISE, LAYER_WISE, TASK_WISE_TIES, LAYER_WISE_TIES = (
+    *("task-wise", "layer-wise"),
+    *("task-wise++", "layer-wise++"),
+)
+_TIES = (TASK_WISE_TIES, LAYER_WISE_TIES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaMergingParameters(LearningParameters):
+    """``variant``: what has a coefficient, and of which task vectors."""
+
+    variant: str = parameter(
+        LAYER_WISE,
+        label="Variant",
+        help="layer-wise: a coefficient for each expert and tensor; task-wise: one for each "
+        "expert; ++: of task vectors that were trimmed and agree in sign, as in TIES-Merging.",
+        choices=(LAYER_WISE, TASK_WISE, LAYER_WISE_TIES, TASK_WISE_TIES),
+    )
+    scaling: float = scaling_parameter(
+        0.3, letter="λ₀", help="Every coefficient to begin with.", presets=(("paper", 0.3),)
+    )
+    density: float = parameter(
+        0.2,
+        label="Density",
+        help="Share of entries kept of each task vector over the whole model (++).",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        applies_when=("variant", *_TIES),
+    )
+
+
+def survey(parameters: AdaMergingParameters, experts: int) -> RankSurvey | None:
+    """The smallest magnitude kept of each expert over the whole model (++)."""
+    trims = parameters.variant in _TIES and parameters.density < 1
+    return trim_survey([parameters.density] * experts) if trims else None
+
+
+def _start(
+    deltas: Sequence[Tensor], parameters: AdaMergingParameters, _: Findings | None
+) -> Values:
+    if parameters.variant in {TASK_WISE, TASK_WISE_TIES}:
+        return {}
+    return {"coefficient": torch.full((len(deltas),), parameters.scaling)}
+
+
+def _shared(parameters: AdaMergingParameters, experts: int) -> Values:
+    if parameters.variant in {LAYER_WISE, LAYER_WISE_TIES}:
+        return {}
+    return {"coefficient": torch.full((experts,), parameters.scaling)}
+
+
+def _factors(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: AdaMergingParameters,
+    findings: Findings | None,
+) -> Iterator[Values]:
+    """What is left of ΔW_t (++): the largest entries, where w_t ΔW_t has the elected sign."""
+    experts = range(len(deltas))
+    if parameters.density < 1:
+        limits = required_findings(findings, len(deltas))[THRESHOLD]
+    else:
+        limits = (0.0,) * len(deltas)
+    total = torch.zeros(())
+    for t in experts:
+        total = total + above(deltas[t], limits[t]).to(torch.float64) * weights[t]
+    most = 1.0 if float(total.sign().sum()) >= 0 else -1.0  # what balanced entries elect
+    elected = torch.where(total != 0, total.sign(), most)
+    for t in experts:
+        kept = above(deltas[t], limits[t])
+        yield {"delta": torch.where(kept * weights[t] * elected > 0, kept, 0)}
+
+
+def _part(t: int, factors: Values, gates: Values) -> Tensor:
+    return gates["coefficient"][t] * factors["delta"]
+
+
+LEARNING = Learning[AdaMergingParameters](
+    start=_start,
+    shared=_shared,
+    factors=_factors,
+    prepares=lambda parameters: parameters.variant in _TIES,
+    part=_part,
+    figures=lambda gates: gates["coefficient"],
+    curve="mean coefficient λ",
+)
+
+
+def adamerging(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: AdaMergingParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """Σ_t λ_t w_t ΔW_t with the coefficients that were learned, any shape, float32.
+
+    Raises MethodError for a task vector that is not finite, and without what was learned.
+    """
+    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
+
+
+ADAMERGING = MergeMethod(
+    name="adamerging",
+    title="AdaMerging",
+    summary=(
+        "Learns how much of every expert goes into each layer, so that the merged model is sure of "
+        "its answers to inputs of all tasks; no labels."
+    ),
+    formula=(
+        "W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each expert\n"
+        "λ = arg min Σₜ E_x∼t H(p(y|x)),  H: entropy of the merged model's answers, by Adam"
+    ),
+    citation=(
+        "E. Yang, Z. Wang, L. Shen, S. Liu, G. Guo, X. Wang, D. Tao, AdaMerging: Adaptive Model "
+        "Merging for Multi-Task Learning, ICLR 2024, arXiv:2310.02575"
+    ),
+    parameters=AdaMergingParameters,
+    merge=adamerging,
+    kind=Kind.TENSOR,
+    least=2,
+    survey=survey,
+    needs=lambda _: Need.ENTROPY,
+    learning=LEARNING,
+    working_memory=per_entry(7),
+)

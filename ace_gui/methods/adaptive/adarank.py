@@ -1,0 +1,184 @@
+"""AdaRank: which singular directions of each expert's change are kept, learned from inputs.
+
+T experts, O outputs, I inputs, R = min(O, I) directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    scaling_parameter,
+)
+from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.measured import Need
+from ace_gui.methods.shared.survey import Findings
+
+BEGINNING: Final = 0.1
+"""A logit at the beginning: this of a direction that is kept, its negative of another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaRankParameters(LearningParameters):
+    """``scaling``: every λ to begin with. ``ratio``: directions kept to begin with."""
+
+    scaling: float = scaling_parameter(0.3, letter="λ₀", help="Every coefficient to begin with.")
+    ratio: float = parameter(
+        1.0,
+        label="Share kept at first",
+        help="Of each expert's singular directions, the strongest, that are kept to begin with.",
+        low=0.0,
+        high=1.0,
+    )
+    temperature: float = parameter(
+        10.0,
+        label="Temperature",
+        help="Of the sigmoid that stands in for keeping a direction or not when gradients are "
+        "taken.",
+        low=0.0,
+        high=1000.0,
+        low_open=True,
+        logarithmic=True,
+    )
+
+
+class _Step(torch.autograd.Function):
+    """1 where the logit is above 0, else 0; its gradient is that of σ(logit / temperature)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward(logits)
+        ctx.temperature = temperature
+        return (logits > 0).to(logits.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (logits,) = ctx.saved_tensors
+        share = torch.sigmoid(logits / ctx.temperature)
+        return gradient * share * (1 - share) / ctx.temperature, None
+
+
+def _start(
+    deltas: Sequence[Tensor], parameters: AdaRankParameters, _findings: Findings | None
+) -> Values:
+    coefficient_T = torch.full((len(deltas),), parameters.scaling)
+    shape = deltas[0].shape
+    if len(shape) != 2:
+        return {"coefficient": coefficient_T}
+    logits_TR = torch.full((len(deltas), min(shape)), BEGINNING)
+    logits_TR[:, ceil(parameters.ratio * min(shape) - 1e-9) :] = -BEGINNING
+    return {"coefficient": coefficient_T, "logits": logits_TR}
+
+
+def _gates(
+    values: Values, parameters: AdaRankParameters, _generator: torch.Generator | None
+) -> Values:
+    gates = {"coefficient": values["coefficient"]}
+    if "logits" in values:
+        gates["kept"] = _Step.apply(values["logits"], parameters.temperature)  # type: ignore[no-untyped-call]
+    return gates
+
+
+def _factors(
+    deltas: Sequence[Tensor],
+    _weights: Sequence[float],
+    _parameters: AdaRankParameters,
+    _findings: Findings | None,
+) -> Iterator[Values]:
+    """ΔW_t = left_OR @ right_RI; the singular values are in the left one."""
+    for t in range(len(deltas)):
+        delta = deltas[t]
+        if delta.ndim != 2:
+            yield {"delta": delta}
+            continue
+        left_OR, value_R, right_RI = torch.linalg.svd(delta.to(torch.float64), full_matrices=False)
+        left_OR = left_OR.mul_(value_R).to(delta.dtype)
+        yield {"left": left_OR.contiguous(), "right": right_RI.to(delta.dtype).contiguous()}
+
+
+def _part(t: int, factors: Values, gates: Values) -> Tensor:
+    coefficient = gates["coefficient"][t]
+    if "delta" in factors:
+        return coefficient * factors["delta"]
+    kept_R = gates["kept"][t].to(factors["left"].dtype)
+    return coefficient * ((factors["left"] * kept_R) @ factors["right"])
+
+
+def _figures(gates: Values) -> Tensor:
+    """Nothing of tensors that have no directions."""
+    if "kept" not in gates or not gates["kept"].numel():
+        return gates["coefficient"][:0]
+    return gates["kept"].mean(dim=1)
+
+
+LEARNING = Learning[AdaRankParameters](
+    start=_start,
+    gates=_gates,
+    factors=_factors,
+    part=_part,
+    figures=_figures,
+    curve="share of directions kept",
+)
+
+
+def adarank(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: AdaRankParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """Σ_t λ_t w_t U_t diag(B_t ⊙ s_t) V_tᵀ as learned, float32.
+
+    Of tensors that are no matrices Σ_t λ_t w_t ΔW_t. Raises MethodError for a task vector that is
+    not finite, and without what was learned.
+    """
+    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
+
+
+def working_memory(shape: tuple[int, ...], _experts: int) -> float:
+    """Float64 numbers alive at once at most: the decomposition and the factors of one expert."""
+    if len(shape) != 2:
+        numbers = 1.0
+        for each in shape:
+            numbers *= each
+        return 7 * numbers
+    outputs, inputs = shape
+    rank = min(shape)
+    return 5 * outputs * inputs + 3 * rank * (outputs + inputs)
+
+
+ADARANK = MergeMethod(
+    name="adarank",
+    title="AdaRank",
+    summary=(
+        "Learns which singular directions of each expert's change to keep, and how much of each "
+        "expert, so that the merged model is sure of its answers; no labels."
+    ),
+    formula=(
+        "W = W₀ + Σₜ λₜ wₜ Uₜ diag(Bₜ ⊙ sₜ) Vₜᵀ,  ΔWₜ = Uₜ diag(sₜ) Vₜᵀ\n"
+        "Bₜ = 1 where a logit is over 0, else 0;  λ and logits minimise the entropy of answers"
+    ),
+    citation=(
+        "C. Lee, J. Choi, C. Lee, D. Kim, S. Hong, AdaRank: Adaptive Rank Pruning for Enhanced "
+        "Model Merging, 2025, arXiv:2503.22178"
+    ),
+    parameters=AdaRankParameters,
+    merge=adarank,
+    kind=Kind.TENSOR,
+    least=2,
+    needs=lambda _: Need.ENTROPY,
+    learning=LEARNING,
+    working_memory=working_memory,
+)

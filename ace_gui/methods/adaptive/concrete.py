@@ -1,0 +1,148 @@
+"""Concrete subspace learning: one mask for all experts, learned from inputs.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_entry,
+    scaling_parameter,
+)
+from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.measured import Need
+from ace_gui.methods.shared.survey import Findings
+
+TASK_ARITHMETIC, ADAMERGING = "task-arithmetic", "adamerging"
+_LEAST: Final = 1e-6
+"""Of uniform numbers, so that their logits are finite; and of a mask's mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcreteParameters(LearningParameters):
+    """``variant``: whether the coefficients are learned too. ``temperature``: of the relaxation."""
+
+    steps: int = parameter(
+        2000,
+        label="Steps",
+        help="How often the mask is moved; 0 leaves it as it begins, which is task arithmetic.",
+        low=0,
+        high=100_000,
+        presets=(("paper, task arithmetic", 2000), ("paper, AdaMerging", 1000)),
+    )
+    variant: str = parameter(
+        TASK_ARITHMETIC,
+        label="Variant",
+        help="task-arithmetic: the mask alone is learned; adamerging: together with a coefficient "
+        "for each expert and tensor.",
+        choices=(TASK_ARITHMETIC, ADAMERGING),
+    )
+    scaling: float = scaling_parameter(
+        0.3, letter="λ", help="Every coefficient; of the variant adamerging to begin with."
+    )
+    temperature: float = parameter(
+        0.5,
+        label="Temperature",
+        help="Of the masks that are drawn in each step: near 0 they are 0 or 1.",
+        low=0.0,
+        high=100.0,
+        low_open=True,
+        logarithmic=True,
+    )
+
+
+def _start(
+    deltas: Sequence[Tensor], parameters: ConcreteParameters, _findings: Findings | None
+) -> Values:
+    return {
+        "logits": torch.zeros_like(deltas[0])[None],
+        "coefficient": torch.full((len(deltas),), parameters.scaling),
+    }
+
+
+def _gates(
+    values: Values, parameters: ConcreteParameters, generator: torch.Generator | None
+) -> Values:
+    """λ_t, and m / mean(m) over the tensor.
+
+    m is drawn, σ((x + ln u − ln(1 − u)) / temperature) with uniform u; what is exported is its
+    probability σ(x), so that no chance is left.
+    """
+    logits, coefficient_T = values["logits"][0], values["coefficient"]
+    if generator is None:
+        mask = torch.sigmoid(logits)
+    else:
+        drawn = torch.rand(logits.shape, generator=generator).clamp_(_LEAST, 1 - _LEAST)
+        mask = torch.sigmoid((logits + torch.logit(drawn).to(logits)) / parameters.temperature)
+    level = mask.mean() if mask.numel() else mask.sum()
+    return {
+        "mask": mask / level.clamp(min=_LEAST),
+        "coefficient": (
+            coefficient_T if parameters.variant == ADAMERGING else coefficient_T.detach()
+        ),
+        "level": level.detach(),
+    }
+
+
+def _part(t: int, factors: Values, gates: Values) -> Tensor:
+    return gates["coefficient"][t] * (gates["mask"] * factors["delta"])
+
+
+LEARNING = Learning[ConcreteParameters](
+    start=_start,
+    gates=_gates,
+    part=_part,
+    figures=lambda gates: gates["level"].expand_as(gates["coefficient"]),
+    curve="mean of the mask",
+)
+
+
+def concrete(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: ConcreteParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """m / mean(m) ⊙ Σ_t λ_t w_t ΔW_t with the mask that was learned, any shape, float32.
+
+    Raises MethodError for a task vector that is not finite, and without what was learned.
+    """
+    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
+
+
+CONCRETE = MergeMethod(
+    name="concrete",
+    title="Concrete",
+    summary=(
+        "Learns one mask for the changes of all experts, in which they disturb each other least, "
+        "so that the merged model is sure of its answers; no labels."
+    ),
+    formula=(
+        "W = W₀ + m / mean(m) ⊙ Σₜ λₜ wₜ ΔWₜ,  entry by entry, mean over each tensor\n"
+        "m = 1 / (1 + exp(−x)),  x minimises the entropy of answers under masks drawn from it"
+    ),
+    citation=(
+        "A. Tang, L. Shen, Y. Luo, L. Ding, H. Hu, B. Du, D. Tao, Concrete Subspace Learning based "
+        "Interference Elimination for Multi-task Model Fusion, 2023, arXiv:2312.06173"
+    ),
+    parameters=ConcreteParameters,
+    merge=concrete,
+    kind=Kind.TENSOR,
+    least=2,
+    needs=lambda _: Need.ENTROPY,
+    learning=LEARNING,
+    working_memory=per_entry(7),
+)

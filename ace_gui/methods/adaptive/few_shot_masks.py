@@ -1,0 +1,170 @@
+"""Localize-and-Stitch with a few labelled inputs: masks, learned for each expert by itself.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, Unpack
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.measured import Need
+from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
+from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
+
+BEGINNING: Final = 5.0
+"""A logit at the beginning: this where the change is large, its negative elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShotParameters(LearningParameters):
+    """``density``: share of entries kept to begin with. ``sparsity``: factor of the penalty."""
+
+    steps: int = parameter(
+        10,
+        label="Steps",
+        help="How often the masks are moved; 0: the largest changes alone, without any data.",
+        low=0,
+        high=10_000,
+    )
+    learning_rate: float = parameter(
+        1e7,
+        label="Learning rate",
+        help="How far a step moves the logits of the masks (plain gradient descent; gradients of "
+        "masks are very small).",
+        low=0.0,
+        high=1e12,
+        low_open=True,
+        logarithmic=True,
+    )
+    batch: int = parameter(
+        64,
+        label="Inputs",
+        help="Labelled inputs of each task; every step looks at all of them.",
+        low=1,
+        high=1024,
+        presets=(("published code", 64), ("quoted", 8)),
+    )
+    density: float = parameter(
+        1e-5,
+        label="Share at first",
+        help="Of the entries of each expert's whole change, the largest, with which masks begin.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+        logarithmic=True,
+        presets=(("published code", 1e-5),),
+    )
+    sparsity: float = parameter(
+        1.0,
+        label="Sparsity ℓ₁",
+        help="How strongly a step draws masks towards 0: λ times the learning rate.",
+        low=0.0,
+        high=1e6,
+        presets=(("vision", 1.0), ("language", 10.0)),
+    )
+
+
+def survey(parameters: FewShotParameters, experts: int) -> RankSurvey:
+    """The smallest magnitude with which the mask of each expert begins, over the whole model."""
+    return trim_survey([parameters.density] * experts)
+
+
+def _start(
+    deltas: Sequence[Tensor], _parameters: FewShotParameters, findings: Findings | None
+) -> Values:
+    """Of each expert ±5, as its change is among its largest."""
+    limits = required_findings(findings, len(deltas))[THRESHOLD]
+    large = [above(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)]
+    return {"logits": torch.where(torch.stack(large), BEGINNING, -BEGINNING)}
+
+
+def _gates(
+    values: Values, _parameters: FewShotParameters, generator: torch.Generator | None
+) -> Values:
+    """While it is learned σ(S); what is exported is rounded, and shared where masks meet."""
+    logits = values["logits"]
+    if generator is not None:
+        return {"share": torch.sigmoid(logits)}
+    kept = logits > 0
+    return {"kept": kept, "count": kept.sum(dim=0, dtype=torch.int16).clamp(min=1)}
+
+
+def _part(t: int, factors: Values, gates: Values) -> Tensor:
+    if "share" in gates:
+        return gates["share"][t] * factors["delta"]
+    return gates["kept"][t] * factors["delta"] / gates["count"]
+
+
+def _penalty(gates: Values, parameters: FewShotParameters) -> Tensor:
+    return parameters.sparsity / parameters.learning_rate * gates["share"].sum()
+
+
+def _figures(gates: Values) -> Tensor:
+    kept = gates["share"] > 0.5 if "share" in gates else gates["kept"]
+    return kept.double().reshape(len(kept), -1).mean(dim=1)
+
+
+LEARNING = Learning[FewShotParameters](
+    start=_start,
+    gates=_gates,
+    part=_part,
+    penalty=_penalty,
+    apart=True,
+    plain_descent=True,
+    settled=lambda logits: (logits > 0).to(torch.uint8),
+    figures=_figures,
+    curve="share of entries kept",
+)
+
+
+def localize_stitch_few_shot(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: FewShotParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """Σ_t γ_t w_t ΔW_t / Σ_t γ_t, entry by entry, 0 where no γ_t is 1; any shape, float32.
+
+    Raises MethodError for a task vector that is not finite, and without what was learned.
+    """
+    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
+
+
+def working_memory(shape: tuple[int, ...], experts: int) -> float:
+    """Float64 numbers alive at once at most: masks are a byte an entry and expert."""
+    return (6 + experts / 4) * prod(shape)
+
+
+LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
+    name="localize_stitch_few_shot",
+    title="Localize-and-Stitch, few-shot",
+    summary=(
+        "Learns from a few labelled inputs which entries each expert's task needs, each expert by "
+        "itself, and averages their changes where several need the same."
+    ),
+    formula=(
+        "W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry,  γₜ = 1 where Sₜ > 0, else 0\n"
+        "Sₜ = arg min ℓₜ(W₀ + σ(S) ⊙ ΔWₜ) + λ Σ σ(S),  ℓₜ: loss of task t,  σ: sigmoid"
+    ),
+    citation=(
+        "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
+        "Sparse Task Arithmetic, TMLR 2025, arXiv:2408.13656"
+    ),
+    parameters=FewShotParameters,
+    merge=localize_stitch_few_shot,
+    kind=Kind.TENSOR,
+    least=2,
+    survey=survey,
+    needs=lambda _: Need.LOSS,
+    learning=LEARNING,
+    working_memory=working_memory,
+)

@@ -1,0 +1,110 @@
+"""What methods that learn share: how they learn, and the merge with what was learned.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.method import Context, Merged, parameter
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.measured import required_values
+from ace_gui.methods.shared.survey import Findings
+from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningParameters:
+    """How the values are looked for; ``steps`` 0 leaves them as they begin."""
+
+    steps: int = parameter(
+        1000,
+        label="Steps",
+        help="How often the values are moved; 0 leaves them as they begin.",
+        low=0,
+        high=100_000,
+    )
+    learning_rate: float = parameter(
+        1e-3,
+        label="Learning rate",
+        help="How far a step moves the values (Adam).",
+        low=0.0,
+        high=10.0,
+        low_open=True,
+        logarithmic=True,
+    )
+    batch: int = parameter(
+        16,
+        label="Batch",
+        help="Inputs of each task in a step.",
+        low=1,
+        high=1024,
+    )
+    patience: int = parameter(
+        0,
+        label="Patience",
+        help="Stop after so many steps in which the mean loss did not fall; 0: never.",
+        low=0,
+        high=100_000,
+    )
+
+
+def factors_of(
+    learning: Learning[Any],
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: Any,
+    findings: Findings | None,
+) -> Iterator[Values]:
+    """What the parts are made of, expert by expert. Raises MethodError where not finite."""
+    experts = WeightedExperts(deltas, weights)
+    if learning.factors is not None and learning.prepares(parameters):
+        yield from learning.factors(_Checked(experts), weights, parameters, findings)
+        return
+    for t in range(len(experts)):
+        yield {"delta": task_vector(experts, t)}
+
+
+def merged_as_learned(
+    learning: Learning[Any],
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: Any,
+    context: Context,
+) -> Merged:
+    """Σ_t w_t part(t) with the values that were learned, any shape, float32.
+
+    Raises MethodError for a task vector that is not finite, and without what was learned.
+    """
+    experts = WeightedExperts(deltas, weights)
+    values = required_values(context.get("measured"), len(experts))
+    gates = learning.gates(values, parameters, None)
+    total = torch.zeros(())
+    each = factors_of(learning, deltas, weights, parameters, context.get("findings"))
+    for t, factors in enumerate(each):
+        found = learning.part(t, factors, gates)
+        if t == 0:
+            total = torch.zeros_like(found, dtype=torch.float64)
+        total.add_(found, alpha=weights[t])
+        del factors, found
+    return finished(total)
+
+
+class _Checked(Sequence[Tensor]):
+    """Task vectors that are finite."""
+
+    def __init__(self, experts: WeightedExperts) -> None:
+        self._experts = experts
+
+    def __len__(self) -> int:
+        return len(self._experts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return task_vector(self._experts, index)

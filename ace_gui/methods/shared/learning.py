@@ -1,0 +1,125 @@
+"""What a method learns from data: coefficients, ranks or masks on the task vectors.
+
+A merged tensor is W₀ + Δ, and Δ a sum over experts, Δ = Σ_t w_t part(t, gates(values)). So its
+gradient with respect to the values needs ∂L/∂Δ of one model, and one expert's task vector at a
+time. T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.shared.survey import Findings
+
+Values = Mapping[str, Tensor]
+"""Of one tensor, by name: what is learned, what it gives, or what an expert's part is made of."""
+
+Parameters = TypeVar("Parameters")
+
+
+def _as_they_are(values: Values, *_: Any) -> Values:
+    return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Generic[Parameters]):
+    """How a method's values are learned.
+
+    ``start``: the values of a tensor to begin with, from its task vectors, the parameters and the
+    findings. ``shared``: those that are one for the whole model, from the parameters and T; the
+    first dimension is the experts'. ``gates``: from values to what the parts are made with, a
+    differentiable function; with a generator it may draw, without one it is what is exported.
+    ``factors``: expert by expert, what its part is made of, where that is not {"delta": ΔW_t};
+    ``prepares``: with which parameters that is so. They are kept on disk meanwhile.
+    ``part``: what expert t adds, from its factors and the gates; differentiable in the gates.
+    ``apart``: each expert is learned by itself, on its own tasks. ``penalty``: a number that is
+    added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
+    ``settled``: from a value as it was learned to what is kept of it. ``curve``: what ``figures``
+    are, which are one an expert, or none of a tensor that has none, from the gates.
+    """
+
+    start: Callable[[Sequence[Tensor], Parameters, Findings | None], Values]
+    part: Callable[[int, Values, Values], Tensor]
+    figures: Callable[[Values], Tensor]
+    curve: str
+    gates: Callable[[Values, Parameters, torch.Generator | None], Values] = lambda values, *_: (
+        values
+    )
+    shared: Callable[[Parameters, int], Values] | None = None
+    factors: (
+        Callable[[Sequence[Tensor], Sequence[float], Parameters, Findings | None], Iterator[Values]]
+        | None
+    ) = None
+    prepares: Callable[[Parameters], bool] = lambda _: True
+    apart: bool = False
+    penalty: Callable[[Values, Parameters], Tensor] | None = None
+    plain_descent: bool = False
+    settled: Callable[[Tensor], Tensor] = lambda value: value
+
+
+def change(
+    learning: Learning[Any],
+    factors: Callable[[int], Values],
+    weights: Sequence[float],
+    gates: Values,
+) -> Tensor:
+    """Δ = Σ_t w_t part(t). ``factors``: of expert t, asked for once each."""
+    total = torch.zeros(())
+    for t, weight in enumerate(weights):
+        found = learning.part(t, factors(t), gates)
+        total = found.mul(weight) if t == 0 else total.add_(found, alpha=weight)
+    return total
+
+
+def gradients(
+    learning: Learning[Any],
+    factors: Callable[[int], Values],
+    weights: Sequence[float],
+    values: Values,
+    made: Callable[[Values], Values],
+    gradient: Tensor,
+    penalty: Callable[[Values], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """∂L/∂values from ∂L/∂Δ (``gradient``), one expert at a time: ∂L/∂v = Σ_t ⟨∂L/∂Δ, ∂Δ_t/∂v⟩.
+
+    ``made``: the gates of values, with the random numbers of this step.
+    """
+    leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
+    with torch.enable_grad():
+        gates = made(leaves)
+    held = {name: gate.detach().requires_grad_() for name, gate in gates.items()}
+    sums = {name: torch.zeros_like(gate) for name, gate in held.items()}
+    for t, weight in enumerate(weights):
+        with torch.enable_grad():
+            part = learning.part(t, factors(t), held)
+        pulled = (gradient * weight).to(part.dtype)
+        _add(sums, held, torch.autograd.grad(part, list(held.values()), pulled, **_ANY))
+    if penalty is not None:
+        with torch.enable_grad():
+            told = penalty(held)
+        _add(sums, held, torch.autograd.grad(told, list(held.values()), **_ANY))
+    moved = [name for name, gate in gates.items() if gate.requires_grad]
+    found = torch.autograd.grad(
+        [gates[name] for name in moved],
+        list(leaves.values()),
+        [sums[name] for name in moved],
+        **_ANY,
+    )
+    return {
+        name: torch.zeros_like(leaf) if own is None else own
+        for (name, leaf), own in zip(leaves.items(), found, strict=True)
+    }
+
+
+_ANY: dict[str, Any] = {"allow_unused": True}
+
+
+def _add(sums: dict[str, Tensor], names: Values, found: Sequence[Tensor | None]) -> None:
+    for name, own in zip(names, found, strict=True):
+        if own is not None:
+            sums[name] += own

@@ -1,0 +1,218 @@
+"""Methods that learn with data of the tasks, as a person merges with them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+import yaml
+from safetensors.torch import load_file
+
+import ace_gui
+from ace_gui.engine.contract.events import Event, LearningProgress
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import MethodError, ResourceError, TaskError, WorkbenchError
+from ace_gui.methods import METHODS
+from ace_gui.paths import statistics_folder
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.calibrated_models import bert_family, gpt2_family, mixture_family
+from tests.helpers.command import ace_gui as run
+
+LEARNING = [name for name, method in METHODS.items() if method.learning is not None]
+every = pytest.mark.parametrize("method", LEARNING)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def rewritten(file: Path, method: str, **parameters: Any) -> Path:
+    document = yaml.safe_load(file.read_text())
+    document |= {"merge_method": method, "parameters": parameters}
+    for task in document["tasks"]:
+        if METHODS[method].need(METHODS[method].parameters()) == "loss":
+            task["calibration"] = task["data"]
+    file.write_text(json.dumps(document))
+    return file
+
+
+def merged(file: Path, out: str) -> dict[str, torch.Tensor]:
+    ace_gui.merge(file, file.parent / out, device="cpu")
+    return load_file(file.parent / out / "model.safetensors")
+
+
+def learning(file: Path, store: str) -> Iterator[Event]:
+    events = merge(prepare(load_recipe(file)), file.parent / store, device="cpu")
+    return (event for event in events if isinstance(event, LearningProgress))
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@every
+def test_the_command_line_merges_and_transformers_loads(method: str, tmp_path: Path) -> None:
+    file = rewritten(bert_family(tmp_path), method, steps=2, batch=3)
+    done = run("merge", file, "--out", tmp_path / "merged", seconds=300)
+    assert done.returncode == 0, done.stderr
+    _, told = transformers.BertForMaskedLM.from_pretrained(
+        tmp_path / "merged", output_loading_info=True
+    )
+    assert not told["missing_keys"]
+    assert not told["mismatched_keys"]
+
+
+@pytest.mark.parametrize("family", [bert_family, gpt2_family])
+def test_adamerging_lowers_the_entropy_on_every_layout(family: Any, tmp_path: Path) -> None:
+    """Tied embeddings, Conv1D, fused projections, texts of different lengths."""
+    file = rewritten(family(tmp_path), "adamerging", steps=30, batch=64, learning_rate=0.02)
+    events = list(learning(file, "store"))
+    losses = {task: own for event in events[-1:] for task, own in event.losses.items()}
+    assert len(losses) == 2
+    assert sum(own[-1] for own in losses.values()) < 0.97 * sum(own[0] for own in losses.values())
+    assert all(len(own) == 30 for own in events[-1].figures.values())
+
+
+def test_what_is_learned_is_what_gradients_by_hand_give(tmp_path: Path) -> None:
+    """One step of plain Adam moves every coefficient by the rate, against its gradient's sign."""
+    file = rewritten(gpt2_family(tmp_path), "adamerging", steps=1, batch=64, learning_rate=0.01)
+    found = merged(file, "merged")
+    models = {m: load_file(tmp_path / m / "model.safetensors") for m in ("base", "one", "other")}
+    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    leaves: dict[str, torch.Tensor] = {}
+    whole = {}
+    for name, base in models["base"].items():
+        leaves[name] = torch.full((2,), 0.3, requires_grad=True)
+        changes = [models[m][name] - base for m in ("one", "other")]
+        whole[name] = base + sum(v * c for v, c in zip(leaves[name], changes, strict=True))
+    model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "base").eval()
+    total = torch.zeros(())
+    for name in ("one", "other"):
+        texts = (tmp_path / f"{name}-inputs.csv").read_text().splitlines()[1:]
+        each = []
+        for text in texts:
+            given = tokens(text, return_tensors="pt")
+            logits = torch.func.functional_call(
+                model, whole, (), {**given, "use_cache": False}
+            ).logits[0, :-1]
+            log_p = logits.log_softmax(dim=1)
+            each.append(-(log_p.exp() * log_p).sum(dim=1).mean())
+        total = total + torch.stack(each).mean()
+    total.backward()
+    name = "transformer.h.1.mlp.c_fc.weight"
+    moved = 0.3 - 0.01 * leaves[name].grad.sign()
+    changes = [models[m][name] - models["base"][name] for m in ("one", "other")]
+    expected = models["base"][name] + sum(v * c for v, c in zip(moved, changes, strict=True))
+    assert torch.allclose(found[name], expected, atol=1e-5)
+
+
+@every
+def test_without_steps_nothing_is_learned_and_the_seed_decides(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = rewritten(bert_family(tmp_path), method, steps=2, batch=3)
+    first = merged(file, "first")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other-cache"))
+    assert same(first, merged(file, "second"))
+    begun = merged(rewritten(file, method, steps=0), "begun")
+    assert not same(begun, first)
+
+
+@every
+def test_what_was_stopped_goes_on_to_the_same_bits(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ace_gui.engine.merging.learn._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.merging.learn._TOLD", 0.0)
+    file = rewritten(bert_family(tmp_path), method, steps=6, batch=3)
+    whole = merged(file, "whole")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other-cache"))
+    for event in learning(file, "stopped"):
+        if event.done == 4:
+            break
+    assert list(statistics_folder().glob("*/checkpoint.safetensors"))
+    assert next(learning(file, "resumed")).done == 4
+    assert same(whole, merged(file, "again"))
+
+
+def test_a_few_labels_are_asked_for_where_they_are_missing(tmp_path: Path) -> None:
+    file = rewritten(bert_family(tmp_path), "localize_stitch_few_shot", steps=1)
+    document = yaml.safe_load(file.read_text())
+    document["tasks"][0]["calibration"] = "two-inputs.csv"
+    file.write_text(json.dumps(document))
+    with pytest.raises(TaskError, match="label"):
+        ace_gui.merge(file, tmp_path / "merged", device="cpu")
+
+
+def test_patience_ends_what_does_not_get_better(tmp_path: Path) -> None:
+    file = rewritten(
+        bert_family(tmp_path), "adamerging", steps=500, patience=5, learning_rate=1e-7, batch=3
+    )
+    last = list(learning(file, "store"))[-1]
+    assert 20 < last.done < 500
+
+
+@every
+def test_without_data_nothing_is_merged(method: str, tmp_path: Path) -> None:
+    file = rewritten(bert_family(tmp_path), method)
+    document = yaml.safe_load(file.read_text())
+    del document["tasks"]
+    file.write_text(json.dumps(document))
+    with pytest.raises(ResourceError, match="needs inputs of each expert's task"):
+        ace_gui.merge(file, tmp_path / "merged", device="cpu")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_one_expert_and_experts_without_heads_are_refused(tmp_path: Path) -> None:
+    file = rewritten(bert_family(tmp_path), "adamerging", steps=1)
+    document = yaml.safe_load(file.read_text())
+    alone = {**document, "models": document["models"][:1], "tasks": document["tasks"][:1]}
+    file.write_text(json.dumps(alone))
+    with pytest.raises(WorkbenchError, match="merges at least 2 experts"):
+        ace_gui.merge(file, tmp_path / "merged", device="cpu")
+    config = json.loads((tmp_path / "two" / "config.json").read_text())
+    config["architectures"] = ["BertModel"]
+    (tmp_path / "two" / "config.json").write_text(json.dumps(config))
+    document["tasks"][0]["kind"] = "text-classification"
+    file.write_text(json.dumps(document))
+    with pytest.raises(TaskError, match="class BertModel, which does no"):
+        ace_gui.merge(file, tmp_path / "merged", device="cpu")
+
+
+def test_numbers_that_answer_have_no_entropy_and_are_left_out(tmp_path: Path) -> None:
+    file = rewritten(bert_family(tmp_path), "adamerging", steps=2, batch=3)
+    document = yaml.safe_load(file.read_text())
+    document["tasks"][0]["kind"] = "regression"
+    file.write_text(json.dumps(document))
+    lines = (tmp_path / "two.csv").read_text().replace("label-0", "1.5")
+    (tmp_path / "two.csv").write_text(lines)
+    last = list(learning(file, "store"))[-1]
+    assert list(last.losses) == ["three"]
+    assert any("two have no probabilities" in told for told in last.warnings)
+
+
+def test_stacks_of_experts_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    file = rewritten(mixture_family(tmp_path), "adamerging", steps=1)
+    with pytest.raises(WorkbenchError, match="laid out otherwise in the model"):
+        ace_gui.merge(file, tmp_path / "merged", device="cpu")
+
+
+def test_a_layer_is_looked_at_only_once_something_is_learned(tmp_path: Path) -> None:
+    from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+    from ace_gui.engine.inspecting.layer_context import Look
+
+    file = rewritten(bert_family(tmp_path), "adamerging", steps=1, batch=3)
+    prepared = prepare(load_recipe(file))
+    row = next(row for row in prepared.plan.rows if row.disposition == "merged")
+    cache = InspectionCache(tmp_path / "looks")
+    look = Look(prepared, row, torch.device("cpu"), cache)
+    with pytest.raises(MethodError, match="learns from data first; merge, and look again"):
+        list(look.surveyed())
+    ace_gui.merge(file, tmp_path / "merged", device="cpu")
+    list(look.surveyed())
+    assert look.merged().delta.isfinite().all()

@@ -1,0 +1,165 @@
+"""The gradients of coefficients against autograd that holds all experts, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers.pytorch_utils import Conv1D
+
+from ace_gui.engine.adapting.training import Loop, State
+from ace_gui.methods import METHODS, checked_parameters
+from ace_gui.methods.adaptive.learned import factors_of
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.learning import Values, change
+
+LEARNING = [method for method in METHODS.values() if method.learning is not None]
+every = pytest.mark.parametrize("method", LEARNING, ids=lambda method: method.name)
+
+
+class Small(nn.Module):
+    """Tied embeddings, a Conv1D, a buffer that counts, a norm, a convolution."""
+
+    def __init__(self, words: int, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(words, width)
+        self.turned = Conv1D(width, width)
+        self.norm = nn.BatchNorm1d(width)
+        self.conv = nn.Conv1d(width, width, 3, padding=1)
+        self.out = nn.Linear(width, words, bias=False)
+        self.out.weight = self.embed.weight
+        self.register_buffer("scale", torch.rand(width))
+
+    def forward(self, token_NL: Tensor) -> Tensor:
+        hidden_NLD = torch.tanh(self.turned(self.embed(token_NL))) * self.scale
+        hidden_NDL = self.norm(self.conv(hidden_NLD.mT))
+        return self.out(hidden_NDL.mean(dim=2))
+
+
+@dataclass
+class Held:
+    """A row in memory."""
+
+    name: str
+    base: Tensor
+    deltas: list[Tensor]
+    made: list[Values]
+    weights: list[float]
+    place: Tensor
+
+    @property
+    def experts(self) -> list[int]:
+        return list(range(len(self.deltas)))
+
+    def factors(self, t: int) -> Values:
+        return self.made[t]
+
+    def put(self, change: Tensor) -> None:
+        self.place.data.copy_(self.base + change)
+
+    def pulled(self) -> Tensor:
+        assert self.place.grad is not None
+        return self.place.grad
+
+
+def loss_of(model: Any, tokens: Tensor, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
+    logits = model(tokens) if parameters is None else functional_call(model, parameters, (tokens,))
+    log_p = logits.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1).mean()
+
+
+@every
+@settings(deadline=None, max_examples=12)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    experts=st.integers(2, 4),
+    width=st.integers(2, 6),
+    variant=st.integers(0, 3),
+)
+def test_the_gradient_of_one_model_and_of_all_are_the_same(
+    method: MergeMethod[Any], seed: int, experts: int, width: int, variant: int
+) -> None:
+    torch.manual_seed(seed)
+    learning = method.learning
+    assert learning is not None
+    choices = [f.metadata["choices"] for f in _fields(method) if f.name == "variant"]
+    options = {"variant": choices[0][variant % len(choices[0])]} if choices else {}
+    parameters = checked_parameters(method, options)
+    model = Small(7, width).double().eval()
+    rows, state = rows_of(method, model, parameters, 1 if learning.apart else experts)
+    for value in state.leaves().values():
+        value.add_(0.1 * torch.randn_like(value))
+    loop = Loop(learning, parameters, rows, state, seed=seed)
+    tokens = torch.randint(7, (5, 4))
+
+    loop.write(3)
+    model.zero_grad()
+    loss_of(model, tokens).backward()
+    found = gradients_of(loop)
+
+    leaves = {name: value.clone().requires_grad_() for name, value in state.leaves().items()}
+    expected = torch.autograd.grad(
+        reference(loop, leaves, model, tokens), list(leaves.values()), allow_unused=True
+    )
+    for (name, leaf), own in zip(leaves.items(), expected, strict=True):
+        wanted = torch.zeros_like(leaf) if own is None else own
+        error = torch.linalg.vector_norm(found[name] - wanted)
+        assert error <= 1e-6 * max(float(torch.linalg.vector_norm(wanted)), 1e-12), name
+
+
+def _fields(method: MergeMethod[Any]) -> Any:
+    from ace_gui.methods import parameter_fields
+
+    return parameter_fields(method)
+
+
+def rows_of(
+    method: MergeMethod[Any], model: nn.Module, parameters: Any, experts: int
+) -> tuple[list[Held], State]:
+    learning = method.learning
+    assert learning is not None
+    rows, own = [], {}
+    shared = {} if learning.shared is None else learning.shared(parameters, experts)
+    for name, place in model.named_parameters():
+        deltas = [0.5 * torch.randn_like(place) for _ in range(experts)]
+        findings = {"threshold": tuple(0.2 for _ in range(experts))}
+        weights = [1.0 + 0.25 * t for t in range(experts)]
+        made = list(factors_of(learning, deltas, weights, parameters, findings))
+        rows.append(Held(name, place.detach().clone(), deltas, made, weights, place))
+        values = learning.start(deltas, parameters, findings)
+        own[name] = {each: value.double() for each, value in values.items()}
+    return rows, State(own=own, shared={name: value.double() for name, value in shared.items()})
+
+
+def gradients_of(loop: Loop) -> dict[str, Tensor]:
+    """Those that the loop gives to its optimizer."""
+    found: dict[str, Tensor] = {}
+
+    def step() -> None:
+        found.update({name: leaf.grad.clone() for name, leaf in loop.state.leaves().items()})
+
+    loop._optimizer.step = step  # type: ignore[method-assign]
+    loop._move(3)
+    return found
+
+
+def reference(loop: Loop, leaves: dict[str, Tensor], model: Any, tokens: Tensor) -> Tensor:
+    """The loss as a function of all values, through all experts at once."""
+    merged: dict[str, Tensor] = {}
+    total = torch.zeros((), dtype=torch.float64)
+    for row in loop.rows:
+        assert isinstance(row, Held)
+        values = {name: leaves[f"/{name}"] for name in loop.state.shared}
+        values |= {name: leaves[f"{row.name}/{name}"] for name in loop.state.own[row.name]}
+        gates = loop._gates(row, 3)(values)
+        merged[row.name] = row.base + change(loop.learning, row.factors, row.weights, gates)
+        if loop.learning.penalty is not None:
+            total = total + loop.learning.penalty(gates, loop.parameters)
+    return total + loss_of(model, tokens, merged)

@@ -1,0 +1,75 @@
+"""Memory does not grow with the number of experts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from tests.helpers.scored_models import save_tokenizer
+
+PEAK = """
+import sys, ace_gui
+from ace_gui.machine import peak_memory
+ace_gui.merge(sys.argv[1], sys.argv[2], device="cpu", threads=2)
+print(peak_memory())
+"""
+
+
+def family(folder: Path, experts: int) -> None:
+    """Classifiers of 38 million weights: more than what task vectors may keep of memory."""
+    config = transformers.BertConfig(
+        vocab_size=17,
+        hidden_size=512,
+        num_hidden_layers=12,
+        num_attention_heads=8,
+        intermediate_size=2048,
+        max_position_embeddings=24,
+    )
+    for seed in range(experts + 1):
+        torch.manual_seed(seed)
+        name = "base" if seed == 0 else f"expert-{seed}"
+        kind = transformers.BertForMaskedLM if seed == 0 else None
+        kind = kind or transformers.BertForSequenceClassification
+        kind(config).half().save_pretrained(folder / name)
+        save_tokenizer(folder / name)
+        if seed:
+            rows = "\n".join(["text,label", *["the cat sat,LABEL_0", "a dog ran,LABEL_1"] * 4])
+            (folder / f"{name}.csv").write_text(rows + "\n")
+
+
+def recipe(folder: Path, experts: int) -> Path:
+    names = [f"expert-{seed}" for seed in range(1, experts + 1)]
+    file = folder / f"recipe-{experts}.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "schema": 1,
+                "merge_method": "adamerging",
+                "parameters": {"steps": 3, "batch": 4},
+                "base_model": "base",
+                "models": [{"model": name} for name in names],
+                "tasks": [
+                    {"data": f"{n}.csv", "calibration": f"{n}.csv", "expert": n} for n in names
+                ],
+            }
+        )
+    )
+    return file
+
+
+@pytest.mark.long
+def test_adamerging_of_eight_experts_takes_little_more_than_of_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    family(tmp_path, 8)
+    peaks = {}
+    for experts in (2, 8):
+        command = [sys.executable, "-c", PEAK, recipe(tmp_path, experts), tmp_path / f"m{experts}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks[experts] = int(done.stdout.split()[-1])
+    assert peaks[8] <= 1.5 * peaks[2], peaks
