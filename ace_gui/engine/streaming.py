@@ -20,10 +20,15 @@ PART_ELEMENTS: Final = 1 << 19
 """Elements of a tensor that are averaged at a time: 2 MB in float32, which a cache holds."""
 
 
-def parts_of(elements: int) -> Iterator[Part]:
-    """Parts of a flattened tensor, in order; an empty tensor has one empty part."""
-    for start in range(0, max(elements, 1), PART_ELEMENTS):
-        yield start, min(start + PART_ELEMENTS, elements)
+def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
+    """Parts of a flattened tensor, in order; an empty tensor has one empty part.
+
+    ``width``: so many entries stay together, as those of a row.
+    """
+    together = width or 1
+    step = max(1, PART_ELEMENTS // together) * together
+    for start in range(0, max(elements, 1), step):
+        yield start, min(start + step, elements)
 
 
 Item = TypeVar("Item")

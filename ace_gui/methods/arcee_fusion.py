@@ -9,9 +9,9 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.selection import smallest
 from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.trimming import smallest
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 TINY: Final = 1e-8

@@ -15,21 +15,33 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
+    Place,
+    completed,
     for_each,
     parameter,
     per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.election import (
+    ElectionParameters,
+    SurplusSurvey,
+    merged_by_election,
+    surplus_survey,
+)
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.trimming import kept_count, smallest
+from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, magnitudes
+from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "M. Davari, E. Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse "
     "Masks, ECCV 2024, arXiv:2312.06795"
 )
+
+LOW: Final = "low"
+HIGH: Final = "high"
+"""Findings: the smallest and the largest magnitude that is kept of each expert."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +90,53 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
     """Parameters of Model Breadcrumbs with TIES."""
 
 
-def crumbs(delta: Tensor, density: float, gamma: float) -> Tensor:
-    """The task vector with its entries of middling magnitude; the others are zero.
+def bounds(
+    each: Sequence[Ends], _weights: Sequence[float], findings: Findings, _place: Place | None
+) -> RankSurvey | None:
+    """The smallest and the largest magnitude kept of each expert in a tensor."""
+    if LOW in findings:
+        return None
+
+    def ranks(own: Ends) -> Ranks:
+        return lambda entries: kept_ranks(own, entries)
+
+    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, each)))
+    return RankSurvey(len(each), stage)
+
+
+def kept_ranks(own: Ends, entries: int) -> tuple[int, int]:
+    """The ranks, from 1 for the smallest, between which entries are kept, both included.
 
     Leaves out the floor(gamma · n) largest, or fewer where ``density`` asks for more, and then the
-    smallest until ``density`` of all n are left, never fewer than one. Entries as large as the last
-    one kept on either side stay.
+    smallest until ``density`` of all n are left, never fewer than one.
     """
-    entries = delta.numel()
-    if not entries:
-        return delta
-    kept = kept_count(density, entries)
-    largest = min(math.floor(gamma * entries + 1e-9), entries - kept)
-    least = max(0, entries - kept - largest)
-    magnitudes = delta.abs()
-    low = smallest(magnitudes, least + 1)
-    high = smallest(magnitudes, entries - largest)
-    return torch.where((magnitudes >= low) & (magnitudes <= high), delta, 0)
+    kept = kept_count(own.density, entries)
+    largest = min(math.floor(own.gamma * entries + 1e-9), entries - kept)
+    return max(0, entries - kept - largest) + 1, entries - largest
+
+
+def crumbs(delta: Tensor, t: int, findings: Findings) -> Tensor:
+    """The task vector with its entries of middling magnitude; the others are zero.
+
+    Magnitudes are compared in float32; those as large as the last one kept on either side stay.
+    """
+    magnitudes = delta.abs().to(torch.float32)
+    inside = (magnitudes >= findings[LOW][t]) & (magnitudes <= findings[HIGH][t])
+    return torch.where(inside, delta, 0)
+
+
+def surplus(
+    each: Sequence[BreadcrumbsTiesParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
+) -> SurplusSurvey | None:
+    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
+
+    def sparse(deltas: Sequence[Tensor], _start: int, t: int) -> Tensor:
+        return crumbs(deltas[t], t, findings)
+
+    return surplus_survey(sparse, each[0], weights, findings)
 
 
 def breadcrumbs(
@@ -107,7 +149,8 @@ def breadcrumbs(
 
     Raises MethodError where a task vector is not finite.
     """
-    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
+    sparse, _ = _sparse(deltas, weights, parameters, context)
+    return merged_by_sum(sparse, weights, parameters)
 
 
 def breadcrumbs_ties(
@@ -120,15 +163,17 @@ def breadcrumbs_ties(
 
     Raises MethodError where a task vector is not finite.
     """
-    return merged_by_election(_sparse(deltas, weights, parameters, context), weights, parameters)
+    sparse, findings = _sparse(deltas, weights, parameters, context)
+    return merged_by_election(sparse, weights, parameters, findings)
 
 
 def _sparse(
     deltas: Sequence[Tensor], weights: Sequence[float], parameters: Ends, context: Context
-) -> Callable[[int], Tensor]:
+) -> tuple[Callable[[int], Tensor], Findings]:
     experts = WeightedExperts(deltas, weights)
     each = for_each(parameters, context, len(experts))
-    return lambda t: crumbs(task_vector(experts, t), each[t].density, each[t].gamma)
+    findings = completed((bounds,), deltas, weights, each, context)
+    return lambda t: crumbs(task_vector(experts, t), t, findings), findings
 
 
 BREADCRUMBS = MergeMethod(
@@ -145,8 +190,9 @@ BREADCRUMBS = MergeMethod(
     citation=CITATION,
     parameters=BreadcrumbsParameters,
     merge=breadcrumbs,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     for_one_expert=("density", "gamma"),
+    tensor_surveys=(bounds,),
     working_memory=per_entry(4),
 )
 
@@ -165,7 +211,8 @@ BREADCRUMBS_TIES = MergeMethod(
     citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
     parameters=BreadcrumbsTiesParameters,
     merge=breadcrumbs_ties,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(7),
     for_one_expert=("density", "gamma"),
+    tensor_surveys=(bounds, surplus),
 )

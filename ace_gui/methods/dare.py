@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import torch
@@ -15,15 +15,22 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     Place,
+    completed,
     for_each,
     parameter,
     per_entry,
 )
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
-from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.election import (
+    ElectionParameters,
+    SurplusSurvey,
+    merged_by_election,
+    surplus_survey,
+)
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.trimming import trimmed
+from ace_gui.methods.shared.survey import Findings, RankSurvey
+from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
@@ -84,7 +91,7 @@ class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
 
 
 def dropped(delta: Tensor, density: float, place: Place, t: int) -> Tensor:
-    """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends on seed, expert and tensor alone."""
+    """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends on seed, expert and place alone."""
     return torch.where(uniform(place, t, delta) < density, delta / density, 0)
 
 
@@ -101,6 +108,40 @@ def dare_linear(
     return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
 
 
+def thresholds(
+    each: Sequence[DareTiesParameters],
+    _weights: Sequence[float],
+    findings: Findings,
+    place: Place | None,
+) -> RankSurvey | None:
+    """The smallest magnitude that TIES keeps of what DARE left of each expert in a tensor."""
+    if THRESHOLD in findings or each[0].trim_density == 1:
+        return None
+    here = required(place, len(each))
+
+    def values(deltas: Sequence[Tensor], _: Findings, start: int) -> Iterator[Tensor]:
+        for t, own in enumerate(each):
+            yield dropped(deltas[t], own.density, replace(here, start=start), t).abs_()
+
+    return trim_survey([own.trim_density for own in each], values)
+
+
+def surplus(
+    each: Sequence[DareTiesParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    place: Place | None,
+) -> SurplusSurvey | None:
+    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
+    here = required(place, len(each))
+
+    def sparse(deltas: Sequence[Tensor], start: int, t: int) -> Tensor:
+        left = dropped(deltas[t], each[t].density, replace(here, start=start), t)
+        return kept(left, t, findings)
+
+    return surplus_survey(sparse, each[0], weights, findings)
+
+
 def dare_ties(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -112,9 +153,9 @@ def dare_ties(
     Raises MethodError without a place, and where a task vector is not finite.
     """
     sparse = _sparse(deltas, weights, parameters, context)
-    return merged_by_election(
-        lambda t: trimmed(sparse(t), parameters.trim_density), weights, parameters
-    )
+    each = for_each(parameters, context, len(weights))
+    findings = completed((thresholds,), deltas, weights, each, context)
+    return merged_by_election(lambda t: kept(sparse(t), t, findings), weights, parameters, findings)
 
 
 def _sparse(
@@ -137,7 +178,7 @@ DARE_LINEAR = MergeMethod(
     citation=CITATION,
     parameters=DareLinearParameters,
     merge=dare_linear,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
@@ -158,8 +199,9 @@ DARE_TIES = MergeMethod(
     citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
     parameters=DareTiesParameters,
     merge=dare_ties,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
+    tensor_surveys=(thresholds, surplus),
 )

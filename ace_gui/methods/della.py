@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 import torch
@@ -22,8 +22,14 @@ from ace_gui.methods.method import (
 )
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
-from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.election import (
+    ElectionParameters,
+    SurplusSurvey,
+    merged_by_election,
+    surplus_survey,
+)
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
+from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
@@ -105,6 +111,22 @@ def check_chances(density: float, epsilon: float) -> None:
         )
 
 
+def surplus(
+    each: Sequence[DellaParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    place: Place | None,
+) -> SurplusSurvey | None:
+    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
+    here = required(place, len(each))
+
+    def sparse(deltas: Sequence[Tensor], start: int, t: int) -> Tensor:
+        own = each[t]
+        return dropped(deltas[t], own.density, own.epsilon, replace(here, start=start), t)
+
+    return surplus_survey(sparse, each[0], weights, findings)
+
+
 def della(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -116,7 +138,8 @@ def della(
     Reads every expert once. Raises MethodError without a place, where a chance would leave (0, 1],
     and where a task vector is not finite.
     """
-    return merged_by_election(_sparse(deltas, weights, parameters, context), weights, parameters)
+    sparse = _sparse(deltas, weights, parameters, context)
+    return merged_by_election(sparse, weights, parameters, context.get("findings"))
 
 
 def della_linear(
@@ -160,10 +183,11 @@ DELLA = MergeMethod(
     citation=CITATION,
     parameters=DellaParameters,
     merge=della,
-    kind=Kind.TENSOR,
+    kind=Kind.ROW,
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
+    tensor_surveys=(surplus,),
 )
 
 DELLA_LINEAR = MergeMethod(
@@ -180,7 +204,7 @@ DELLA_LINEAR = MergeMethod(
     citation=CITATION,
     parameters=DellaLinearParameters,
     merge=della_linear,
-    kind=Kind.TENSOR,
+    kind=Kind.ROW,
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),

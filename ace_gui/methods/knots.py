@@ -119,7 +119,7 @@ def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
     return RankSurvey(experts, stage, whole=True)
 
 
-def _coordinates(deltas: Sequence[Tensor], _: Findings) -> Iterator[Tensor]:
+def _coordinates(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Iterator[Tensor]:
     """|C_t|, expert by expert; the signs depend on those of the singular vectors."""
     experts = WeightedExperts(deltas, [1.0] * len(deltas))
     kept = census(experts, [1.0] * len(deltas)).kept

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Findings, Survey
+from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
 ParameterValue = float | int | bool | str
@@ -127,12 +128,14 @@ class Kind(StrEnum):
     """Which tensors a method gets, and in what form.
 
     ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
-    experts, and on what the method's surveys found, alone. ``TENSOR``: any tensor, whole; matrices
-    of linear layers oriented outputs × inputs. ``MATRIX``: those matrices only; everything else is
-    averaged.
+    experts, and on what the method's surveys found, alone. ``ROW``: any tensor, in parts of whole
+    rows, an output each; every row of the result depends on that row likewise. ``TENSOR``: any
+    tensor, whole; matrices of linear layers oriented outputs × inputs. ``MATRIX``: those matrices
+    only; everything else is averaged.
     """
 
     ENTRY = "entry"
+    ROW = "row"
     TENSOR = "tensor"
     MATRIX = "matrix"
 
@@ -142,13 +145,17 @@ class Place:
     """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
 
     ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
-    vectors. ``seed``: the recipe's.
+    vectors. ``seed``: the recipe's. ``start``: where, in the flattened tensor as it is stored, the
+    given part of it begins. ``turned``: whether the task vectors are the transposes of what is
+    stored.
     """
 
     tensor: str
     experts: tuple[str, ...]
     seed: int
     role: str = ""
+    start: int = 0
+    turned: bool = False
 
 
 class Context(TypedDict, total=False):
@@ -226,9 +233,43 @@ class BatchFunction(Protocol[ParametersIn]):
         ...
 
 
-TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings], Survey | None]
-"""From the parameters and the weight of each expert, and what was found before, to what a method
-must know of a tensor before it is given its parts; None where it need not."""
+TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, Place | None], Survey | None]
+"""From the parameters and the weight of each expert, what was found before, and the tensor's place,
+to what a method must know of a tensor before it is given its parts; None where it need not, or
+where that was found before."""
+
+
+def found_by(
+    surveys: Sequence[TensorSurvey],
+    each: Sequence[Any],
+    weights: Sequence[float],
+    findings: Findings,
+    place: Place | None,
+    carry_out: Callable[[Survey], Findings],
+) -> Findings:
+    """What surveys of a tensor find, one after the other, added to the findings of the model.
+
+    ``each``: the parameters for each expert. ``carry_out``: goes through the tensor with a survey.
+    """
+    found = dict(findings)
+    for survey_of in surveys:
+        survey = survey_of(each, weights, found, place)
+        if survey is not None:
+            found |= carry_out(survey)
+    return found
+
+
+def completed(
+    surveys: Sequence[TensorSurvey],
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    each: Sequence[Any],
+    context: Context,
+) -> Findings:
+    """The findings that a method was given, completed where it was given a whole tensor without."""
+    found, place = context.get("findings") or {}, context.get("place")
+    return found_by(surveys, each, weights, found, place, partial(found_at_once, deltas=deltas))
+
 
 WorkingMemory = Callable[[tuple[int, ...], int], float]
 """From the shape of a tensor (O × I for a matrix) and T to how many float64 numbers the method
@@ -295,13 +336,13 @@ class MergeMethod(Generic[Parameters]):
     is averaged.
     ``for_one_expert``: parameters that an expert may have of its own, where no survey is needed.
     ``survey``: from the parameters and the number of experts to what it must know of the whole
-    model first, None where it need not. ``tensor_surveys``: of a method for entries, what it must
-    know of each tensor before the first part of it, one after the other; given a tensor without
-    their findings, it takes it to be whole. ``modules``: what it leaves for each expert beside the
-    merged weights. ``merge_batch``: its mathematics for several tensors at once, where it has that;
-    such a method draws no random numbers and asks for no survey. ``working_memory``: what it takes
-    for a tensor in one piece, None where the engine should allow for much; a method for entries is
-    given small parts. ``flops``: of a matrix.
+    model first, None where it need not. ``tensor_surveys``: of a method for entries or rows, what
+    it must know of each tensor before the first part of it, one after the other; given a tensor
+    without their findings, it takes it to be whole. ``modules``: what it leaves for each expert
+    beside the merged weights. ``merge_batch``: its mathematics for several tensors at once, where
+    it has that; such a method draws no random numbers and asks for no survey. ``working_memory``:
+    what it takes for a tensor in one piece, None where the engine should allow for much; a method
+    for entries or rows is given small parts. ``flops``: of a matrix.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
     ``learning``: how it learns from data, of a method whose need is to be learned.

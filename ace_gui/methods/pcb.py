@@ -18,13 +18,22 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
+    Place,
+    completed,
     parameter,
     per_entry,
     scaling_parameter,
 )
-from ace_gui.methods.shared.census import census, finished
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, required_findings
-from ace_gui.methods.shared.trimming import kept_count, smallest
+from ace_gui.methods.shared.census import Census, finished, task_vector
+from ace_gui.methods.shared.survey import (
+    Findings,
+    NormSurvey,
+    RankSurvey,
+    Stage,
+    magnitudes,
+    required_findings,
+)
+from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 WINSORISED: Final = 0.01
@@ -65,12 +74,43 @@ class PcbParameters:
 
 def survey(parameters: PcbParameters, experts: int) -> RankSurvey | None:
     """Over the whole model: the bounds of the magnitudes, then those of the scores."""
-    if parameters.trim == "tensor":
+    return None if parameters.trim == "tensor" else _competition(parameters, experts)
+
+
+def norms(
+    each: Sequence[PcbParameters],
+    _weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
+) -> NormSurvey | None:
+    """‖ΔW_t‖ in a tensor, which says who changed it."""
+    return None if "norm" in findings else NormSurvey(len(each))
+
+
+def competition(
+    each: Sequence[PcbParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
+) -> RankSurvey | None:
+    """The same bounds in a tensor, among the experts that changed it."""
+    if "top" in findings:
         return None
+    return _competition(each[0], len(each), _changed(findings, weights).kept)
+
+
+def _competition(
+    parameters: PcbParameters, experts: int, kept: Sequence[int] | None = None
+) -> RankSurvey:
+    """``kept``: who competes, None: all that changed anything."""
+
+    def values(deltas: Sequence[Tensor], found: Findings, _start: int) -> Iterator[Tensor]:
+        return _scores(deltas, _bounds(found, kept))
+
     bounds = Stage(names=("low", "high"), values=magnitudes, ranks=_winsorised_ranks)
     scores = Stage(
         names=("lost", "top"),
-        values=_surveyed_scores,
+        values=values,
         ranks=lambda n: (_losing_rank(parameters.density, n), n),
     )
     return RankSurvey(experts, bounds, scores)
@@ -89,29 +129,29 @@ def pcb(
     Raises MethodError where one is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
-    if parameters.trim == "tensor":
-        bounds = {t: _bounds(experts.delta(t).abs()) for t in found.kept}
-        surveyed = None
-    else:
-        surveyed = required_findings(context.get("findings"), len(experts))
-        bounds = _surveyed_bounds(surveyed)
-    merged = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    if parameters.trim == "model":
+        required_findings(context.get("findings"), len(experts))
+    each = [parameters] * len(experts)
+    found = completed((norms, competition), deltas, weights, each, context)
+    changed = _changed(found, weights)
+    bounds = _bounds(found, None if parameters.trim == "model" else changed.kept)
+    merged = torch.zeros_like(task_vector(experts, 0), dtype=torch.float64)
     shares = torch.zeros_like(merged)
     for t in bounds:
-        score = _score(experts.delta, bounds, t)
-        if surveyed is None:
-            share = success(score, *_limits(score, parameters.density))
-        else:
-            rounded = score.to(torch.float32)  # as the survey has compared them
-            share = success(rounded, surveyed["lost"][t], surveyed["top"][t])
+        score = _score(experts.delta, bounds, t).to(torch.float32)  # as it was compared
+        share = success(score, found["lost"][t], found["top"][t])
         del score
         value = experts.delta(t).to(torch.float64)
         value = value.sign() * value.abs().clamp(*bounds[t])
         merged.add_(value.mul_(share), alpha=weights[t])
         shares.add_(share)
     result = torch.where(shares > 0, merged / shares, 0)
-    return finished(result, parameters.scaling, found.diagnostics())
+    return finished(result, parameters.scaling, changed.diagnostics())
+
+
+def _changed(found: Findings, weights: Sequence[float]) -> Census:
+    pairs = zip(found["norm"], weights, strict=True)
+    return Census.of([(weight * norm) ** 2 for norm, weight in pairs])
 
 
 def _winsorised_ranks(entries: int) -> tuple[int, int]:
@@ -124,26 +164,16 @@ def _losing_rank(density: float, entries: int) -> int:
     return max(1, entries - kept_count(density, entries))
 
 
-def _bounds(magnitudes: Tensor) -> tuple[float, float]:
-    """The smallest and the largest magnitude that winsorising leaves."""
-    low, high = _winsorised_ranks(magnitudes.numel())
-    return float(smallest(magnitudes, low)), float(smallest(magnitudes, high))
+def _bounds(found: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:
+    """The smallest and the largest magnitude that winsorising leaves of those who compete."""
+    pairs = list(zip(found["low"], found["high"], strict=True))
+    competing = [t for t, (_, high) in enumerate(pairs) if high > 0] if kept is None else kept
+    return {t: pairs[t] for t in competing}
 
 
-def _limits(score: Tensor, density: float) -> tuple[float, float]:
-    """The largest score that loses, and the largest of all."""
-    lost = smallest(score, _losing_rank(density, score.numel()))
-    return float(lost), float(score.max())
-
-
-def _surveyed_bounds(found: Findings) -> dict[int, tuple[float, float]]:
-    """The bounds of the experts that changed anything."""
-    pairs = enumerate(zip(found["low"], found["high"], strict=True))
-    return {t: (low, high) for t, (low, high) in pairs if high > 0}
-
-
-def _surveyed_scores(deltas: Sequence[Tensor], found: Findings) -> Iterator[Tensor]:
-    bounds = _surveyed_bounds(found)
+def _scores(
+    deltas: Sequence[Tensor], bounds: Mapping[int, tuple[float, float]]
+) -> Iterator[Tensor]:
     for t in range(len(deltas)):
         if t in bounds:
             yield _score(deltas.__getitem__, bounds, t)
@@ -196,7 +226,8 @@ PCB = MergeMethod(
     ),
     parameters=PcbParameters,
     merge=pcb,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(11.5),
     survey=survey,
+    tensor_surveys=(norms, competition),
 )

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, Unpack
 
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.heterogeneity import energy
 from ace_gui.methods.method import (
     Context,
     Diagnostics,
     Kind,
     Merged,
     MergeMethod,
+    Place,
+    completed,
     parameter,
     per_entry,
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.trimming import smallest
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 SMALLEST: Final = 1e-6
 """What the coefficients of the agreeing experts sum to at least, as in mergekit."""
+
+VARIANCE: Final = "variance"
+SQUARE: Final = "square"
+"""Findings: the smallest variance selected, the same for all experts; their mean squares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,46 +69,110 @@ class SceParameters:
     scaling: float = scaling_parameter()
 
 
+def least_variance(
+    each: Sequence[SceParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
+) -> RankSurvey | None:
+    """The smallest variance of an entry that is selected; 0 or infinity where none is.
+
+    The share is of the entries that vary at all.
+    """
+    share = each[0].select_topk
+    if share == 1 or VARIANCE in findings:
+        return None
+
+    def values(deltas: Sequence[Tensor], _: Findings, _start: int) -> Iterator[Tensor]:
+        found = variance(deltas, weights)
+        return repeat(found[found > 0], len(weights))
+
+    stage = Stage(
+        names=(VARIANCE,), values=values, ranks=lambda n: (n - math.floor(share * n + 1e-9) + 1,)
+    )
+    return RankSurvey(len(weights), stage)
+
+
+def mean_squares(
+    _each: Sequence[SceParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
+) -> MeanSquareSurvey | None:
+    """The mean squares of the experts' selected changes, of which their coefficients are made."""
+    return None if SQUARE in findings else MeanSquareSurvey(weights, findings)
+
+
+class MeanSquareSurvey:
+    """The mean over a tensor of (m ⊙ τ_t)², m what is selected, in one pass."""
+
+    whole = False
+
+    def __init__(self, weights: Sequence[float], findings: Findings) -> None:
+        self._weights = weights
+        self._selection = findings
+        self._sums = torch.zeros(len(weights) + 1, dtype=torch.float64)
+
+    def measure(
+        self,
+        experts: Sequence[int],
+        deltas: Sequence[Tensor],
+        start: int = 0,  # noqa: ARG002
+    ) -> Tensor:
+        """The sums of a part, and at last how many entries it has."""
+        mask, measured = selected(deltas, self._weights, self._selection), []
+        for t in experts:
+            own = deltas[t] if mask is None else torch.where(mask, deltas[t], 0)
+            measured.append(self._weights[t] ** 2 * energy(own))
+        return torch.tensor([*measured, deltas[0].numel()], dtype=torch.float64)
+
+    def add(self, measured: Tensor) -> None:
+        """Add sums."""
+        self._sums += measured
+
+    def finish_pass(self) -> bool:
+        """One pass is all."""
+        return False
+
+    @property
+    def findings(self) -> Findings:
+        """The mean squares."""
+        *sums, entries = self._sums.tolist()
+        return {SQUARE: tuple(each / max(1.0, entries) for each in sums)}
+
+
 def sce(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: SceParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
     Any shape. c_t is the mean square of τ_t over the tensor, of selected entries alone, in shares
-    of their sum. A sum of 0 counts as positive. Reads every expert three times, or five with a
-    selection. Raises MethodError where one is not finite.
+    of their sum. A sum of 0 counts as positive. Reads every expert twice and once before, or four
+    times and five before with a selection. Raises MethodError where one is not finite.
     """
     experts = WeightedExperts(deltas, weights)
-    total = combination(experts, weights, range(len(experts)))
-
-    def value(t: int) -> Tensor:
-        return experts.delta(t).to(torch.float64) * weights[t]
-
-    mask, notes = torch.ones_like(total, dtype=torch.bool), []
-    if parameters.select_topk < 1:
-        mask = _most_varying(value, total, len(experts), parameters.select_topk)
-        if not bool(mask.any()):
-            notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
-    squares = [float(_selected(value(t), mask).square().mean()) for t in range(len(experts))]
+    total, notes = combination(experts, weights, range(len(experts))), []
+    each = [parameters] * len(experts)
+    found = completed((least_variance, mean_squares), deltas, weights, each, context)
+    mask = selected(deltas, weights, found)
+    if mask is not None and not 0 < found[VARIANCE][0] < math.inf:
+        notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
     positive, divisor = total >= 0, torch.zeros_like(total)
     merged = torch.zeros_like(total)
-    for t, share in enumerate(_shares(squares, parameters.alike_below)):
-        selected = _selected(value(t), mask)
-        agreeing = torch.where(positive, selected > 0, selected < 0)
-        merged.add_(torch.where(agreeing, selected, 0), alpha=share)
+    for t, share in enumerate(_shares(found[SQUARE], parameters.alike_below)):
+        value = experts.delta(t).to(torch.float64) * weights[t]
+        chosen = value if mask is None else torch.where(mask, value, 0)
+        agreeing = torch.where(positive, chosen > 0, chosen < 0)
+        merged.add_(torch.where(agreeing, chosen, 0), alpha=share)
         divisor.add_(agreeing, alpha=share)
     return finished(
         merged.div_(divisor.clamp_(min=SMALLEST)),
         parameters.scaling,
         Diagnostics(notes=tuple(notes)),
     )
-
-
-def _selected(value: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, value, 0)
 
 
 def _shares(squares: Sequence[float], alike_below: float) -> list[float]:
@@ -111,22 +183,29 @@ def _shares(squares: Sequence[float], alike_below: float) -> list[float]:
     return [square / total for square in squares]
 
 
-def _most_varying(
-    value: Callable[[int], Tensor], total: Tensor, count: int, share: float
-) -> Tensor:
-    """Where the variance over the experts is among the largest; equals of the last one stay.
+def selected(
+    deltas: Sequence[Tensor], weights: Sequence[float], findings: Findings
+) -> Tensor | None:
+    """Where the variance is among the largest, equals of the last one included; None: all."""
+    if VARIANCE not in findings:
+        return None
+    found = variance(deltas, weights)
+    return (found > 0) & (found >= findings[VARIANCE][0])
 
-    The share is of the entries that vary at all; where it is less than one entry, none is left.
-    """
-    first = value(0)  # from which differences are taken: that of equal experts is exactly zero
-    mean = total / count - first if count > 1 else torch.zeros_like(total)
-    variance = torch.zeros_like(total)
+
+def variance(deltas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Of the τ_t over t, entry by entry, float32; exactly 0 where all are equal."""
+    first, count = deltas[0].to(torch.float64) * weights[0], len(weights)
+
+    def difference(t: int) -> Tensor:
+        return deltas[t].to(torch.float64).mul_(weights[t]).sub_(first)
+
+    mean, found = torch.zeros_like(first), torch.zeros_like(first)
+    for t in range(1, count):
+        mean.add_(difference(t), alpha=1 / count)
     for t in range(count):
-        variance.add_((value(t) - first - mean).square_(), alpha=1 / count)
-    kept = math.floor(share * int(torch.count_nonzero(variance)) + 1e-9)
-    if not kept:
-        return torch.zeros_like(variance, dtype=torch.bool)
-    return variance >= smallest(variance, variance.numel() - kept + 1)
+        found.add_(difference(t).sub_(mean).square_(), alpha=1 / count)
+    return found.to(torch.float32)
 
 
 SCE = MergeMethod(
@@ -147,6 +226,7 @@ SCE = MergeMethod(
     ),
     parameters=SceParameters,
     merge=sce,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(7),
+    tensor_surveys=(least_variance, mean_squares),
 )

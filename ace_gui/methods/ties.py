@@ -13,6 +13,8 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
+    Place,
+    completed,
     for_each,
     parameter,
     per_entry,
@@ -23,9 +25,10 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     SurplusSurvey,
     merged_by_election,
+    surplus_survey,
 )
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
-from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_parameter, trim_survey, trimmed
+from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -72,6 +75,7 @@ def thresholds(
     each: Sequence[TiesParameters],
     _weights: Sequence[float],
     findings: Findings,
+    _place: Place | None,
 ) -> RankSurvey | None:
     """The smallest magnitude kept of each expert in a tensor, where it is chosen there."""
     if THRESHOLD in findings or all(own.density == 1 for own in each):
@@ -80,24 +84,17 @@ def thresholds(
 
 
 def surplus(
-    each: Sequence[TiesParameters], weights: Sequence[float], findings: Findings
+    each: Sequence[TiesParameters],
+    weights: Sequence[float],
+    findings: Findings,
+    _place: Place | None,
 ) -> SurplusSurvey | None:
     """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-    if each[0].balanced == "positive":
-        return None
 
-    def sparse(deltas: Sequence[Tensor], t: int) -> Tensor:
-        return _kept(deltas[t], t, each, findings)
+    def sparse(deltas: Sequence[Tensor], _start: int, t: int) -> Tensor:
+        return kept(deltas[t], t, findings)
 
-    return SurplusSurvey(sparse, weights)
-
-
-def _kept(
-    delta: Tensor, t: int, each: Sequence[TiesParameters], findings: Findings | None
-) -> Tensor:
-    if findings is not None and THRESHOLD in findings:
-        return above(delta, findings[THRESHOLD][t])
-    return trimmed(delta, each[t].density)
+    return surplus_survey(sparse, each[0], weights, findings)
 
 
 def ties(
@@ -113,13 +110,13 @@ def ties(
     Raises MethodError where a task vector is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
-    findings = context.get("findings")
     if survey(parameters, len(experts)) is not None:
-        findings = required_findings(findings, len(experts))
+        required_findings(context.get("findings"), len(experts))
     each = for_each(parameters, context, len(experts))
+    findings = completed((thresholds,), deltas, weights, each, context)
 
     def sparse(t: int) -> Tensor:
-        return _kept(task_vector(experts, t), t, each, findings)
+        return kept(task_vector(experts, t), t, findings)
 
     return merged_by_election(sparse, weights, parameters, findings)
 

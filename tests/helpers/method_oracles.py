@@ -76,11 +76,11 @@ def dare(deltas: Array, uniforms: Array, density: float) -> Array:
 
 def della(deltas: Array, uniforms: Array, density: float, epsilon: float) -> Array:
     """Entries kept with chances that rise by rank within a row, each divided by its chance."""
-    result = np.zeros_like(deltas)
+    result = []
     for t, delta in enumerate(deltas):
         rows = delta.reshape(delta.shape[0] if delta.ndim > 1 else 1, -1)
         draws = uniforms[t].reshape(rows.shape)
-        out = result[t].reshape(rows.shape)
+        out = np.zeros_like(rows)
         for i, row in enumerate(rows):
             n = len(row)
             for rank, j in enumerate(np.argsort(np.abs(row), kind="stable")):
@@ -89,7 +89,8 @@ def della(deltas: Array, uniforms: Array, density: float, epsilon: float) -> Arr
                     chance = density - epsilon + 2 * epsilon * rank / (n - 1)
                 if draws[i, j] < np.float32(chance):
                     out[i, j] = row[j] / chance
-    return result
+        result.append(out.reshape(delta.shape))
+    return np.array(result)
 
 
 def breadcrumbs(deltas: Array, density: float, gamma: float) -> Array:

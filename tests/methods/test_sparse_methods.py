@@ -1,6 +1,7 @@
 """Limits and departures of methods that choose entries: by sign, size, chance or score."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,26 @@ def test_masks_depend_on_nothing_but_seed_expert_and_tensor() -> None:
     torch.manual_seed(99)
     assert torch.equal(uniform(alone, 0, like.double()), masks["expert-2"])
     assert len({float(mask.sum()) for mask in masks.values()}) == 4
+
+
+def test_masks_of_parts_are_parts_of_the_mask() -> None:
+    here = place(2)
+    whole = uniform(here, 1, torch.zeros(7, 9))
+    flat = whole.reshape(-1)
+    assert 0 <= float(flat.min()) <= float(flat.max()) < 1
+    for start, stop in [(0, 0), (0, 1), (1, 2), (2, 63), (31, 62), (62, 63), (63, 63)]:
+        part = uniform(replace(here, start=start), 1, torch.zeros(stop - start))
+        assert torch.equal(part, flat[start:stop])
+    turned = uniform(replace(here, turned=True), 1, torch.zeros(9, 7))
+    assert torch.equal(turned, whole.T)
+
+
+def test_masks_are_drawn_evenly() -> None:
+    drawn = uniform(place(1), 0, torch.zeros(100_000)).double()
+    shares = torch.histc(drawn, 50, 0, 1) / len(drawn)
+    assert float((shares - 0.02).abs().max()) < 5 * math.sqrt(0.02 / len(drawn))
+    neighbours = torch.corrcoef(torch.stack([drawn[:-1], drawn[1:]]))[0, 1]
+    assert abs(float(neighbours)) < 5 / math.sqrt(len(drawn))
 
 
 def test_dare_keeping_everything_is_its_inner_method() -> None:

@@ -129,7 +129,7 @@ def test_experts_that_lack_a_tensor_are_not_counted_in_it() -> None:
 
 
 def test_a_later_stage_sees_what_an_earlier_one_found() -> None:
-    def scaled(deltas: Any, found: Findings) -> Any:
+    def scaled(deltas: Any, found: Findings, _start: int) -> Any:
         return (delta / most for delta, most in zip(deltas, found["most"], strict=True))
 
     first = Stage(names=("most",), values=magnitudes, ranks=lambda n: (n,))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.methods.shared.trimming import SAMPLE, smallest
+from ace_gui.linalg.selection import SAMPLE, smallest
 
 ENTRIES = 5 * SAMPLE + 7
 

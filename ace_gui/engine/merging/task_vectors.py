@@ -154,17 +154,24 @@ class TaskVectors(Sequence[Tensor]):
 
     Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
     in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
-    says so. A float64 base makes everything float64. With a ``part``, all of them are flat.
+    says so. A float64 base makes everything float64. With a ``part``, all of them are flat, or in
+    rows of ``width`` entries.
     """
 
     _checked = True
 
     def __init__(
-        self, row: PlanRow, readers: Readers, device: torch.device, part: Part | None = None
+        self,
+        row: PlanRow,
+        readers: Readers,
+        device: torch.device,
+        part: Part | None = None,
+        width: int | None = None,
     ) -> None:
         self._row = row
         self._device = device
-        self._part = part
+        self.part = part
+        self._width = width
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
         stored = self._stored(readers.base, row.tensor)
@@ -195,7 +202,7 @@ class TaskVectors(Sequence[Tensor]):
 
         ``read``: from a part of the flattened tensor, None: all of it, to its elements.
         """
-        return self._oriented(of_row(self._row, self._part, read).to(self._device))
+        return self._oriented(of_row(self._row, self.part, read).to(self._device))
 
     def require_finite(self) -> None:
         """Here everything is checked when it is read."""
@@ -204,7 +211,7 @@ class TaskVectors(Sequence[Tensor]):
         """What an expert stores, on the device; whether it is ΔW_t already."""
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
-        change = of_row(self._row, self._part, partial(expert.change, name))
+        change = of_row(self._row, self.part, partial(expert.change, name))
         if change is not None:
             return self._uploaded(expert, name, change), True
         return self._stored(expert, name), False
@@ -212,7 +219,7 @@ class TaskVectors(Sequence[Tensor]):
     def _stored(self, model: ModelReader, name: str) -> Tensor:
         """A model's tensor, as stored, on the device."""
         read = partial(model.read, name, checked=self._checked)
-        return self._uploaded(model, name, of_row(self._row, self._part, read))
+        return self._uploaded(model, name, of_row(self._row, self.part, read))
 
     def tolerance(self, weights: Sequence[float], output: torch.dtype | None) -> Tolerance:
         """How exact the merged tensor must be; ``output``: in what it will be stored, if known."""
@@ -233,9 +240,12 @@ class TaskVectors(Sequence[Tensor]):
 
     def _oriented(self, moved: Tensor) -> Tensor:
         """In the working dtype; may be overwritten."""
-        return self._turn(moved.to(self._dtype))
+        ours = self._turn(moved.to(self._dtype))
+        if self.part is None or self._width is None or not ours.numel():
+            return ours
+        return ours.reshape(-1, self._width)
 
     def _turn(self, matrix: Tensor) -> Tensor:
         """From the orientation in which it is stored to ours, or back; in one piece."""
-        turned = self._row.transposed and self._part is None
+        turned = self._row.transposed and self.part is None
         return (matrix.T if turned else matrix).contiguous()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import torch
@@ -11,10 +12,12 @@ from torch import Tensor
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.error_place import merging_of
+from ace_gui.engine.merging.places import place_of
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered
-from ace_gui.methods.shared.survey import Findings, Survey
+from ace_gui.methods.method import found_by
+from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
 
 CPU: Final = torch.device("cpu")
 
@@ -30,25 +33,30 @@ def tensor_findings(
 
     Reads every part once for each pass of them. Raises as reading and merging do.
     """
-    found = dict(prepared.findings_of(row) or {})
-    if row.disposition is not Disposition.MERGED:
-        return found
-    weights, experts = prepared.weights_of(row), range(len(row.experts))
-    each = prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts)
+    known = prepared.findings_of(row) or {}
+    surveys = prepared.method_of(row).tensor_surveys
+    if row.disposition is not Disposition.MERGED or not surveys:
+        return known
+    experts, width = range(len(row.experts)), prepared.row_width(row)
     names = [readers.experts[t].model.name for t in row.experts]
-    for survey_of in prepared.method_of(row).tensor_surveys:
-        survey: Survey | None = survey_of(each, weights, found)
-        if survey is None:
-            continue
+    place = place_of(row, prepared, names, parts[0])
 
-        def measure(part: Part, survey: Survey = survey) -> Tensor:
-            return survey.measure(experts, TaskVectors(row, readers, CPU, part))
+    def vectors(part: Part) -> TaskVectors:
+        return TaskVectors(row, readers, CPU, part, width)
 
+    def measure(survey: Survey, part: Part) -> Tensor:
+        return survey.measure(experts, vectors(part), part[0])
+
+    def carry_out(survey: Survey) -> Findings:
+        if len(parts) == 1:
+            return found_at_once(survey, vectors(parts[0]))
         unfinished = True
-        with merging_of(row.name, names):
-            while unfinished:
-                for measured in ordered(pool, measure, parts):
-                    survey.add(measured)
-                unfinished = survey.finish_pass()
-        found |= survey.findings
-    return found
+        while unfinished:
+            for measured in ordered(pool, partial(measure, survey), parts):
+                survey.add(measured)
+            unfinished = survey.finish_pass()
+        return survey.findings
+
+    each = prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts)
+    with merging_of(row.name, names):
+        return found_by(surveys, each, prepared.weights_of(row), known, place, carry_out)

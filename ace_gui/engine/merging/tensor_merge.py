@@ -19,6 +19,7 @@ from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.non_finite import Settled, settle
+from ace_gui.engine.merging.places import place_of
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row
@@ -28,7 +29,7 @@ from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import Context, Diagnostics, Layer, Merged, Place
+from ace_gui.methods.method import Context, Diagnostics, Layer, Merged
 from ace_gui.methods.shared.cap import limited
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
@@ -111,9 +112,9 @@ class TensorMerge:
         yield from self._pieces(pool)
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
-        elements = math.prod(self._row.shape)
+        elements, width = math.prod(self._row.shape), self._prepared.row_width(self._row)
         # A part of a tensor comes in one piece, as it may have to be fitted in between others.
-        parts = list(parts_of(elements)) if self._row.part is None else [(0, elements)]
+        parts = list(parts_of(elements, width)) if self._row.part is None else [(0, elements)]
         if not self._is_combined:
             yield from ordered(pool, self._copied, parts)
             return
@@ -200,7 +201,8 @@ class TensorMerge:
         return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
 
     def _merged(self, part: Part, findings: Findings | None) -> Piece:
-        deltas = TaskVectors(self._row, self._readers, CPU, part)
+        width = self._prepared.row_width(self._row)
+        deltas = TaskVectors(self._row, self._readers, CPU, part, width)
         piece = _merged_piece(self, deltas, part[0], findings)
         return self._rounded(self._with_new_rows(piece))
 
@@ -288,13 +290,7 @@ def merge_deltas(
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         return linear(deltas, weights, LinearParameters())
-    # A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
-    place = Place(
-        tensor=row.tied_to or row.name,
-        experts=deltas.names,
-        seed=prepared.plan.recipe.seed,
-        role=row.role,
-    )
+    place = place_of(row, prepared, deltas.names, deltas.part)
     parameters = prepared.parameters_of(row)
     context = Context(
         keep_preliminary=keep_preliminary,

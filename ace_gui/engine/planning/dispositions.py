@@ -186,7 +186,7 @@ def _combined(
             transposed=traits.transposed,
             reason=f"matrix of a linear layer{stored}{some}",
         )
-    if method.kind is Kind.TENSOR:
+    if method.kind in {Kind.TENSOR, Kind.ROW}:
         reason = f"{method.title} applies to tensors of any shape{some}"
         return replace(row, disposition=Disposition.MERGED, reason=reason)
     reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")

@@ -63,9 +63,21 @@ def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
 
 
 def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    """Whether a row is merged in one piece, and not part by part: a capped one always is."""
-    merged = row.disposition == Disposition.MERGED
-    return merged and (method_of(row, default).kind is not Kind.ENTRY or row.cap is not None)
+    """Whether a row is merged in one piece, and not part by part.
+
+    A capped one always is; what is merged by outputs is where they are the columns of the file.
+    """
+    if row.disposition is not Disposition.MERGED:
+        return False
+    kind = method_of(row, default).kind
+    by_rows = kind is Kind.ROW and not row.transposed
+    return row.cap is not None or not (kind is Kind.ENTRY or by_rows)
+
+
+def row_width(row: PlanRow, default: MergeMethod[Any]) -> int | None:
+    """How many entries of a tensor that is merged part by part stay together; None: none do."""
+    by_rows = method_of(row, default).kind is Kind.ROW
+    return prod(row.shape[1:] or row.shape) if by_rows else None
 
 
 def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
@@ -151,14 +163,12 @@ def _read_back(row: PlanRow) -> int:
 
 
 def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
-    kind, elements = method_of(row, default).kind, prod(row.shape)
-    merged = row.disposition == Disposition.MERGED
-    if merged and (kind is Kind.TENSOR or (kind is Kind.ENTRY and row.cap is not None)):
-        return whole_bytes(row, default)
-    if merged and kind is Kind.MATRIX and len(row.shape) == 2:
-        return whole_bytes(row, default) + BLAS_BYTES
+    by_matrices = method_of(row, default).kind is Kind.MATRIX
+    if is_whole(row, default) and (len(row.shape) == 2 or not by_matrices):
+        return whole_bytes(row, default) + BLAS_BYTES * by_matrices
     # Part by part: stored, base, one task vector and their sum, for every part under way.
-    at_once = PARTS_UNDER_WAY * PART_ELEMENTS if row.part is None else elements
+    elements, part = prod(row.shape), max(PART_ELEMENTS, row_width(row, default) or 1)
+    at_once = PARTS_UNDER_WAY * part if row.part is None else elements
     return 4 * FLOAT32 * min(elements, at_once)
 
 

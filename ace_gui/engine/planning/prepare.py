@@ -28,6 +28,7 @@ from ace_gui.engine.planning.memory import (
     largest_tensor,
     memory_on_gpu,
     peak_bytes,
+    row_width,
 )
 from ace_gui.engine.planning.models import OpenedModel, open_models
 from ace_gui.engine.planning.module_checks import module_checks
@@ -80,6 +81,10 @@ class Prepared:
     def is_whole(self, row: PlanRow) -> bool:
         """Whether a row is merged in one piece, and not part by part."""
         return is_whole(row, self.method)
+
+    def row_width(self, row: PlanRow) -> int | None:
+        """How many entries of a row merged part by part stay together; None: each is alone."""
+        return row_width(row, self.method)
 
     def parameters_of(self, row: PlanRow) -> Any:
         """The parameters of ``method_of(row)`` for this row."""

@@ -1,17 +1,23 @@
-"""Random numbers that depend on the seed, the expert and the tensor alone.
+"""Random numbers that depend on the seed, the expert, the tensor and the entry alone.
 
-So that neither the order of experts, nor sharding, nor resuming, nor the device changes a mask.
+So that neither the order of experts, nor sharding, nor parts, nor resuming, nor the device changes
+a mask.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Place
+
+STEP: Final = np.float32(2**-24)
+"""Between two neighbouring numbers: float32 has 24 bits."""
 
 
 def seed_of(place: Place, t: int) -> int:
@@ -24,10 +30,18 @@ def seed_of(place: Place, t: int) -> int:
 def uniform(place: Place, t: int, like: Tensor) -> Tensor:
     """Uniform numbers in [0, 1), float32, in the shape and on the device of ``like``.
 
-    Drawn on the CPU, so that every device gets the same.
+    The same for an entry whether its tensor comes whole or in parts: the generator (PCG64 DXSM,
+    whose stream numpy promises to keep) can jump, and gives two numbers a step. Drawn on the CPU,
+    so that every device gets the same.
     """
-    generator = torch.Generator().manual_seed(seed_of(place, t))
-    return torch.rand(like.shape, generator=generator).to(like.device)
+    generator = np.random.PCG64DXSM(seed_of(place, t))
+    steps, before = divmod(place.start, 2)
+    generator.advance(steps)
+    end = before + like.numel()
+    drawn = generator.random_raw((end + 1) // 2).view(np.uint32)[before:end]
+    numbers = torch.from_numpy((drawn >> 8) * STEP)
+    ordered = numbers.reshape(like.shape[::-1]).T if place.turned else numbers.reshape(like.shape)
+    return ordered.to(like.device)
 
 
 def required(place: Place | None, experts: int) -> Place:

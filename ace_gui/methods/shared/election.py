@@ -130,7 +130,7 @@ def merged_by_election(
     """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
 
     ``sparse``: τ̂_t of expert t, asked for once each. ``findings``: with the surplus of positive
-    signs in the tensor, where these are only some of its entries.
+    signs in the tensor, where these may be only some of its entries.
     """
     election = elected(sparse, weights)
     wins = parameters.balanced == "positive"
@@ -140,22 +140,37 @@ def merged_by_election(
     return finished(election.result(parameters.combine, positive_wins=wins), parameters.scaling)
 
 
+Sparse = Callable[[Sequence[Tensor], int, int], Tensor]
+"""From the task vectors of a part, where it begins, and t to τ̂_t."""
+
+
+def surplus_survey(
+    sparse: Sparse, parameters: ElectionParameters, weights: Sequence[float], findings: Findings
+) -> SurplusSurvey | None:
+    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
+    if parameters.balanced == "positive" or SURPLUS in findings:
+        return None
+    return SurplusSurvey(sparse, weights)
+
+
 class SurplusSurvey:
     """By how much the positive signs of a tensor outnumber the negative ones, the same for all."""
 
     whole = False
 
-    def __init__(
-        self, sparse: Callable[[Sequence[Tensor], int], Tensor], weights: Sequence[float]
-    ) -> None:
-        """``sparse``: from the task vectors of a part and t to τ̂_t."""
+    def __init__(self, sparse: Sparse, weights: Sequence[float]) -> None:
         self._sparse = sparse
         self._weights = weights
         self._surplus = torch.zeros((), dtype=torch.float64)
 
-    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
+    def measure(
+        self,
+        experts: Sequence[int],  # noqa: ARG002
+        deltas: Sequence[Tensor],
+        start: int = 0,
+    ) -> Tensor:
         """The surplus of a part."""
-        election = elected(partial(self._sparse, deltas), self._weights)
+        election = elected(partial(self._sparse, deltas, start), self._weights)
         return torch.tensor(election.surplus(), dtype=torch.float64)
 
     def add(self, measured: Tensor) -> None:

@@ -6,6 +6,7 @@ bounded amount: sums and counts, never the numbers. T experts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,10 +18,12 @@ from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.selection import (
     BINS,
+    INFINITE_BIN,
     ZERO_BIN,
     bin_of_rank,
     lower_counts,
     number_of,
+    smallest,
     upper_counts,
 )
 
@@ -40,10 +43,11 @@ class Survey(Protocol):
         """Whether it must see tensors whole."""
         ...
 
-    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """What a part contributes. Changes nothing, so that threads may share the survey.
 
-        ``experts``: indices of those that have the tensor; ``deltas``: theirs, unweighted.
+        ``experts``: indices of those that have the tensor; ``deltas``: theirs, unweighted;
+        ``start``: where the part begins in the flattened tensor.
         """
         ...
 
@@ -87,28 +91,37 @@ def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Find
     return survey.findings
 
 
+def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
+    """The same findings of one whole tensor in memory, without passes where that is shorter."""
+    if isinstance(survey, RankSurvey):
+        return survey.of_whole(deltas)
+    return surveyed(survey, [deltas]) or {}
+
+
 Ranks = Callable[[int], tuple[int, ...]]
+Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Order statistics of one kind of value.
 
-    ``names``: of the findings, one a rank. ``values``: from the task vectors of a part and what was
-    found so far of their experts, the values of one expert after another. ``ranks``: from the
-    number of an expert's values to the wanted ranks, from 1 for the smallest; one for all experts,
-    or one for each.
+    ``names``: of the findings, one a rank. ``values``: from the task vectors of a part, what was
+    found so far of their experts, and where the part begins, the values of one expert after
+    another. ``ranks``: from the number of an expert's values to the wanted ranks, from 1 for the
+    smallest; one for all experts, or one for each.
     """
 
     names: tuple[str, ...]
-    values: Callable[[Sequence[Tensor], Findings], Iterator[Tensor]]
+    values: Values
     ranks: Ranks | tuple[Ranks, ...]
 
 
 class RankSurvey:
     """Exact order statistics of every expert, stage after stage, in two passes each.
 
-    Values are compared in float32. An expert without values finds 0.
+    Values are compared in float32. An expert without values finds 0; a rank beyond the last value
+    finds infinity.
     """
 
     def __init__(self, experts: int, *stages: Stage, whole: bool = False) -> None:
@@ -118,18 +131,18 @@ class RankSurvey:
         self._found: dict[str, tuple[float, ...]] = {}
         self._stage = 0
         self._bins: list[list[tuple[int, int]]] | None = None
-        self._counts = self._zeros()
+        self._counts: Tensor | None = None
 
     @property
     def whole(self) -> bool:
         """Whether it must see tensors whole."""
         return self._whole
 
-    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """Counts of the values by bin, T × ranks × bins; in a first pass one for all ranks."""
         measured = self._zeros()
         stage, found = self._stages[self._stage], findings_of(self._found, experts)
-        for t, values in zip(experts, stage.values(deltas, found), strict=True):
+        for t, values in zip(experts, stage.values(deltas, found, start), strict=True):
             if self._bins is None:
                 measured[t, 0] = upper_counts(values)
                 continue
@@ -139,30 +152,48 @@ class RankSurvey:
 
     def add(self, measured: Tensor) -> None:
         """Add counts."""
+        if self._counts is None:
+            self._counts = measured
+            return
         counts = self._counts.numpy()  # torch would wait for busy threads (``bin_of_rank``)
         counts += measured.numpy()
 
     def finish_pass(self) -> bool:
         """Choose the bins of the second pass, or the numbers, and go to the next stage."""
         stage = self._stages[self._stage]
+        counted = self._zeros() if self._counts is None else self._counts
         if self._bins is None:
-            given = stage.ranks
-            ranks = given if isinstance(given, tuple) else (given,) * self._experts
-            self._bins = [_bins(own[0], of) for own, of in zip(self._counts, ranks, strict=True)]
+            pairs = zip(counted, self._ranks(stage), strict=True)
+            self._bins = [_bins(own[0], ranks) for own, ranks in pairs]
         else:
             for j, name in enumerate(stage.names):
-                pairs = zip(self._counts, self._bins, strict=True)
-                self._found[name] = tuple(_number(own[j], *bins[j]) for own, bins in pairs)
+                chosen = zip(counted, self._bins, strict=True)
+                self._found[name] = tuple(_number(own[j], *bins[j]) for own, bins in chosen)
             self._stage, self._bins = self._stage + 1, None
         if self._stage == len(self._stages):
             return False
-        self._counts = self._zeros()
+        self._counts = None
         return True
 
     @property
     def findings(self) -> Findings:
         """The order statistics by name."""
         return self._found
+
+    def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
+        """The findings, where these are all there is; on any device."""
+        for stage in self._stages:
+            every = stage.values(deltas, self._found, 0)
+            found = [
+                [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
+                for values, ranks in zip(every, self._ranks(stage), strict=True)
+            ]
+            self._found |= dict(zip(stage.names, zip(*found, strict=True), strict=True))
+        return self._found
+
+    def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
+        given = stage.ranks
+        return given if isinstance(given, tuple) else (given,) * self._experts
 
     def _zeros(self) -> Tensor:
         ranks = 1 if self._bins is None else len(self._stages[self._stage].names)
@@ -172,28 +203,45 @@ class RankSurvey:
 def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
     """For each rank the upper bin that holds it, and its rank in there."""
     total = int(counts.numpy().sum())
-    return [bin_of_rank(counts, rank) if total else (ZERO_BIN, 1) for rank in ranks(max(1, total))]
+    if not total:
+        return [(ZERO_BIN, 1) for _ in ranks(1)]
+    return [
+        bin_of_rank(counts, rank) if rank <= total else (INFINITE_BIN, 1) for rank in ranks(total)
+    ]
 
 
 def _number(counts: Tensor, upper: int, rank: int) -> float:
-    """The number of that rank among those of an upper bin; 0 where there are none."""
-    return number_of(upper, bin_of_rank(counts, rank)[0]) if counts.numpy().any() else 0.0
+    """The number of that rank among those of an upper bin; where there are none, its least."""
+    lower = bin_of_rank(counts, rank)[0] if counts.numpy().any() else 0
+    return number_of(upper, lower)
 
 
-def magnitudes(deltas: Sequence[Tensor], _: Findings) -> Iterator[Tensor]:
+def _chosen(values: Tensor, rank: int) -> float:
+    """The number of that rank among all values."""
+    if not values.numel():
+        return 0.0
+    return float(smallest(values.to(torch.float32), rank)) if rank <= values.numel() else math.inf
+
+
+def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Iterator[Tensor]:
     """|ΔW_t|, expert by expert."""
     return (deltas[place].abs() for place in range(len(deltas)))
 
 
 class NormSurvey:
-    """‖ΔW_t‖_F over the whole model, in one pass, under the name "norm"."""
+    """‖ΔW_t‖_F over all that is looked at, in one pass, under the name "norm"."""
 
     whole = False
 
     def __init__(self, experts: int) -> None:
         self._squares = torch.zeros(experts, dtype=torch.float64)
 
-    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor]) -> Tensor:
+    def measure(
+        self,
+        experts: Sequence[int],
+        deltas: Sequence[Tensor],
+        start: int = 0,  # noqa: ARG002
+    ) -> Tensor:
         """Squared norms of a part, one an expert."""
         measured = torch.zeros_like(self._squares)
         for place, t in enumerate(experts):

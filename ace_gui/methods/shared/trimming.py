@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
+from ace_gui.linalg.selection import smallest
 from ace_gui.methods.method import parameter
-from ace_gui.methods.shared.survey import Ranks, RankSurvey, Stage, magnitudes
+from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, Values, magnitudes
 
 THRESHOLD: Final = "threshold"
 """Finding: the smallest magnitude that is kept of each expert."""
-
-SAMPLE: Final = 1 << 14
-"""Entries from which the place of an order statistic is guessed."""
 
 
 def trim_parameter(default: str = "model") -> str:
@@ -40,24 +38,6 @@ def kept_count(density: float, entries: int) -> int:
     return min(entries, max(1, math.floor(density * entries + 1e-9)))
 
 
-def smallest(magnitudes: Tensor, rank: int) -> Tensor:
-    """The ``rank``-th smallest of the values, counted from 1; of any shape, but not empty.
-
-    A sample says between which two values it lies, almost surely, and only what is between them is
-    looked through; where the sample misled, everything is. The result is exact either way.
-    """
-    flat = magnitudes.reshape(-1)
-    sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
-    place, margin = rank * len(sample) // len(flat), 4 * math.isqrt(len(sample))
-    low = float(sample[place - margin]) if place >= margin else -math.inf
-    high = float(sample[place + margin]) if place + margin < len(sample) else math.inf
-    inside = flat[(flat >= low) & (flat <= high)]
-    rank_inside = rank - int(torch.count_nonzero(flat < low))
-    if 1 <= rank_inside <= len(inside):
-        return inside.kthvalue(rank_inside).values
-    return flat.kthvalue(rank).values
-
-
 def trimmed(delta: Tensor, density: float) -> Tensor:
     """The task vector with its largest entries by magnitude; the others are zero.
 
@@ -78,6 +58,11 @@ def at_least(delta: Tensor, threshold: float) -> Tensor:
     return hardshrink(delta, float(torch.nextafter(limit, torch.full_like(limit, -math.inf))))
 
 
+def kept(delta: Tensor, t: int, findings: Findings) -> Tensor:
+    """The entries of expert t that reach its threshold, all where none was looked for."""
+    return above(delta, findings[THRESHOLD][t]) if THRESHOLD in findings else delta
+
+
 def above(delta: Tensor, threshold: float) -> Tensor:
     """The entries whose magnitude, in float32, is at least ``threshold``; the others are zero."""
     if delta.dtype == torch.float32:
@@ -85,13 +70,16 @@ def above(delta: Tensor, threshold: float) -> Tensor:
     return torch.where(delta.abs().to(torch.float32) >= threshold, delta, 0)
 
 
-def trim_survey(densities: Sequence[float]) -> RankSurvey:
-    """Finds the smallest magnitude among the largest share of each expert's entries."""
+def trim_survey(densities: Sequence[float], values: Values = magnitudes) -> RankSurvey:
+    """Finds the smallest magnitude among the largest share of each expert's entries.
+
+    ``values``: the magnitudes, where they are not those of the task vectors.
+    """
 
     def ranks(density: float) -> Ranks:
         return lambda entries: (least_rank(density, entries),)
 
-    stage = Stage(names=(THRESHOLD,), values=magnitudes, ranks=tuple(map(ranks, densities)))
+    stage = Stage(names=(THRESHOLD,), values=values, ranks=tuple(map(ranks, densities)))
     return RankSurvey(len(densities), stage)
 
 

@@ -1,0 +1,26 @@
+"""Which tensor it is, for methods that draw random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part
+from ace_gui.methods.method import Kind, Place
+
+
+def place_of(row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None) -> Place:
+    """What random numbers for a row's task vectors, or a part of them, depend on.
+
+    A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
+    """
+    by_entries = prepared.method_of(row).kind is Kind.ENTRY
+    return Place(
+        tensor=row.tied_to or row.name,
+        experts=tuple(experts),
+        seed=prepared.plan.recipe.seed,
+        role=row.role,
+        start=part[0] if part else 0,
+        turned=by_entries and row.transposed and part is None,
+    )
