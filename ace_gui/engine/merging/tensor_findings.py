@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.drawing_place import place_of
 from ace_gui.engine.merging.error_place import merging_of
-from ace_gui.engine.merging.places import place_of
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered

@@ -15,11 +15,11 @@ from torch import Tensor
 from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.drawing_place import place_of
 from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.non_finite import Settled, settle
-from ace_gui.engine.merging.places import place_of
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row

@@ -48,8 +48,10 @@ from tests.gui.fakes import (
     FakeWorker,
     expert_spectra,
     finished_merge,
+    finished_tensor,
     recipe,
     spectrum,
+    started,
 )
 
 QUERY, KEY = "layer.0.q", "layer.10.q"
@@ -332,6 +334,24 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
     assert rows[0][titles.index("γ")] == str(GAMMAS[KEY])
     assert rows[0][titles.index("Var ln E")] == "0.25"
     assert rows[0][titles.index("‖ΔW‖² sst2")] == "2.0"
+
+
+def test_the_head_says_in_which_numbers_a_layer_was_computed(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    told = "Computed in float32, whose error is 1e-5: less than a thirtieth of the rounding."
+    loaded.session.select(QUERY)
+    head = loaded.workspace.inspector.head
+    assert head.numbers.isHidden()
+    loaded.actions_.merge.trigger()
+    done = finished_tensor(QUERY)
+    worker.say(started(), replace(done, report=replace(done.report, precision=told)))
+    worker.say(finished_merge(), JobDone())
+    assert head.numbers.whole == told
+    assert "less than a thirtieth" in head.facts.toolTip().replace("\n", " ")
+    loaded.session.select(KEY)
+    assert head.numbers.isHidden()
+    assert "thirtieth" not in head.facts.toolTip()
 
 
 # Comparing merges

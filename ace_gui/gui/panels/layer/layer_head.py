@@ -9,6 +9,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import shape_text
 from ace_gui.gui.numbers import number_text
@@ -44,6 +45,9 @@ class LayerHead(QWidget):
         self.facts = ElidedLabel(self)
         self.facts.setProperty("kind", "caption")
         self.facts.setFont(face(Face.CAPTION))
+        self.numbers = ElidedLabel(self)
+        self.numbers.setProperty("kind", "caption")
+        self.numbers.setFont(face(Face.CAPTION))
         self._figures = QWidget(self)
         self._values = self._make_figures()
         line = QHBoxLayout()
@@ -55,6 +59,7 @@ class LayerHead(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self.name)
         layout.addLayout(line)
+        layout.addWidget(self.numbers)
         layout.addWidget(self._figures)
         for changed in (session.selection_changed, session.draft.changed, session.results.changed):
             changed.connect(self.refresh)
@@ -73,19 +78,33 @@ class LayerHead(QWidget):
         if row is None:
             self.facts.set_full_text(tr(_NONE))
             self._figures.hide()
+            self.numbers.hide()
             return
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
         outcome = [] if row.disposition is Disposition.MERGED else [tr(row.disposition.value)]
         facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
-        self.facts.setToolTip(tooltip(f"{facts}\n{tr(row.disposition.value)}: {told(row.reason)}"))
-        self._show_figures(row, gamma)
+        report = self._report(row)
+        numbers = told(report.precision) if report is not None and report.precision else ""
+        self.numbers.set_full_text(numbers)
+        self.numbers.setVisible(bool(numbers) and not self._is_low)
+        kind = f"{tr(row.disposition.value)}: {told(row.reason)}"
+        self.facts.setToolTip(tooltip("\n".join([facts, kind, *([numbers] if numbers else [])])))
+        self._show_figures(gamma, report)
 
-    def _show_figures(self, row: PlanRow, gamma: float | None) -> None:
+    @property
+    def _is_low(self) -> bool:
+        return self.window().height() < _LOW
+
+    def _report(self, row: PlanRow) -> LayerReport | None:
+        """Of the merge, as long as that is of what is chosen now."""
         merge = self._session.results.merge
-        report = merge.reports.get(row.name) if merge is not None else None
-        report = report if self._session.merge_is_current else None
+        if merge is None or not self._session.merge_is_current:
+            return None
+        return merge.reports.get(row.name)
+
+    def _show_figures(self, gamma: float | None, report: LayerReport | None) -> None:
         found = (
             gamma,
             report.ridge_mass if report is not None else None,
@@ -95,8 +114,7 @@ class LayerHead(QWidget):
             title.setVisible(figure is not None)
             value.setVisible(figure is not None)
             value.setText("" if figure is None else number_text(figure, 3))
-        low = self.window().height() < _LOW
-        self._figures.setVisible(not low and any(figure is not None for figure in found))
+        self._figures.setVisible(not self._is_low and any(figure is not None for figure in found))
 
     def _make_figures(self) -> list[tuple[QLabel, QLabel]]:
         grid = QGridLayout(self._figures)
