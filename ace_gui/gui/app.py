@@ -17,6 +17,7 @@ from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.gui.control.background import Background
 from ace_gui.gui.control.engine_thread import EngineWorker
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.languages import speak
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
@@ -76,6 +77,7 @@ class Workbench:
         self._stores = stores or MergeStores()
         if stores is None:
             self._stores.look_in(settings.merge_folders)
+        speak(settings.language)
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
         set_letters(app, settings.letters)

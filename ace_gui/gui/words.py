@@ -1,8 +1,7 @@
 """What the window says in the person's language: texts by Qt's translation, numbers by QLocale.
 
 English is the source. A text that stands in the code goes through ``tr``, one with a count through
-``counted``; one that is declared before it is shown is marked by ``later``, and what the engine
-says goes through ``told``.
+``counted``; one that is declared before it is shown is marked by ``later``.
 """
 
 from __future__ import annotations
@@ -37,11 +36,6 @@ def counted(count: int, one: str, many: str, /, **values: object) -> str:
     if count == 1 and said == plural.replace("%n", "1"):  # English, or not translated
         said = single.replace("%n", "1")
     return said.format(**_written(values)) if values else said
-
-
-def told(sentence: str) -> str:
-    """What the engine says, where it is known in the person's language."""
-    return tr(sentence)
 
 
 def local(number: str) -> str:

@@ -23,9 +23,9 @@ _FATES: Final = {"merge": "merged", "average": "averaged", "base": "kept from ba
 
 def describe(rule: Override) -> str:
     """Which tensors a rule is for, in words."""
-    named = {"blocks": rule.blocks, "names": rule.pattern}
     parts = [] if rule.role is None else [rule.role]
-    parts += [f"{what} {value}" for what, value in named.items() if value is not None]
+    parts += [] if rule.blocks is None else [f"blocks {rule.blocks}"]
+    parts += [] if rule.pattern is None else [f"names {rule.pattern}"]
     if rule.tensors:
         more = f" and {len(rule.tensors) - 1} more" if len(rule.tensors) > 1 else ""
         parts.append(rule.tensors[0] + more)

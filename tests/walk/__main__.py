@@ -1,6 +1,7 @@
 """Walk through the window and print what is wrong: ``python -m tests.walk --size 1366x768``.
 
-    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark] [--pictures FOLDER]
+    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark] [--language de]
+                         [--pictures FOLDER]
 
 On a screen of that size, with letters of so many percent. A line a fault, with the states in which
 it is seen; the exit status is 1 where there is one.
@@ -24,9 +25,14 @@ _PATIENCE = 8  # times that much, where something is wrong
 
 
 def walk(
-    size: tuple[int, int], font: int, schemes: list[str], recipe: Path, pictures: Path | None
+    size: tuple[int, int],
+    font: int,
+    schemes: list[str],
+    recipe: Path,
+    pictures: Path | None,
+    words: bool = False,
 ) -> dict[str, list[str]]:
-    """The faults, and the states in which each is seen."""
+    """The faults, and the states in which each is seen. ``words``: what is English, instead."""
     from PySide6.QtCore import QEventLoop, QSize, QTimer
     from PySide6.QtWidgets import QWidget
 
@@ -35,11 +41,15 @@ def walk(
     from ace_gui.gui.theme import set_scheme
     from tests.walk.faults import faults_in
     from tests.walk.states import states
+    from tests.walk.words import Brackets, english_in
 
     application = make_application()
     letters = application.font()
     letters.setPointSizeF(_BODY * font / 100)
     application.setFont(letters)
+    brackets = Brackets(application)
+    if words:
+        application.installTranslator(brackets)
     studio = Studio(schemes[0])
     found: dict[str, list[str]] = defaultdict(list)
 
@@ -53,6 +63,8 @@ def walk(
         turn()
         while not studio.window.centralWidget().updatesEnabled():
             turn()  # the colours of the other scheme are on their way
+        if words:
+            return english_in(root, studio.window.session)
         for _ in range(_PATIENCE):
             if not (faults := faults_in(root, QSize(*size))):
                 break
@@ -76,6 +88,7 @@ def walk(
             look(step)
     finally:
         studio.close()
+        application.removeTranslator(brackets)
     return found
 
 
@@ -96,19 +109,27 @@ def main() -> int:
     parser.add_argument("--size", default="1366x768")
     parser.add_argument("--font", type=int, default=100, help="percent")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--words", action="store_true", help="print what is not translated")
     parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     width, height = map(int, options.size.split("x"))
     with tempfile.TemporaryDirectory() as name:
         use_screen((width, height), Path(name))
+        os.environ["LC_ALL"] = f"{options.language}.UTF-8"
         keep_settings_in(Path(name))
         for kind in ("CACHE", "DATA", "STATE"):
             os.environ[f"XDG_{kind}_HOME"] = name
         if options.pictures is not None:
             options.pictures.mkdir(parents=True, exist_ok=True)
         found = walk(
-            (width, height), options.font, options.scheme, options.recipe, options.pictures
+            (width, height),
+            options.font,
+            options.scheme,
+            options.recipe,
+            options.pictures,
+            options.words,
         )
     for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
         more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""

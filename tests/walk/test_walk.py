@@ -11,6 +11,7 @@ import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from ace_gui.gui.languages import LANGUAGES, SOURCE
 from ace_gui.gui.widgets.plain_label import ElidedLabel, plain_label
 from tests.helpers.windows import in_view
 from tests.walk.__main__ import FONTS, SIZES
@@ -23,11 +24,11 @@ PATIENCE = 300  # s
 ROOM = QSize(800, 600)
 
 
-def start(size: str, font: int, *schemes: str) -> subprocess.Popen[str]:
+def start(size: str, font: int, *options: str) -> subprocess.Popen[str]:
     """A walk in a process of its own: the screen's size and the fonts are a process's."""
     command = [sys.executable, "-m", "tests.walk", "--size", size, "--font", str(font)]
     return subprocess.Popen(
-        [*command, "--scheme", *schemes],
+        [*command, *options],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -44,7 +45,7 @@ def end(walk: subprocess.Popen[str]) -> None:
 
 
 def test_every_state_is_in_order_in_the_usual_places():
-    walks = [start(size, font, "light") for size, font in ORDINARY]
+    walks = [start(size, font) for size, font in ORDINARY]
     try:
         for walk in walks:
             end(walk)
@@ -58,7 +59,14 @@ def test_every_state_is_in_order_in_the_usual_places():
 @pytest.mark.parametrize("font", FONTS)
 @pytest.mark.parametrize("size", [f"{width}x{height}" for width, height in SIZES])
 def test_every_state_is_in_order(size: str, font: int):
-    end(start(size, font, "light", "dark"))
+    end(start(size, font, "--scheme", "light", "dark"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("font", FONTS[:2])
+@pytest.mark.parametrize("language", sorted(LANGUAGES.keys() - {SOURCE}))
+def test_every_language_has_room(language: str, font: int):
+    end(start("1366x768", font, "--language", language))
 
 
 # What the walk looks for

@@ -75,30 +75,24 @@ def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
 
 def disk_check(needed: int, free: int, advice: str) -> Check:
     """Whether the merged model has room on its disk; sizes in bytes."""
-    return _room(
-        DISK, f"About {human_bytes(needed)} for the merged model", needed, free, "free", advice
-    )
+    what = f"About {human_bytes(needed)} for the merged model; {human_bytes(free)} free."
+    return _room(DISK, what, needed, free, advice)
 
 
 def memory_check(peak: int, tensor: str, free: int, *, limited: bool = False) -> Check:
     """Whether the largest tensor has room in memory; ``limited``: the person set ``free``."""
     what = f"About {human_bytes(peak)} for the largest tensor, `{tensor}`"
-    how, way_out = ("allowed", "Allow more") if limited else ("free", "Close other programs")
-    return _room(MEMORY, what, peak, free, how, f"{way_out}, or keep that tensor from the base.")
+    if limited:
+        advice = "Allow more, or keep that tensor from the base."
+        return _room(MEMORY, f"{what}; {human_bytes(free)} allowed.", peak, free, advice)
+    advice = "Close other programs, or keep that tensor from the base."
+    return _room(MEMORY, f"{what}; {human_bytes(free)} free.", peak, free, advice)
 
 
-def _room(title: str, what: str, needed: int, free: int, how: str, advice: str) -> Check:
-    sentence = f"{what}; {human_bytes(free)} {how}."
+def _room(title: str, sentence: str, needed: int, free: int, advice: str) -> Check:
     verdict = Verdict.OK
     if needed > free:
         verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
     elif _ROOMY * needed > free:
-        verdict, sentence = Verdict.WARNING, f"{sentence} That is tight. {advice}"
+        verdict, sentence = Verdict.WARNING, " ".join((sentence, "That is tight.", advice))
     return Check(subject=EVERYTHING, title=title, verdict=verdict, sentence=sentence)
-
-
-def count_of(checks: Iterable[Check]) -> str:
-    """ "1 error, 2 warnings"; empty if there is neither."""
-    verdicts = [check.verdict for check in checks]
-    counts = [(verdict.value, verdicts.count(verdict)) for verdict in WORST_FIRST[:2]]
-    return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts if n)

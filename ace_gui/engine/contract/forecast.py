@@ -48,17 +48,19 @@ class Forecast:
     @property
     def sentence(self) -> str:
         """What a person is told, before a merge and after it."""
-        about = "" if self.exact else "about "
-        over = f"{about}{self.above} of {self.total} matrices"
+        over = f"{self.above} of {self.total} matrices"
+        ratio = f"{self.relative_norm:.2f} × the experts' mean norm"
+        if not self.exact:
+            over, ratio = f"about {over}", f"about {ratio}"
         if self.capped:
             over = f"the cap shortens {over}"
         elif self.delta is None:
-            over += " above their cap"
+            over = f"{over} above their cap"
         else:
-            over += f" above a cap of δ = {self.delta:g}"
-        source = "" if self.exact else f" Estimated from {self.known} of {self.total} matrices."
-        ratio = f"{about}{self.relative_norm:.2f} × the experts' mean norm"
-        return f"Merged change: {ratio}; {over}.{source}"
+            over = f"{over} above a cap of δ = {self.delta:g}"
+        change = f"Merged change: {ratio}; {over}."
+        source = f"Estimated from {self.known} of {self.total} matrices."
+        return change if self.exact else f"{change} {source}"
 
 
 def matrices(plan: Plan) -> tuple[PlanRow, ...]:

@@ -317,13 +317,14 @@ def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
 
 def _left_out_sentence(found: LayerStatistics) -> str:
     names = ", ".join(found.left_out[:3])
-    more = f" and {len(found.left_out) - 3} more" if len(found.left_out) > 3 else ""
+    if len(found.left_out) > 3:
+        names = f"{names} and {len(found.left_out) - 3} more"
     left = len(found.energies) - len(found.left_out)
     then = {
         0: "the tensor stays as in the base",
         1: "the task vector of the one expert left is taken as it is",
     }.get(left, f"γ and the merge are those of the other {left}")
-    return f"Numerically unchanged by {names}{more}: {then}."
+    return f"Numerically unchanged by {names}: {then}."
 
 
 def _pole_sentence(gamma: float, mean: float) -> str:

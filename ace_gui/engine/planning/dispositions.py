@@ -158,8 +158,11 @@ def capped(row: PlanRow, cap: Cap | None) -> PlanRow:
 def _combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
-    some = f" (in {len(row.experts)} of {total} experts)" if len(row.experts) < total else ""
     found = len(row.experts)
+
+    def said(reason: str) -> str:
+        return reason if found == total else f"{reason} (in {found} of {total} experts)"
+
     if found < method.least or (method.most is not None and found > method.most):
         reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
         return replace(row, disposition=Disposition.AVERAGED, reason=reason)
@@ -172,25 +175,27 @@ def _combined(
         }[decision.kind]
         transposed = traits.transposed and not decision.as_stored
         return replace(
-            row, disposition=disposition, transposed=transposed, reason=decision.reason + some
+            row, disposition=disposition, transposed=transposed, reason=said(decision.reason)
         )
     if method.kind is Kind.ENTRY:
-        reason = f"{method.title} applies to every entry{some}"
+        reason = said(f"{method.title} applies to every entry")
         turned = traits.transposed  # matters where the matrix is capped, and so merged whole
         return replace(row, disposition=Disposition.MERGED, transposed=turned, reason=reason)
     if traits.matrix and traits.role not in AVERAGE_REASONS:
-        stored = ", stored inputs × outputs" if traits.transposed else ""
+        reason = "matrix of a linear layer"
+        if traits.transposed:
+            reason = "matrix of a linear layer, stored inputs × outputs"
         return replace(
             row,
             disposition=Disposition.MERGED,
             transposed=traits.transposed,
-            reason=f"matrix of a linear layer{stored}{some}",
+            reason=said(reason),
         )
     if method.kind in {Kind.TENSOR, Kind.ROW}:
-        reason = f"{method.title} applies to tensors of any shape{some}"
+        reason = said(f"{method.title} applies to tensors of any shape")
         return replace(row, disposition=Disposition.MERGED, reason=reason)
     reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
-    return replace(row, disposition=Disposition.AVERAGED, reason=reason + some)
+    return replace(row, disposition=Disposition.AVERAGED, reason=said(reason))
 
 
 def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:

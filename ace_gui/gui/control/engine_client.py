@@ -32,7 +32,8 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
-from ace_gui.gui.words import counted, later, told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import counted, later, tr
 
 _STATES: Final[dict[type, State]] = {
     PlanJob: State.PLANNING,

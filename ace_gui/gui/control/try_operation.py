@@ -13,7 +13,7 @@ from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import told
+from ace_gui.gui.told import told
 from ace_gui.recipe.tasks import Task
 
 

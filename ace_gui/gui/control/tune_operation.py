@@ -12,7 +12,8 @@ from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
 from ace_gui.recipe.values import Recipe
 
 REPORTED = 2

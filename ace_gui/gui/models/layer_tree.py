@@ -25,6 +25,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.models.layer_columns import FINE, HEALTH_ICONS, Column
 from ace_gui.gui.models.layers_model import ANSWERED, LayersModel
 from ace_gui.gui.theme import icon
+from ace_gui.gui.told import told
 from ace_gui.gui.words import counted, tr
 
 COUNT: Final = Qt.ItemDataRole.UserRole + 10
@@ -153,7 +154,7 @@ class LayerTree(QAbstractItemModel):
         if role == Qt.ItemDataRole.DisplayRole and verdict is not None:
             return "" if verdict in HEALTH_ICONS else FINE
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return tr("not known") if verdict is None else tr(verdict.value)
+            return tr("not known") if verdict is None else told(verdict.value)
         return None
 
     def _said_of(self, group: Group, places: range, role: int) -> str | None:
@@ -170,7 +171,7 @@ class LayerTree(QAbstractItemModel):
         found = Counter(self.rows.row_at(place).disposition for place in places)
         if set(found) == {Disposition.MERGED}:
             return counted(len(places), "matrix", "matrices")
-        return ", ".join(f"{found[kind]} {tr(kind.value)}" for kind in Disposition if found[kind])
+        return ", ".join(f"{found[kind]} {told(kind.value)}" for kind in Disposition if found[kind])
 
     def _fill(self) -> None:
         self._groups = (

@@ -27,7 +27,8 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.words import later, local, told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import later, local, tr
 
 
 class LayerFact(NamedTuple):
@@ -73,11 +74,11 @@ class LayerWords:
     def _outcome(self, row: PlanRow) -> str:
         """The disposition; with a mark, and the method in its place, where it is overridden."""
         if row.override is None:
-            return tr(row.disposition.value)
+            return told(row.disposition.value)
         titles = {method.name: method.title for method in self._session.draft.methods}
         merged = row.disposition is Disposition.MERGED
         title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
-        what = title if merged else tr(row.disposition.value.removeprefix("kept "))
+        what = title if merged else told(row.disposition.value).removeprefix("kept ")
         return f"{OVERRIDDEN} {what}"
 
     def _gamma_text(self, fact: LayerFact) -> str:
@@ -117,7 +118,7 @@ class LayerWords:
         if column == Column.HEALTH:
             return self._health_spoken(fact.row)
         if column == Column.GAMMA and self._is_unsure(fact):
-            return f"{local(f'{fact.gamma:.4g}')}, {tr(UNRELIABLE)}"
+            return f"{local(f'{fact.gamma:.4g}')}, {told(UNRELIABLE)}"
         return tr(self._regime(fact)) if column == Column.REGIME else self.cell(fact, column)
 
     def _health_text(self, row: PlanRow) -> str:
@@ -130,7 +131,7 @@ class LayerWords:
         health = self._healths.of(row.name)
         if health is None:
             return tr("not known")
-        return f"{tr(health.verdict.value)} {sentences(health)}".strip()
+        return f"{told(health.verdict.value)} {sentences(health)}".strip()
 
     def health_rank(self, row: PlanRow) -> float:
         """Sorts the worst first, then by the number of findings; what is not known comes last."""
@@ -164,7 +165,7 @@ class LayerWords:
     def tip(self, fact: LayerFact, column: int) -> str:
         """All that is known of the tensor, under the pointer."""
         row = fact.row
-        lines = [row.name, f"{tr(row.disposition.value)}: {told(row.reason)}"]
+        lines = [row.name, f"{told(row.disposition.value)}: {told(row.reason)}"]
         if not math.isnan(fact.gamma):
             lines.append(f"γ = {local(f'{fact.gamma:.4g}')}: {tr(self._regime(fact))}")
             if self._is_unsure(fact):
@@ -173,7 +174,7 @@ class LayerWords:
                         "{unreliable}: the mean log energy is near zero, which says more of the "
                         "scale of the weights than of the experts. Var ln E does not depend on "
                         "that scale.",
-                        unreliable=tr(UNRELIABLE),
+                        unreliable=told(UNRELIABLE),
                     )
                 )
         if column == Column.STATE:

@@ -13,6 +13,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.state.score_figures import Figure, TaskFigures
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.told import told
 from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -93,7 +94,7 @@ class TaskFiguresModel(QAbstractTableModel):
         """With every digit and all standard errors, to be copied and saved."""
         rows = self.rows
         found = [FigureColumn(title=tr("task"), values=[plain(row.title) for row in rows])]
-        found.append(FigureColumn(title=tr("metric"), values=[tr(row.metric) for row in rows]))
+        found.append(FigureColumn(title=tr("metric"), values=[told(row.metric) for row in rows]))
         for name in (later("base"), later("merge"), later("expert")):
             figures = [getattr(row, name) for row in rows]
             values = np.array([each.value for each in figures])
@@ -146,10 +147,10 @@ def _text(row: TaskFigures, column: int) -> str:
 def _tip(row: TaskFigures, column: int) -> str:
     whose = tr("the task of {owner}", owner=row.owner) if row.owner else tr("the task of no expert")
     if column == TASK:
-        return tr("Unweighted mean of all tasks") if row.is_mean else f"{tr(row.metric)}, {whose}"
+        return tr("Unweighted mean of all tasks") if row.is_mean else f"{told(row.metric)}, {whose}"
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
-    told = _text(row, column) if figure is None else figure_words(figure)
-    return f"{row.title}: {told}\n{_TIPS[column]}"
+    shown = _text(row, column) if figure is None else figure_words(figure)
+    return f"{row.title}: {shown}\n{tr(_TIPS[column])}"
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from PySide6.QtCore import Qt
@@ -17,14 +17,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, count_of
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import Column, clear_layout, scroll_area
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.words import counted, later, told, tr
+from ace_gui.gui.words import counted, later, tr
 
 WORDS: Final = {
     Verdict.ERROR: later("Error"),
@@ -52,14 +53,23 @@ def summary_of(session: Session) -> str:
     """ "2 warnings", or that there is none; empty before there is a plan."""
     if not session.checks.all:
         return ""
-    return told(count_of(session.checks.all)) or counted(
+    return count_of(session.checks.all) or counted(
         len(session.checks.all), "check passed", "checks passed"
     )
 
 
+def count_of(checks: Iterable[Check]) -> str:
+    """ "1 error, 2 warnings"; empty if there is neither."""
+    verdicts = [check.verdict for check in checks]
+    errors, warnings = verdicts.count(Verdict.ERROR), verdicts.count(Verdict.WARNING)
+    parts = [counted(errors, "error", "errors")] if errors else []
+    parts += [counted(warnings, "warning", "warnings")] if warnings else []
+    return ", ".join(parts)
+
+
 def check_line(check: Check) -> str:
     """The sentence after what it is about, for a list without columns."""
-    title = tr(check.title)
+    title = told(check.title)
     about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
     return f"{about}: {told(check.sentence)}"
 
@@ -136,7 +146,7 @@ class CheckRow(QFrame):
     def __init__(self, check: Check, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.check = check
-        title, subject = plain(tr(check.title)), plain(check.subject)
+        title, subject = plain(told(check.title)), plain(told(check.subject))
         self.setAccessibleName(
             f"{tr(WORDS[check.verdict])}: {title}, {subject}. {plain(told(check.sentence))}"
         )
@@ -166,7 +176,7 @@ class CheckRow(QFrame):
         line.addWidget(heading(title, self))
         about = muted_label("", self)
         about.setWordWrap(False)
-        shown = "" if subject == EVERYTHING else subject
+        shown = "" if self.check.subject == EVERYTHING else subject
         about.setText(about.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, 140))
         about.setToolTip(tooltip(shown) if shown else "")
         line.addWidget(about)
@@ -194,7 +204,11 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
     box.setReadOnly(True)
     box.setTabChangesFocus(True)
     box.setAccessibleName(
-        tr("All of {title}, {subject}", title=plain(tr(check.title)), subject=plain(check.subject))
+        tr(
+            "All of {title}, {subject}",
+            title=plain(told(check.title)),
+            subject=plain(told(check.subject)),
+        )
     )
     box.setFont(face(Face.MONO))
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1

@@ -30,11 +30,12 @@ from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import Column
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.gui.widgets.terms import explain
-from ace_gui.gui.words import counted, later, told, tr
+from ace_gui.gui.words import counted, later, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _WIDEST: Final = 250  # px, of a column; the last takes what is left
@@ -101,7 +102,7 @@ class HealthPanel(QWidget):
             told(found.sentence) if known else tr("Nothing is known of the layers yet.")
         )
         titles = (
-            f"{plain(tr(title))}: {counted(count, 'tensor', 'tensors')}"
+            f"{plain(told(title))}: {counted(count, 'tensor', 'tensors')}"
             for title, count in found.titles.items()
         )
         self._titles.setText(" · ".join(titles))
@@ -239,7 +240,7 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
 
 
 def _extreme_cells(extreme: Extreme, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
-    texts = (tr(extreme.title), number_text(extreme.value, 3), _short(extreme.name, prefix))
+    texts = (told(extreme.title), number_text(extreme.value, 3), _short(extreme.name, prefix))
     cells = [QTableWidgetItem(text) for text in texts]
     cells[2].setToolTip(tooltip(extreme.name))
     return extreme.name, cells

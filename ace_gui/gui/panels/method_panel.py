@@ -25,6 +25,7 @@ from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import Column, tab_through
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
@@ -32,7 +33,7 @@ from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.formula import citation
 from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
@@ -182,7 +183,7 @@ class MethodPanel(QWidget):
         for name, field in self.fields.items():
             value = self._session.draft.parameter(name)
             if value is not None:
-                field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
+                field.show_value(value, told(notes.get(name, "")), touched=name in inputs.touched)
             self._form.setRowVisible(field, field.field.applies(self._session.draft.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()

@@ -22,10 +22,11 @@ from PySide6.QtWidgets import (
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import error_details, plain
 from ace_gui.gui.theme import icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import FlowLayout
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.words import later, tr
 
 _ICON = 16  # px
 _DETAIL_LINES = 8

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.told import told_list
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
@@ -78,7 +79,7 @@ class OverridesPanel(QWidget):
         titles = {method.name: method.title for method in self._session.draft.methods}
         count = self._count(place)
         held = "" if count is None else f" ({count})"
-        text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
+        text = f"{told_list(describe(rule))}{held}\n→ {told_list(describe_change(rule, titles))}"
         item = QListWidgetItem(plain(text))
         names = "\n".join(rule.tensors)
         item.setToolTip(tooltip(f"{text}\n{names}".strip()))

@@ -279,7 +279,7 @@ def _last_written(path: Path) -> str:
             "today {time}",
             time=locale.toString(when.time(), QLocale.FormatType.ShortFormat),
         )
-    return locale.toString(when.date(), "d MMMM yyyy")
+    return locale.toString(when.date(), tr("d MMMM yyyy"))
 
 
 def _start_column(starts: Sequence[Start]) -> QWidget:

@@ -28,11 +28,12 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.told import told, told_list
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
 from ace_gui.gui.widgets.terms import explain
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (
@@ -149,7 +150,7 @@ class WhatIfPanel(QWidget):
         if place is None:
             self.apply.setToolTip(tr("Make what is tried the recipe of the whole merge"))
             return
-        rule = describe(session.draft.inputs.overrides[place])
+        rule = told_list(describe(session.draft.inputs.overrides[place]))
         ruled = [row for row in session.layers.rows if row.override and place in row.override.rules]
         self.own.setText(tr("This layer has its own parameters (override: {rule}).", rule=rule))
         self.apply.setToolTip(
@@ -228,7 +229,7 @@ class WhatIfPanel(QWidget):
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         em = self.fontMetrics().height()
-        self._scroll.setMinimumWidth(9 * em)
+        self._scroll.setMinimumWidth(10 * em)
         self.table.setMinimumWidth(20 * em)
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
@@ -260,7 +261,7 @@ def figure_text(report: LayerReport, figure: str) -> str:
     value = getattr(report, figure)
     if value is None:
         return "–"
-    return number_text(value, 4) if isinstance(value, float) else tr(value.value)
+    return number_text(value, 4) if isinstance(value, float) else told(value.value)
 
 
 def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:

@@ -98,7 +98,7 @@ class AlignmentPlot(Plot):
         styles = {LEFT: Qt.PenStyle.SolidLine, RIGHT: Qt.PenStyle.DashLine}
         entries = {
             side: LegendEntry(
-                key=side, label=_LABELS[side], colour=colours[side], style=styles[side]
+                key=side, label=tr(_LABELS[side]), colour=colours[side], style=styles[side]
             )
             for side in self._values
         }

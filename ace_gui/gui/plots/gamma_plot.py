@@ -11,6 +11,8 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.told import told
+
 # isort: split
 import pyqtgraph as pg
 
@@ -213,7 +215,7 @@ class GammaPlot(LayersPlot):
         ink, accent = self.theme.text2, self.theme.accent
         entries = [
             LegendEntry(
-                key=family, label=tr(family), colour=ink, symbol=SYMBOLS[family], filled=False
+                key=family, label=told(family), colour=ink, symbol=SYMBOLS[family], filled=False
             )
             for family in ROLE_FAMILIES
             if family in present

@@ -23,6 +23,7 @@ from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.told import told
 from ace_gui.gui.words import later, tr
 
 AFTER: Final = "merge: after"
@@ -211,7 +212,7 @@ def _caption(spectrum: LayerSpectrum) -> str:
     if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
         parts.append(tr("homogeneous: no refinement, before = after"))
     elif report.regime is not None:
-        parts.append(tr(report.regime.value))
+        parts.append(told(report.regime.value))
     elif unrefined(spectrum):
         parts.append(tr("no refinement, before = after"))
     if report.gamma is not None:

@@ -206,7 +206,7 @@ class SpectrumPlot(Plot):
         self.log_box.setEnabled(quantity is not Quantity.ENERGY)
         self._left.logarithmic = self._logarithmic
         self._left.setScale(100 if quantity is Quantity.ENERGY else 1)
-        self._left.set_titles(*_TITLES[quantity])
+        self._left.set_titles(*map(tr, _TITLES[quantity]))
         self._left.picture = None
         self._curves = picture.curves(self.theme)
         self.legend.set_entries(picture.legend(self.theme))

@@ -16,8 +16,9 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.words import counted, later, told, tr
+from ace_gui.gui.words import counted, later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
 COUNTING: Final = 200  # ms between two counts of the model's tensors
@@ -132,7 +133,7 @@ class Footer(QStatusBar):
             return []
         found = Counter(row.disposition for row in rows)
         counts = [counted(len(rows), "tensor", "tensors")]
-        counts += [f"{found[kind]} {tr(kind.value)}" for kind in Disposition if found[kind]]
+        counts += [f"{found[kind]} {told(kind.value)}" for kind in Disposition if found[kind]]
         gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
         tau = session.draft.tau  # once: it takes looking up
         above = sum(gamma is not None and gamma > tau for gamma in gammas)

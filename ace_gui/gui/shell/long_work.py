@@ -13,7 +13,8 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import later, tr
 
 LONG: Final = 10.0  # seconds
 _SHOWN: Final = 10_000  # ms that the message of the desktop stays at most

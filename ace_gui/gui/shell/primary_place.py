@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QAction, QIcon
+from PySide6.QtGui import QAction, QFontMetrics, QIcon
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.formatting import duration
@@ -15,14 +15,16 @@ from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.buttons import ProgressButton
 from ace_gui.gui.widgets.icon_label import IconLabel
 from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.words import later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress
 CHANGED: Final = later("Settings changed since this merge")
 _TICK: Final = 16  # px
+_PADDING: Final = 110  # px: of two buttons, one with a picture, and what is between them
 _WORDS: Final = {State.MERGING: later("Merging …"), State.EXPORTING: later("Exporting …")}
 
 
@@ -76,6 +78,13 @@ class PrimaryPlace(QWidget):
         if brief != self._brief:
             self._brief = brief
             self.refresh()
+
+    def needed(self, brief: int) -> int:
+        """Pixels at a brevity of 0 or 1, with the longest that is said."""
+        write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
+        buttons = write(tr("Merge again")) + write(tr("Export…")) + _PADDING
+        said = QFontMetrics(face(Face.BODY)).horizontalAdvance(tr(CHANGED))
+        return buttons + (_TICK if brief else said + 2 * _TICK)
 
     def refresh(self) -> None:
         """Show what comes next."""

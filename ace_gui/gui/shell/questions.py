@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ace_gui.engine.contract.checks import DISK, Check, Verdict, count_of
+from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.panels.checks_panel import check_line
+from ace_gui.gui.panels.checks_panel import check_line, count_of
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
 from ace_gui.recipe.values import NonFinite
 
 
@@ -78,7 +79,7 @@ class Questions:
         checks: Sequence[Check],
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
-        sentence = f"{told(count_of(checks))}. {check_line(checks[0])}"
+        sentence = f"{count_of(checks)}. {check_line(checks[0])}"
         self._notice.ask(severity, sentence, "\n".join(map(check_line, checks)), answers)
         self._show_checks()
 

@@ -22,7 +22,7 @@ WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace
     (later("Report"), later("What the merge did, as one HTML file")),
 )
 _BRAND: Final = 22  # px
-_ROOMY: Final = (60, 44)  # lines of text across: for words, and for a second button
+_BETWEEN: Final = 80  # px: the sign, the margins, and the gaps
 
 
 class Header(QWidget):
@@ -54,5 +54,6 @@ class Header(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room, a sign says what words say elsewhere."""
         super().resizeEvent(event)
-        lines = event.size().width() / self.fontMetrics().height()
-        self.place.be_brief(sum(lines < needed for needed in _ROOMY))
+        taken = self.menu_bar.sizeHint().width() + self.workspaces.sizeHint().width() + _BETWEEN
+        room = event.size().width() - taken
+        self.place.be_brief(sum(room < self.place.needed(brief) for brief in (0, 1)))

@@ -11,7 +11,8 @@ from pathlib import Path
 from ace_gui.engine.contract.plan import Plan, bytes_in_output
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.numbers import human_bytes
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
 from ace_gui.output_files import check_output_folder
 
 

@@ -13,12 +13,13 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.checks import Checks, checks_of
 from ace_gui.gui.state.draft import Draft
+from ace_gui.gui.state.engine_words import in_words
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.log import Level, Log, Source
 from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
-from ace_gui.gui.words import told
+from ace_gui.gui.told import told
 
 CLUSTER: Final = "cluster:"
 """Before the address of a cluster, where a device is named."""
@@ -110,8 +111,8 @@ class Session(QObject):
 
     def set_engine(self, engine: EngineReady) -> None:
         """The engine is up and has said what it can do."""
-        self.engine = engine
-        self.draft.set_methods(engine.methods)
+        self.engine = in_words(engine)
+        self.draft.set_methods(self.engine.methods)
         self.engine_changed.emit()
 
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:

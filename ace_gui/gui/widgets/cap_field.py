@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
@@ -59,7 +60,8 @@ class CapField(QWidget):
         for text, value in choices:
             self.choice.addItem(text, value)
         self.choice.addItem(tr("at δ"), Cap())
-        self.delta = ParameterField(_DELTA, self)
+        delta = replace(_DELTA, label=tr(_DELTA.label), help=tr(_DELTA.help))
+        self.delta = ParameterField(delta, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)
         layout = QVBoxLayout(self)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QValidator
 from PySide6.QtWidgets import QAbstractSpinBox, QWidget
 
 from ace_gui.gui.numbers import value_text
 
 STEPS = (1.0, 2.0, 5.0)
+_SHORT = "0.000"  # a value that is seen whole
+_BUTTONS = 28  # px
 
 
 class ScientificSpinBox(QAbstractSpinBox):
@@ -44,6 +46,10 @@ class ScientificSpinBox(QAbstractSpinBox):
         """Show a value; no signal."""
         self._value = value
         self.lineEdit().setText(value_text(value))
+
+    def minimumSizeHint(self) -> QSize:
+        hint = super().minimumSizeHint()
+        return hint.expandedTo(QSize(self.fontMetrics().horizontalAdvance(_SHORT) + _BUTTONS, 0))
 
     def stepBy(self, steps: int) -> None:
         value = self._value

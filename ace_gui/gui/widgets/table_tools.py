@@ -19,8 +19,9 @@ from PySide6.QtWidgets import (
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.file_dialogs import TABLES, ask_target
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.words import tr
 
 _LEAST: Final = 16  # digits
 _Index = QModelIndex | QPersistentModelIndex

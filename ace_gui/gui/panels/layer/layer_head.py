@@ -16,10 +16,11 @@ from ace_gui.gui.numbers import number_text
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.widgets.written import write
-from ace_gui.gui.words import later, told, tr
+from ace_gui.gui.words import later, tr
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
 _NONE: Final = later("Choose a layer in the table or in the plot below.")
@@ -82,14 +83,14 @@ class LayerHead(QWidget):
             return
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
-        outcome = [] if row.disposition is Disposition.MERGED else [tr(row.disposition.value)]
+        outcome = [] if row.disposition is Disposition.MERGED else [told(row.disposition.value)]
         facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
         report = self._report(row)
         numbers = told(report.precision) if report is not None and report.precision else ""
         self.numbers.set_full_text(numbers)
         self.numbers.setVisible(bool(numbers) and not self._is_low)
-        kind = f"{tr(row.disposition.value)}: {told(row.reason)}"
+        kind = f"{told(row.disposition.value)}: {told(row.reason)}"
         self.facts.setToolTip(tooltip("\n".join([facts, kind, *([numbers] if numbers else [])])))
         self._show_figures(gamma, report)
 

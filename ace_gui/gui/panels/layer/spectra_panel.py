@@ -19,10 +19,11 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_curves import Curve, short_label
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import fill_with_stack
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.terms import explain
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.words import tr
 
 _SIZES: Final = [370, 120]
 

@@ -17,8 +17,9 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.terms import explain
-from ace_gui.gui.words import counted, later, told, tr
+from ace_gui.gui.words import counted, later, tr
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 

@@ -51,7 +51,7 @@ class ScoresPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._scoring = scoring
-        self.tabs = LazyTabs("Places of the scores", self)
+        self.tabs = LazyTabs(tr("Places of the scores"), self)
         makers: tuple[Callable[[], QWidget], ...] = (
             lambda: TasksPlace(session, scoring),
             lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),

@@ -30,6 +30,7 @@ from ace_gui.gui.state.known_scores import BASE
 from ace_gui.gui.state.score_figures import Figure, TaskFigures, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.buttons import ProgressButton
 from ace_gui.gui.widgets.card import GAP, card
@@ -283,4 +284,4 @@ def _note(rows: list[TaskFigures]) -> str:
 
 
 def _one_of(metrics: set[str]) -> str:
-    return tr(metrics.pop() if len(metrics) == 1 else later("score"))
+    return told(metrics.pop()) if len(metrics) == 1 else tr("score")

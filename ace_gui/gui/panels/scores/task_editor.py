@@ -23,6 +23,7 @@ from ace_gui.engine.contract.shown_examples import ShownExample, TaskDescribed
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import clear_layout
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.words import counted, later, tr
@@ -127,7 +128,7 @@ class TaskEditor(QWidget):
         _offer(self.expert, {tr("of no expert"): None, **names}, owner)
         kinds = found.kinds if found is not None else ()
         chosen = found.kind if found is not None else task.kind
-        _offer(self.kind, {tr(kind.value): kind for kind in _with(kinds, task.kind)}, chosen)
+        _offer(self.kind, {told(kind.value): kind for kind in _with(kinds, task.kind)}, chosen)
         says = (
             tr("What the model does with the data; guessed.")
             if task.kind is None
@@ -137,7 +138,7 @@ class TaskEditor(QWidget):
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
         _offer(
-            self.measure, {tr(each.value): each for each in _with(metrics, task.metric)}, measured
+            self.measure, {told(each.value): each for each in _with(metrics, task.metric)}, measured
         )
         self.limit.blockSignals(True)
         self.limit.setValue(task.limit or 0)
@@ -158,9 +159,9 @@ class TaskEditor(QWidget):
                 self._form.removeRow(box)
             self.columns = {}
             for place, role in enumerate(roles):
-                box = self.columns[role] = _box(tr("Column: {role}", role=tr(role)))
+                box = self.columns[role] = _box(tr("Column: {role}", role=told(role)))
                 box.activated.connect(lambda _, r=role: self._say_column(r))
-                self._form.insertRow(5 + place, sentence_case(tr(role)), box)
+                self._form.insertRow(5 + place, sentence_case(told(role)), box)
         if found is None:
             return
         for role, box in self.columns.items():

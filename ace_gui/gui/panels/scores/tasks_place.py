@@ -28,6 +28,7 @@ from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.empty_state import EmptyState
@@ -207,6 +208,6 @@ def _said(found: TaskDescribed | None) -> str:
     if found is None:
         return tr("reading the data …")
     if found.fault:
-        return found.fault
+        return told(found.fault)
     kind = found.kind.value if found.kind is not None else ""
-    return f"{kind} · {counted(found.count, 'example', 'examples')}"
+    return f"{told(kind)} · {counted(found.count, 'example', 'examples')}"
