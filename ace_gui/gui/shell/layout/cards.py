@@ -26,7 +26,7 @@ _TURNS: Final = (
     (later("One layer"), later("A close look at the chosen tensor")),
     (later("All layers"), later("γ and what else concerns the whole model")),
 )
-_LEAST: Final = (42, 30)  # lines of text, across and down, that all three need at once
+_LEAST: Final = (42, 39)  # lines of text, across and down, that all three need at once
 _APART: Final = (50, 28)  # lines of text that a window of its own has at least, at first
 _SIZES: Final = {"rows": (37, 20), "top": (54, 25)}  # lines of text
 
