@@ -21,6 +21,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,7 +30,7 @@ import torch
 import yaml
 
 from ace_gui.engine.cluster.address import Address
-from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.cluster.pool import ATTEMPTS, LONGEST_SECONDS, Pool
 from ace_gui.engine.cluster.ray_cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.schedule import measured, planned_units, schedule
@@ -40,9 +42,9 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
-from tests.benchmarks.measuring import say, write_rate
+from tests.benchmarks.measuring import run, say, write_rate
 from tests.helpers.models import gpt2_family
-from tests.helpers.recipes import recipe_of, recipe_over
+from tests.helpers.recipes import file_of, recipe_of, recipe_over
 
 TIMED = """
 import json, sys, time
@@ -104,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experts", type=int, default=7)
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the kills")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--predict", action="store_true")
     options = parser.parse_args()
@@ -113,7 +116,7 @@ def main() -> None:
         elif options.predict:
             predictions(Path(folder), options.experts)
         elif options.kills:
-            killed(Path(folder), options.kills)
+            killed(Path(folder), options.kills, options.seed)
         else:
             compared(Path(folder), options.experts)
 
@@ -175,79 +178,114 @@ def timed(recipe: Path, out: Path, threads: int, cluster: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def killed(folder: Path, merges: int) -> None:
-    """Merges by two workers that are up all the time, each event in so many of them; and what
-    happens to the cluster as a whole."""
+def killed(folder: Path, merges: int, seed: int) -> None:
+    """Merges by two workers that are up all the time, of whom some are killed, starting ones among
+    them; then what ends a merge, and whether it goes on from there."""
     torch.set_num_threads(1)
-    recipe = recipe_of(gpt2_family(folder / "family"))
+    family = gpt2_family(folder / "family")
+    recipe = recipe_of(family)
     expected = merged(recipe, folder / "alone", None)
-    draw, tally = random.Random(0), Counter[str]()
+    draw, tally = random.Random(seed), Counter[str]()
     with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+        pool = workers.pool
         merged(recipe, folder / "warm", workers)
         for number in range(merges):
-            before = workers.pool.lost
-            killer = threading.Thread(target=kill_some, args=(workers.pool, draw, 1 + number % 2))
+            before = pool.lost
+            killer = threading.Thread(target=kill_some, args=(draw, 1 + number % 2))
             killer.start()
-            same = merged(recipe, folder / f"many-{number}", workers, killer) == expected
-            tally += Counter(merges=1, killed=workers.pool.lost - before, same=same)
+            same = merged(recipe, folder / f"many-{number}", workers, slow=0.05) == expected
+            killer.join()
+            tally += Counter(merges=1, killed=pool.lost - before, same=same)
             say("{merges} merges, {killed} workers killed, {same} bit-identical".format(**tally))
-        workers.pool.longest = 5.0
-        store = folder / "hangs"
-        hung = merged(recipe, store, workers, hang=workers.pool) == expected
-        say(f"a worker that hangs: {'bit-identical' if hung else 'DIFFERENT'}")
-    for what, victims in (("three losses over one tensor", "ray::Worker"), ("the head", "gcs_s")):
-        store = folder / victims.replace(":", "")
+        pool.longest = 5.0
+        hung = merged(recipe, folder / "hangs", workers, after_first=partial(hang, pool))
+        say(f"a worker that hangs: {'bit-identical' if hung == expected else 'DIFFERENT'}")
+        pool.longest, store = LONGEST_SECONDS, folder / "hunted"
         try:
-            with ray_workers(Address.of("local:1"), threads=1, gpus=False) as workers:
-                merged(recipe, store, workers, relentless=victims)
-            say(f"{what}: NOT NOTICED")
+            merged(recipe, store, workers, after_first=partial(hunt, pool))
+            say("each worker on one tensor killed: NOT NOTICED")
         except WorkbenchError as error:
-            say(f"{what}: {error.sentence}")
-        same = merged(recipe, store, None, resume=True) == expected
-        say(f"  then resumed: {'bit-identical' if same else 'DIFFERENT'}")
+            say(f"each worker on one tensor killed: {error.sentence}")
+        resumed = merged(recipe, store, workers, resume=True)
+        say(f"  resumed: {'bit-identical' if resumed == expected else 'DIFFERENT'}")
+    beheaded(file_of(folder / "recipe", family), folder / "beheaded")
+
+
+def beheaded(recipe: Path, out: Path) -> None:
+    """Kill Ray's own servers while the command merges, then resume."""
+    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
+    again = subprocess.run([*command, "--out", str(out.parent / "one")], check=True)
+    merging = subprocess.Popen(
+        [*command, "--out", str(out), "--cluster", "local:1"], stderr=subprocess.PIPE, text=True
+    )
+    while merging.poll() is None and not processes_called("ray::Worker", merging.pid):
+        time.sleep(0.02)
+    for victim in (*processes_called("gcs_server", merging.pid), *processes_called("raylet")):
+        victim.kill()
+    _, told = merging.communicate(timeout=150)
+    say(f"the head killed: exit {merging.returncode}, {told.strip().splitlines()[-1:]}")
+    again = subprocess.run([*command, "--out", str(out), "--resume"], check=False)
+    files = [each / "model.safetensors" for each in (out, out.parent / "one")]
+    same = again.returncode == 0 and files[0].read_bytes() == files[1].read_bytes()
+    say(f"  resumed: {'bit-identical' if same else 'DIFFERENT'}")
 
 
 def merged(
     recipe: Recipe,
     store: Path,
     workers: RayWorkers | None,
-    killer: threading.Thread | None = None,
     *,
-    hang: Pool | None = None,
-    relentless: str = "",
+    slow: float = 0.0,
+    after_first: Callable[[], object] | None = None,
     resume: bool = False,
 ) -> str:
-    """A digest of what is merged. A ``killer`` is waited for, while units come slowly."""
+    """A digest of what is merged. ``slow``: seconds to wait after a tensor."""
     events = merge(prepare(recipe), store, device="cpu", workers=workers, resume=resume)
     for event in events:
-        if isinstance(event, TensorFinished) and killer is not None and killer.is_alive():
-            time.sleep(0.02)
-        if isinstance(event, TensorFinished) and hang is not None:
-            hang._members[0].handle.do.remote("run", time.sleep, (3600,))
-            hang = None
-        if relentless and (event is None or isinstance(event, TensorFinished)):
-            for victim in processes_called(relentless):
-                victim.kill()
+        if isinstance(event, TensorFinished):
+            time.sleep(slow)
+            if after_first is not None:
+                after_first()
+                after_first = None
     return hashlib.sha256((store / MODEL / "model.safetensors").read_bytes()).hexdigest()
 
 
-def processes_called(name: str) -> list[psutil.Process]:
-    """Those below this process."""
-    children = psutil.Process().children(recursive=True)
+def hang(pool: Pool) -> None:
+    """Have a worker sleep before what it was given next."""
+    pool._members[0].handle.do.remote("run", time.sleep, (3600,))
+
+
+def hunt(pool: Pool) -> None:
+    """From now on, kill every worker that has begun to merge, three times."""
+    until = pool.lost + ATTEMPTS
+
+    def kill() -> None:
+        while pool.lost < until:
+            for member in list(pool._members):
+                busy = next(iter(member.given.values()), None)
+                if busy is not None and busy.call is not None:
+                    for process in processes_called("ray::Worker"):
+                        process.kill()
+            time.sleep(0.01)
+
+    threading.Thread(target=kill, daemon=True).start()
+
+
+def processes_called(name: str, below: int | None = None) -> list[psutil.Process]:
+    """Those below a process, None: this one."""
     found = []
-    for child in children:
-        with contextlib.suppress(psutil.Error):
-            if child.name().startswith(name) or any(
-                word.startswith(name) for word in child.cmdline()[:1]
-            ):
-                found.append(child)
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(below).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if name in (child.cmdline() or [child.name()])[0]:
+                    found.append(child)
     return found
 
 
-def kill_some(pool: Pool, draw: random.Random, count: int) -> None:
-    """Kill workers at random moments; a new one may be hit while it starts."""
+def kill_some(draw: random.Random, count: int) -> None:
+    """Kill workers at random moments."""
     for _ in range(count):
-        time.sleep(draw.uniform(0.0, 1.5))
+        time.sleep(draw.uniform(0.0, 1.0))
         known = processes_called("ray::Worker")
         if known:
             draw.choice(known).kill()
@@ -285,14 +323,11 @@ def large(folder: Path) -> None:
         document = {"merge_method": "ace", "base_model": str(models[0]), "models": entries}
         recipe.write_text(yaml.safe_dump(document))
         command = [sys.executable, "-m", "ace_gui", "plan", str(recipe), "--workers", "1,8,64"]
-        started = time.monotonic()
-        process = psutil.Popen([*command, "--speed", "30000", "--disk", "3000"])
-        peak = 0
-        while process.poll() is None:
-            with contextlib.suppress(psutil.Error):
-                peak = max(peak, process.memory_info().rss)
-            time.sleep(0.05)
-        say(f"{title}: planned in {time.monotonic() - started:.1f} s, peak {peak / 1e6:.0f} MB")
+        planned = run([*command, "--speed", "30000", "--disk", "3000"])
+        say(
+            f"{title}: planned in {planned.seconds:.1f} s, {planned.processor_seconds:.1f} s of "
+            f"processor time, peak {planned.peak_bytes / 1e6:.0f} MB"
+        )
 
 
 if __name__ == "__main__":
