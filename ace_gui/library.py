@@ -64,12 +64,14 @@ class Inspection:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeResult:
-    """``folder``: the output. ``seconds``: of merging. ``warnings``: about the merge as a whole."""
+    """``folder``: the output. ``seconds``: of merging. ``warnings``: about the merge as a whole;
+    ``notes``: about the workers of a cluster."""
 
     folder: Path
     seconds: float
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,7 @@ def merge(
         cluster=cluster,
     )
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     seconds, exported = 0.0, None
     for event in workflow.merge_to_folder(recipe_from(recipe), Path(out), options):
         match event:
@@ -185,6 +188,7 @@ def merge(
                 warnings = tuple(check.line for check in planned.checks if check.is_worry)
             case MergeFinished():
                 warnings, seconds = (*event.warnings, *warnings), event.seconds
+                notes = event.notes
             case Exported():
                 exported = event
         if progress is not None:
@@ -195,6 +199,7 @@ def merge(
         seconds=seconds,
         warnings=tuple(dict.fromkeys(warnings)),
         files=exported.files,
+        notes=notes,
     )
 
 

@@ -128,15 +128,18 @@ def compared(folder: Path, experts: int) -> None:
     recipe.write_text(
         yaml.safe_dump({"merge_method": "ace", "base_model": str(base), "models": models})
     )
-    timed(recipe, folder / "warm", 2, "")
-    one = timed(recipe, folder / "one", 2, "")
-    two = timed(recipe, folder / "two", 1, "local:2")
-    alone = timed(recipe, folder / "alone", 1, "")
+    say("                          wall   processor")
+    found = {}
+    for title, threads, cluster in (
+        ("one process, 2 threads", 2, ""),
+        ("two workers", 1, "local:2"),
+        ("one process, 1 thread", 1, ""),
+    ):
+        found[title] = timed(recipe, folder / title, threads, cluster)
+        seconds, processor = found[title]["seconds"], found[title]["processor"]
+        say(f"{title:22} {seconds:6.1f} s {processor:6.1f} s")
+    one, two, alone = found.values()
     units = two["units"]
-    say("                        wall   processor")
-    rows = (("one process, 2 threads", one), ("two workers", two), ("one process, 1 thread", alone))
-    for title, found in rows:
-        say(f"{title:22} {found['seconds']:6.1f} s {found['processor']:6.1f} s")
     wall, processor = (one[key] / two[key] for key in ("seconds", "processor"))
     say(f"speed of two workers by that of one process: {wall:.2f} ({processor:.2f} processor time)")
     say(f"before that: Ray {two['connect']:.1f} s, workers {two['start']:.1f} s")
@@ -195,7 +198,7 @@ def killed(folder: Path, merges: int, seed: int) -> None:
             killer.start()
             same = merged(recipe, folder / f"many-{number}", workers, slow=0.05) == expected
             killer.join()
-            tally += Counter(merges=1, killed=pool.lost - before, same=same)
+            tally.update(merges=1, killed=pool.lost - before, same=same)
             say("{merges} merges, {killed} workers killed, {same} bit-identical".format(**tally))
         pool.longest = 5.0
         hung = merged(recipe, folder / "hangs", workers, after_first=partial(hang, pool))
@@ -203,9 +206,9 @@ def killed(folder: Path, merges: int, seed: int) -> None:
         pool.longest, store = LONGEST_SECONDS, folder / "hunted"
         try:
             merged(recipe, store, workers, after_first=partial(hunt, pool))
-            say("each worker on one tensor killed: NOT NOTICED")
+            say("every worker killed: NOT NOTICED")
         except WorkbenchError as error:
-            say(f"each worker on one tensor killed: {error.sentence}")
+            say(f"every worker killed: {error.sentence}")
         resumed = merged(recipe, store, workers, resume=True)
         say(f"  resumed: {'bit-identical' if resumed == expected else 'DIFFERENT'}")
     beheaded(file_of(folder / "recipe", family), folder / "beheaded")
@@ -256,16 +259,13 @@ def hang(pool: Pool) -> None:
 
 
 def hunt(pool: Pool) -> None:
-    """From now on, kill every worker that has begun to merge, three times."""
+    """From now on, kill every worker there is, till the pool gives up."""
     until = pool.lost + ATTEMPTS
 
     def kill() -> None:
         while pool.lost < until:
-            for member in list(pool._members):
-                busy = next(iter(member.given.values()), None)
-                if busy is not None and busy.call is not None:
-                    for process in processes_called("ray::Worker"):
-                        process.kill()
+            for process in processes_called("ray::Worker"):
+                process.kill()
             time.sleep(0.01)
 
     threading.Thread(target=kill, daemon=True).start()

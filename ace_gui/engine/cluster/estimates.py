@@ -10,6 +10,7 @@ from math import prod
 from typing import Final
 
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.merging.units import Unit
 from ace_gui.engine.planning.memory import working_set
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.methods.method import Kind
@@ -44,12 +45,16 @@ def row_bytes(row: PlanRow, output: str) -> int:
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
-def rough_seconds(rows: Iterable[PlanRow], prepared: Prepared) -> float:
-    """Of merging rows on some worker: just what orders them."""
-    return sum(
-        row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
-        for row in rows
-    )
+def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
+    """The units in the order in which they are given to workers: those with most work first."""
+
+    def seconds(unit: Unit) -> float:
+        return sum(
+            row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
+            for row in unit
+        )
+
+    return sorted(units, key=seconds, reverse=True)
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:

@@ -109,27 +109,9 @@ class Pool:
                 while len(self._members) < min(self.count, unfinished):
                     self._add_member()
                 self._give_out(left, ahead)
-                waited = [next(iter(each.given)) for each in self._members if each.given]
-                ready, _ = self._ray.wait(waited, timeout=TICK)
-                for member in [each for each in self._members if each.given]:
-                    first = next(iter(member.given))
-                    task = member.given[first]
-                    if first in ready:
-                        found = self._found(first)
-                        if isinstance(found, NoMemory):
-                            left.extendleft(reversed(self._without(member)))
-                            continue
-                        del member.given[first]
-                        member.since = time.monotonic()
-                        if isinstance(found, WorkbenchError):
-                            raise found
-                        if task.call is None:
-                            self._welcome(found)
-                        else:
-                            unfinished -= 1
-                            yield task.place, found
-                    elif time.monotonic() - member.since > self._limit(task):
-                        left.extendleft(reversed(self._without(member)))
+                for task, found in self._arrived(left):
+                    unfinished -= 1
+                    yield task.place, found
                 yield None
         finally:
             for member in [each for each in self._members if each.given]:
@@ -161,6 +143,30 @@ class Pool:
                     member.since = time.monotonic()
                 asked = member.handle.do.remote(task.call.name, *task.call.arguments)
                 member.given[asked] = task
+
+    def _arrived(self, left: deque[_Task]) -> Iterator[tuple[_Task, Any]]:
+        """What is there within a moment; calls of workers that are lost go back to ``left``."""
+        busy = [member for member in self._members if member.given]
+        waited = [next(iter(member.given)) for member in busy]
+        ready, _ = self._ray.wait(waited, timeout=TICK)
+        for member, asked in zip(busy, waited, strict=True):
+            task = member.given[asked]
+            if asked not in ready:
+                if time.monotonic() - member.since > self._limit(task):
+                    left.extendleft(reversed(self._without(member)))
+                continue
+            found = self._found(asked)
+            if isinstance(found, NoMemory):
+                left.extendleft(reversed(self._without(member)))
+                continue
+            del member.given[asked]
+            member.since = time.monotonic()
+            if isinstance(found, WorkbenchError):
+                raise found
+            if task.call is None:
+                self._welcome(found)
+            else:
+                yield task, found
 
     def _found(self, asked: Any) -> Any:
         """What came of a call; of a worker that is gone the same as of one without memory."""

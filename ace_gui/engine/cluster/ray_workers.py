@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
-from ace_gui.engine.cluster.estimates import rough_seconds, unit_bytes
+from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.pool import Call, Pool
 from ace_gui.engine.cluster.worker import Order
 from ace_gui.engine.contract.plan import PlanRow
@@ -37,15 +37,12 @@ class RayWorkers:
         self._written: set[bool] = set()
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What should be said of the workers, once they have worked."""
-        return (MIXED,) if self.pool.mixed else ()
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Who has written, and how many workers were lost."""
-        lost = f"{self.pool.lost} lost workers were replaced."
-        return (WRITTEN if True in self._written else SENT, *([lost] if self.pool.lost else []))
+        """Who has written, how many workers were lost, and that not all are of one kind."""
+        found = [WRITTEN if True in self._written else SENT]
+        if self.pool.lost:
+            found.append(f"Lost workers that were replaced: {self.pool.lost}.")
+        return (*found, MIXED) if self.pool.mixed else tuple(found)
 
     def begin(self, prepared: Prepared) -> None:
         """Have the workers open the models."""
@@ -102,7 +99,6 @@ class RayWorkers:
         """The units as they get done, those with most work first. Raises as ``Workers`` says."""
         found = [(*key, findings) for key, findings in prepared.findings.items()]
         self.pool.tell("know", found, dict(dtypes), shared)
-        largest = sorted(units, key=lambda unit: -rough_seconds(unit, prepared))
         calls = [
             Call(
                 name="merge",
@@ -110,7 +106,7 @@ class RayWorkers:
                 about=unit[0].name,
                 memory=unit_bytes(unit, prepared),
             )
-            for unit in largest
+            for unit in largest_first(units, prepared)
         ]
         for result in self.pool.results(calls):
             if result is not None:

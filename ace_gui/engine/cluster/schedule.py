@@ -19,18 +19,23 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.engine.cluster.estimates import row_bytes, row_flops, unit_bytes
+from ace_gui.engine.cluster.estimates import largest_first, row_bytes, row_flops, unit_bytes
+from ace_gui.engine.cluster.ray_workers import LOOKED
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.gpu_memory import rooms_of
 from ace_gui.engine.merging.measured_rows import need_of
 from ace_gui.engine.merging.surveying import groups, look_for, survey_of
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.units import Unit, Workers, look_at, merge_unit, units
+from ace_gui.engine.merging.units import Look, Unit, Workers, look_at, merge_unit, units
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.machine import total_memory
 
 UNIT_SECONDS: Final = 0.005
 """What giving a unit to a worker and taking what it sends costs beside its bytes."""
+
+LATE: Final = 0.1
+"""Of the memory: as much of the output the system keeps there, and writes at the end."""
 
 TRIALS: Final = 2
 """Of a row on a worker: the first warms it."""
@@ -90,13 +95,10 @@ class Schedule:
 
 
 def planned_units(prepared: Prepared, speed: Speed, *, gpu: bool = False) -> list[PlannedUnit]:
-    """Every unit of a merge, those with most work first."""
+    """Every unit of a merge, in the order in which they are given."""
     rows = [row for row in prepared.plan.rows if row.in_base]
-    found = [
-        _planned(unit, prepared, speed)
-        for unit in units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
-    ]
-    return sorted(found, key=lambda unit: -unit.flops)
+    found = units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
+    return [_planned(unit, prepared, speed) for unit in largest_first(found, prepared)]
 
 
 def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
@@ -119,14 +121,15 @@ def schedule(
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
     work = speed.look + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     merged, written = max(free), bytes_to_write / speed.write
+    late = min(bytes_to_write, LATE * total_memory()) / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
     bottleneck = "work" if merged > 1.1 * longest else "largest unit"
-    seconds = speed.start + speed.look / workers + max(merged, written)
+    seconds = speed.start + speed.look / workers + max(merged, written - late) + late
     return Schedule(
         workers=workers,
         seconds=seconds,
         busy=work / (workers * seconds) if seconds else 0.0,
-        bottleneck="writing" if written > merged else bottleneck,
+        bottleneck="writing" if written - late > merged else bottleneck,
     )
 
 
@@ -140,7 +143,7 @@ def measured(prepared: Prepared, write: float, workers: Workers | None = None) -
     Raises CheckpointError, FileChangedError, ResourceError and ClusterError.
     """
     prepared = replace(prepared, findings=dict(prepared.findings))
-    look = _looking(prepared)
+    look = _looking(prepared, workers)
     try_row = _here(prepared) if workers is None else partial(_there, workers, prepared)
     tried: dict[Any, float] = {}
     flops, read, left = 2e10, 5e8, TRIAL_SECONDS
@@ -176,7 +179,7 @@ def _there(workers: Workers, prepared: Prepared, row: PlanRow) -> float:
     return fmean(found[-workers.count :])
 
 
-def _looking(prepared: Prepared) -> float:
+def _looking(prepared: Prepared, workers: Workers | None) -> float:
     """Seconds in which one worker looks at the whole model, from trying one row in each pass.
 
     So that rows can be tried, ``prepared`` gets what would be found of a model without tensors.
@@ -190,12 +193,27 @@ def _looking(prepared: Prepared) -> float:
         row = _middle(group.rows)
         unfinished = True
         while unfinished:
-            started = time.monotonic()
-            look_at(partial(look_for, survey=survey), (row,), prepared, readers)
-            seconds += (time.monotonic() - started) * entries / max(prod(row.shape), 1)
+            look = partial(look_for, survey=survey)
+            share = entries / max(prod(row.shape), 1)
+            seconds += share * _one_look(look, row, prepared, readers, workers)
             unfinished = survey.finish_pass()
         prepared.findings[group.method.name, group.parameters] = survey.findings
     return seconds
+
+
+def _one_look(
+    look: Look, row: PlanRow, prepared: Prepared, readers: Readers, workers: Workers | None
+) -> float:
+    """Seconds that a worker takes for a row; with workers, all look as often as fills a call."""
+    if workers is None:
+        started = time.monotonic()
+        look_at(look, (row,), prepared, readers)
+        return time.monotonic() - started
+    rows = (row,) * (max(1, LOOKED // max(prod(row.shape), 1)) * workers.count)
+    started = time.monotonic()
+    for _ in workers.looked(look, rows):
+        pass
+    return (time.monotonic() - started) * workers.count / len(rows)
 
 
 def _middle(rows: Sequence[PlanRow]) -> PlanRow:

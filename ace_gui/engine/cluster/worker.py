@@ -136,13 +136,15 @@ class Worker:
         for method, parameters, found in findings:
             self._prepared.findings[method, parameters] = found
         self._dtypes = dtypes
-        self._output = output if output and output.is_here() else None
+        self._output = output
 
     def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
         unit = self._rows_of(names)
         merged = merge_unit(unit, self._prepared, self._readers, self._rooms, self._dtypes)
-        return merged if self._output is None else self._output.written(unit, merged)
+        if self._output is None or not self._output.is_here():  # asked anew: it may have ended
+            return merged
+        return self._output.written(unit, merged)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of this package."""

@@ -243,7 +243,7 @@ class GpuPeak:
 class MergeFinished:
     """Every tensor is in the merge store at ``store``; ``gpu_peak`` where a GPU merged.
 
-    ``notes``: what may be said of the workers of a cluster.
+    ``notes``: what is to be said of the workers of a cluster.
     """
 
     store: Path

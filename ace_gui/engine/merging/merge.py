@@ -115,7 +115,7 @@ def merge(
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=manifest.warnings + (workers.warnings if workers else ()),
+        warnings=manifest.warnings,
         notes=workers.notes if workers else (),
     )
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -109,12 +109,15 @@ class SharedOutput:
 
         What is written need not be sent. Raises OutputError.
         """
-        shards = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
         rows = tuple(
-            found if row.part is not None else self._put(shards[row.tensor], found)
+            found if row.part is not None else self._put(self._shard_of[row.tensor], found)
             for row, found in zip(unit, merged.rows, strict=True)
         )
         return replace(merged, rows=rows)
+
+    @cached_property
+    def _shard_of(self) -> Mapping[str, Shard]:
+        return {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
 
     def _put(self, shard: Shard, found: RowMerged) -> RowMerged:
         running = 0
@@ -147,13 +150,8 @@ class Workers(Elsewhere, Protocol):
     threads: int
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What should be said of the workers, once they have worked."""
-        ...
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """What may be said of how they worked."""
+        """What is to be said of them and of how they worked, once they have."""
         ...
 
     def begin(self, prepared: Prepared) -> None:

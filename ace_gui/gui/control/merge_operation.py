@@ -20,7 +20,7 @@ from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace, StepPace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
+from ace_gui.gui.words import told, tr
 
 
 class MergeOperation:
@@ -95,6 +95,8 @@ class MergeOperation:
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:
                     self._runs.add(self._session.results.merge)
+                if event.notes:
+                    self._session.advice.emit(" ".join(map(told, event.notes)))
 
     def _show(
         self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig
 
+from ace_gui.engine.cluster.estimates import SOME_BYTES, SOME_FLOPS
+from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.schedule import (
+    LATE,
     UNIT_SECONDS,
     PlannedUnit,
     Speed,
@@ -20,8 +25,10 @@ from ace_gui.engine.cluster.schedule import (
 )
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.machine import total_memory
 from tests.helpers.command import ace_gui
 from tests.helpers.models import Family, gpt2_family
+from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import file_of, file_over, recipe_of
 from tests.helpers.sparse_models import sparse_model
 
@@ -49,10 +56,41 @@ def test_what_limits_a_merge() -> None:
     many, one = [unit(1.0)] * 64, [unit(64.0), *[unit(0.01)] * 10]
     assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
     assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
-    slow = Speed(flops=1e9, read=1e12, write=1.0)
-    found = schedule(many, 8, 1000, slow)
+    # What the system keeps in memory is written at the end; more than that, meanwhile.
+    kept = LATE * total_memory()
+    slow = Speed(flops=1e9, read=1e12, write=kept)
+    found = schedule(many, 8, int(1000 * kept), slow)
     assert found.bottleneck == "writing"
-    assert found.seconds == 1000
+    assert found.seconds == pytest.approx(1000)
+    found = schedule(many, 8, int(kept), slow)
+    assert found.bottleneck == "work"
+    assert found.seconds == pytest.approx(schedule(many, 8, 0, slow).seconds + 1)
+
+
+def test_start_and_looks_count() -> None:
+    speed = replace(FAST_DISK, start=3.0, look=8.0)
+    more = schedule([unit(1.0)] * 8, 4, 0, speed).seconds
+    assert more - schedule([unit(1.0)] * 8, 4, 0, FAST_DISK).seconds == pytest.approx(3 + 8 / 4)
+
+
+@pytest.mark.parametrize("method", ["ties", "pcb"])
+def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> None:
+    prepared = prepare(recipe_of(family, merge_method=method))
+    speed = measured(prepared, 1e9)
+    assert speed.look > 0
+    assert speed.tried
+    assert not prepared.findings  # what it was tried with is no finding
+
+
+def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
+    ray = RayStandIn()
+    workers = RayWorkers(Pool(ray, 2, 1, "cpu"))
+    prepared = prepare(recipe_of(family, merge_method="ties"))
+    workers.begin(prepared)
+    speed = measured(prepared, 1e9, workers)
+    assert ray.started == 2
+    assert speed.look > 0
+    assert speed.tried.keys() == measured(prepared, 1e9).tried.keys()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +104,8 @@ def test_units_have_all_rows_and_their_cost(family: Family, method: str) -> None
     planned = planned_units(prepared, FAST_DISK)
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert sum(each.rows for each in planned) == len(rows)
-    assert [each.flops for each in planned] == sorted((e.flops for e in planned), reverse=True)
+    costs = [each.flops / SOME_FLOPS + each.bytes / SOME_BYTES for each in planned]
+    assert costs == pytest.approx(sorted(costs, reverse=True))
     stored = bytes_in_output(rows, None)
     everything = sum(each.bytes for each in planned)
     assert everything >= (1 + len(prepared.experts)) * stored * 0.99

@@ -271,7 +271,7 @@ def test_a_cluster_of_several_kinds_says_so(
     kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
     monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
     *_, finished = merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn()))
-    assert any("not all of one kind" in warning for warning in finished.warnings)
+    assert any("not all of one kind" in note for note in finished.notes)
 
 
 def test_workers_of_another_version_are_refused(
