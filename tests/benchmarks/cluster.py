@@ -151,7 +151,7 @@ def compared(folder: Path, experts: int) -> None:
     )
 
 
-PREDICTED = ("linear", "task_arithmetic", "ties", "dare_ties", "ace", "tsv_m")
+PREDICTED = ("linear", "ace", "ties", "dare_ties", "wudi")
 
 
 def predictions(folder: Path, experts: int) -> None:
@@ -165,6 +165,8 @@ def predictions(folder: Path, experts: int) -> None:
             recipe = recipe_over(base, tuned, merge_method=method)
             prepared = prepare(recipe)
             workers.begin(prepared)
+            for _ in workers.ran(os.getpid, [(), ()], ["", ""]):  # till they have opened it
+                pass
             speed = measured(prepared, write, workers)
             written = bytes_in_output(prepared.plan.rows, None)
             told = schedule(planned_units(prepared, speed), 2, written, speed).seconds
@@ -205,7 +207,8 @@ def killed(folder: Path, merges: int, seed: int) -> None:
         say(f"a worker that hangs: {'bit-identical' if hung == expected else 'DIFFERENT'}")
         pool.longest, store = LONGEST_SECONDS, folder / "hunted"
         try:
-            merged(recipe, store, workers, after_first=partial(hunt, pool))
+            hunt(pool)
+            merged(recipe, store, workers)
             say("every worker killed: NOT NOTICED")
         except WorkbenchError as error:
             say(f"every worker killed: {error.sentence}")

@@ -7,7 +7,9 @@ one process writes what they send.
 from __future__ import annotations
 
 import heapq
+import math
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,7 @@ from functools import partial
 from itertools import accumulate
 from math import prod
 from statistics import fmean
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import torch
@@ -30,12 +33,22 @@ from ace_gui.engine.merging.units import Look, Unit, Workers, look_at, merge_uni
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.machine import total_memory
+from ace_gui.stored_formats import FORMATS
 
 UNIT_SECONDS: Final = 0.005
 """What giving a unit to a worker and taking what it sends costs beside its bytes."""
 
 LATE: Final = 0.1
 """Of the memory: as much of the output the system keeps there, and writes at the end."""
+
+TELLING: Final = 1 << 20
+"""Bytes of a row that say how fast a worker reads: of fewer, all else takes longer."""
+
+PUT: Final = 1 << 25
+"""Bytes that are written, to see how fast that is before they go to the disk."""
+
+MOST_LOOKS: Final = 16
+"""Of one row by one worker, to see how long one takes."""
 
 TRIALS: Final = 2
 """Of a row on a worker: the first warms it."""
@@ -50,7 +63,8 @@ class Speed:
 
     ``flops``, ``read``: operations and bytes a second; ``write``: bytes a second of the writer.
     ``tried``: seconds of rows of a kind that were merged to see it. ``look``: seconds in which one
-    worker looks at the whole model; ``start``: until workers are there.
+    worker looks at the whole model; ``start``: until workers are there. ``put``: bytes a second
+    that a worker checks and gives to the system to be written.
     """
 
     flops: float
@@ -59,14 +73,16 @@ class Speed:
     tried: Mapping[Any, float] = field(default_factory=dict)
     look: float = 0.0
     start: float = 0.0
+    put: float = math.inf
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Of merging a row, its reading included."""
+        put = prod(row.shape) * FORMATS[row.store_dtype].bits / 8 / self.put
         known = self.tried.get(_kind(row, prepared))
         if known is not None:
-            return known
+            return known + put
         moved = row_bytes(row, row.store_dtype) / self.read
-        return row_flops(row, prepared) / self.flops + moved
+        return row_flops(row, prepared) / self.flops + moved + put
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +174,18 @@ def measured(prepared: Prepared, write: float, workers: Workers | None = None) -
         left -= time.monotonic() - started
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / tried[kind]
-        else:
-            read = max(row_bytes(row, row.store_dtype), 1) / tried[kind]
-    return Speed(flops=flops, read=read, write=write, tried=tried, look=look)
+        elif (moved := row_bytes(row, row.store_dtype)) > TELLING:
+            read = moved / tried[kind]
+    return Speed(flops=flops, read=read, write=write, tried=tried, look=look, put=_put_rate())
+
+
+def _put_rate() -> float:
+    block = bytes(PUT)
+    with TemporaryFile() as file:
+        started = time.monotonic()
+        zlib.crc32(block)
+        file.write(block)
+        return PUT / (time.monotonic() - started)
 
 
 def _here(prepared: Prepared) -> Callable[[PlanRow], float]:
@@ -204,16 +229,18 @@ def _looking(prepared: Prepared, workers: Workers | None) -> float:
 def _one_look(
     look: Look, row: PlanRow, prepared: Prepared, readers: Readers, workers: Workers | None
 ) -> float:
-    """Seconds that a worker takes for a row; with workers, all look as often as fills a call."""
+    """Seconds that a worker takes for a row; where they fill calls, all look at once."""
     if workers is None:
         started = time.monotonic()
         look_at(look, (row,), prepared, readers)
         return time.monotonic() - started
-    rows = (row,) * (max(1, LOOKED // max(prod(row.shape), 1)) * workers.count)
+    filling = min(max(1, LOOKED // max(prod(row.shape), 1)), MOST_LOOKS)
+    rows = (row,) * (filling * workers.count)
+    at_once = min(workers.count, -(-prod(row.shape) * len(rows) // LOOKED))
     started = time.monotonic()
     for _ in workers.looked(look, rows):
         pass
-    return (time.monotonic() - started) * workers.count / len(rows)
+    return (time.monotonic() - started) * at_once / len(rows)
 
 
 def _middle(rows: Sequence[PlanRow]) -> PlanRow:
