@@ -152,7 +152,7 @@ def _line(field: QLineEdit) -> Iterator[str]:
 
 
 def _tabs(bar: QTabBar) -> Iterator[str]:
-    for index in range(bar.count()):
+    for index in filter(bar.isTabVisible, range(bar.count())):
         place = bar.tabRect(index)
         title = bar.shown_title(index) if isinstance(bar, FittingTabBar) else bar.tabText(index)
         needed = round(0.9 * bar.fontMetrics().horizontalAdvance(title)) - 2
