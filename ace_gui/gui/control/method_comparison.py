@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
@@ -15,23 +15,21 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
 )
 from ace_gui.engine.contract.jobs import CompareJob, Variant
-from ace_gui.gui.control.engine_client import End, EngineClient, Operation
+from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.one_operation import OneOperation
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Recipe
 
 
-class MethodComparison(QObject):
+class MethodComparison(OneOperation):
     """Runs a queue of recipes; ``rows`` are what came of them, oldest first.
 
     Finished merges join the session's runs, of which a few stay that were made for a comparison
-    alone; ``use`` takes a row's recipe, and its merge where that is kept. ``changed`` follows a new
-    row, a step and the end.
+    alone; ``use`` takes a row's recipe, and its merge where that is kept.
     """
-
-    changed = Signal()
 
     def __init__(
         self,
@@ -41,20 +39,12 @@ class MethodComparison(QObject):
         runs: RunOperations,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._engine = engine
+        super().__init__(session, engine, parent)
         self._stores = stores
         self._runs = runs
-        self._operation: Operation | None = None
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
         self.progress: CompareProgress | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether merges are under way."""
-        return self._operation is not None
 
     @property
     def obstacle(self) -> str:
@@ -76,13 +66,7 @@ class MethodComparison(QObject):
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
         )
-        self._operation = self._engine.run(job, self._hear, self._end)
-        self.changed.emit()
-
-    def stop(self) -> None:
-        """Stop at the next step; rows that are there stay."""
-        if self._operation is not None:
-            self._operation.cancel()
+        self._begin(job)
 
     def run_of(self, row: MethodCompared) -> MergeRun | None:
         """The finished merge of a row, as long as its store is kept."""
@@ -94,7 +78,8 @@ class MethodComparison(QObject):
         run = self.run_of(row)
         self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
 
-    def _hear(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """A step, or a row."""
         match event:
             case CompareProgress():
                 self.progress = event
@@ -102,10 +87,9 @@ class MethodComparison(QObject):
                     Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
                 )
             case MethodCompared():
-                self._take(event)
-        self.changed.emit()
+                self._add(event)
 
-    def _take(self, row: MethodCompared) -> None:
+    def _add(self, row: MethodCompared) -> None:
         same = row.variant.recipe
         others = (known for known in self.rows if known.variant.recipe != same)
         self.rows = (*others, row)
@@ -132,6 +116,6 @@ class MethodComparison(QObject):
         if current is not None and current.key == run.key:
             self._session.results.start_merge(run)
 
-    def _end(self, _: End) -> None:
-        self._operation, self.progress = None, None
-        self.changed.emit()
+    def end(self) -> None:
+        """No step is under way."""
+        self.progress = None

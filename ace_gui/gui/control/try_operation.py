@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from ace_gui.engine.contract.events import Event, JobFailed
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
-from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.one_operation import OneOperation
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 from ace_gui.recipe.tasks import Task
 
 
@@ -27,24 +27,14 @@ class Said:
     is_done: bool = False
 
 
-class TryOperation(QObject):
-    """``said``: by model, in the order in which they are asked. ``changed`` follows more of it."""
-
-    changed = Signal()
+class TryOperation(OneOperation):
+    """``said``: by model, in the order in which they are asked."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
     ) -> None:
-        super().__init__(parent)
-        self._session, self._engine = session, engine
-        self._operation: Operation | None = None
+        super().__init__(session, engine, parent)
         self.said: dict[str, Said] = {}
-        self.error = ""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether models are being asked."""
-        return self._operation is not None
 
     def start(
         self,
@@ -61,9 +51,7 @@ class TryOperation(QObject):
         """Ask base, the task's expert and these merges; what was asked before is dropped."""
         if self._session.draft.plan is None:
             return
-        if self._operation is not None:
-            self._operation.drop()
-        self.said, self.error = {}, ""
+        self.said = {}
         job = TryJob(
             recipe=self._session.draft.inputs.recipe(),
             task=task,
@@ -76,15 +64,10 @@ class TryOperation(QObject):
             temperature=temperature,
             device=self._session.device,
         )
-        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
-        self.changed.emit()
+        self._begin(job, quiet=True)
 
-    def stop(self) -> None:
-        """Read no further; what is written stays."""
-        if self._operation is not None:
-            self._operation.cancel()
-
-    def _hear(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """More of what a model says."""
         match event:
             case TriedBegun(model=model):
                 self.said[model] = Said()
@@ -100,11 +83,7 @@ class TryOperation(QObject):
                     error=event.error,
                     is_done=True,
                 )
-        self.changed.emit()
 
-    def _end(self, end: End) -> None:
-        self._operation = None
-        if isinstance(end, JobFailed | EngineLost):
-            self.error = told(end.error.sentence)
+    def end(self) -> None:
+        """Nothing more comes of any model."""
         self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}
-        self.changed.emit()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from ace_gui.engine.contract.events import Event, JobFailed
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TuneJob
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
-from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.one_operation import OneOperation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 from ace_gui.gui.words import tr
 from ace_gui.recipe.values import Recipe
 
@@ -20,27 +20,17 @@ REPORTED = 2
 """Merges besides those that are tried: the best and the recipe as it was, on the other half."""
 
 
-class TuneOperation(QObject):
-    """``points``: merges that were tried; ``tuned``: the end of it. ``changed`` follows more."""
-
-    changed = Signal()
+class TuneOperation(OneOperation):
+    """``points``: merges that were tried; ``tuned``: the end of it."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
     ) -> None:
-        super().__init__(parent)
-        self._session, self._engine = session, engine
-        self._operation: Operation | None = None
+        super().__init__(session, engine, parent)
         self.recipe: Recipe | None = None
         self.ranges: tuple[ParameterRange, ...] = ()
         self.points: tuple[TunePoint, ...] = ()
         self.tuned: Tuned | None = None
-        self.error = ""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether merges are being tried."""
-        return self._operation is not None
 
     @property
     def obstacle(self) -> str:
@@ -57,7 +47,7 @@ class TuneOperation(QObject):
         if self.obstacle or self.is_running or not ranges:
             return
         self.recipe = self._session.draft.inputs.recipe()
-        self.ranges, self.points, self.tuned, self.error = tuple(ranges), (), None, ""
+        self.ranges, self.points, self.tuned = tuple(ranges), (), None
         job = TuneJob(
             recipe=self.recipe,
             ranges=self.ranges,
@@ -66,15 +56,10 @@ class TuneOperation(QObject):
             device=self._session.device,
             cluster=self._session.cluster,
         )
-        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
-        self.changed.emit()
+        self._begin(job, quiet=True)
 
-    def stop(self) -> None:
-        """Try no more; what is known stays to be looked at."""
-        if self._operation is not None:
-            self._operation.cancel()
-
-    def _hear(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """A merge that was tried, or the end of all."""
         match event:
             case TunePoint(place=place, of=of):
                 self.points = (*self.points, event)
@@ -84,10 +69,3 @@ class TuneOperation(QObject):
                 self._session.activity.set_progress(progress)
             case Tuned():
                 self.tuned = event
-        self.changed.emit()
-
-    def _end(self, end: End) -> None:
-        self._operation = None
-        if isinstance(end, JobFailed | EngineLost):
-            self.error = told(end.error.sentence)
-        self.changed.emit()
