@@ -13,6 +13,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -42,8 +43,12 @@ class EngineProcess:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
+        # The owner's, so that nothing stays of an engine that is ended in the middle of its work.
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="ace-engine-", ignore_cleanup_errors=True
+        )
         self._process = context.Process(
-            target=_serve, args=(theirs,), name="ace-engine", daemon=True
+            target=_serve, args=(theirs, self._scratch.name), name="ace-engine", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -93,6 +98,7 @@ class EngineProcess:
             if self._process.exitcode is not None:
                 break
         self._pipe.close()
+        self._scratch.cleanup()
 
     def terminate(self) -> None:
         """End the process now."""
@@ -128,11 +134,12 @@ class EngineProcess:
         )
 
 
-def _serve(pipe: Connection) -> None:
-    """The engine process's main function."""
+def _serve(pipe: Connection, scratch: str) -> None:
+    """The engine process's main function. ``scratch``: the folder for its temporary files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to stop
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    tempfile.tempdir = scratch
     go_offline()
     last_words = CrashLog(_CALLED)
     with heavy_imports():

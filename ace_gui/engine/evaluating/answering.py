@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -107,20 +108,26 @@ class _Room:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._measured, self._most = 0, MOST
+        self._largest, self._most = 0, MOST
+        self._measured, self._taken = 0, 0
 
     def pieces(self, piece: Piece) -> int:
-        """Measured again where a piece is larger than any before."""
+        """Measured again where a piece is larger than any before and there may not be room for as
+        many: what a piece takes grows no faster than the square of its size."""
         size = max(tensor.numel() for tensor in piece.inputs.values())
-        if size > self._measured:
-            self._measured, self._most = size, self._fitting(piece)
+        if size > self._largest:
+            self._largest = size
+            growth = (size / self._measured) ** 2 if self._measured else math.inf
+            self._most = self._fitting(max(self._taken, 1) * growth)
+            if self._most < MOST:
+                self._measured, self._taken = size, _largest_output(self._asker, piece)
+                self._most = self._fitting(self._taken)
         return self._most
 
-    def _fitting(self, piece: Piece) -> int:
+    def _fitting(self, taken: float) -> int:
         device = self._asker.model.device
         free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
-        taken = _TIMES_LARGEST * _largest_output(self._asker, piece)
-        return max(1, min(MOST, int(_SHARE * free / taken)))
+        return max(1, min(MOST, int(_SHARE * free / (_TIMES_LARGEST * taken))))
 
 
 def _largest_output(asker: Asker, piece: Piece) -> int:

@@ -103,6 +103,9 @@ class _OfText(Asker):
         super().__init__(data, loading, model)
         self.tokenizer = load_tokenizer(loading.preprocessing)
         self.longest = longest_input(self.tokenizer, model.config)
+        self.cut: dict[str, Any] = (
+            {} if self.longest is None else {"truncation": True, "max_length": self.longest}
+        )
 
     def most_new(self, given: int, wanted: int) -> int:
         """How many tokens may be written after so many, at least one."""
@@ -110,22 +113,31 @@ class _OfText(Asker):
             return wanted
         return max(1, min(wanted, self.longest - given))
 
-    def encoded(self, *texts: Any, **settings: Any) -> dict[str, Tensor]:
+    def encoded(self, *texts: str) -> dict[str, Tensor]:
         """Tokens of a text, or of a pair, cut to what the model takes."""
-        cut = {} if self.longest is None else {"truncation": True, "max_length": self.longest}
-        found = self.tokenizer(*texts, **cut, **settings)
+        found = self.tokenizer(*texts, **self.cut)
         return {name: torch.tensor(found[name]) for name in self.tokenizer.model_input_names}
 
-    def pieces(self, example: Example) -> list[Piece]:
-        texts = [example.given[role] for role in (TEXT, PAIR) if role in example.given]
-        return [Piece(inputs=self.encoded(*texts))]
+
+class _OfWholeText(_OfText):
+    """One piece an example: its text, or its pair."""
+
+    def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
+        """Together, as a tokenizer takes long to begin."""
+        roles = [role for role in (TEXT, PAIR) if role in examples[0].given]
+        found = self.tokenizer(*([e.given[role] for e in examples] for role in roles), **self.cut)
+        names = self.tokenizer.model_input_names
+        return [
+            [Piece(inputs={name: torch.tensor(found[name][n]) for name in names})]
+            for n in range(len(examples))
+        ]
 
 
-class _TextClassifier(_Labelled, _OfText):
+class _TextClassifier(_Labelled, _OfWholeText):
     """The label of a text, or of a pair."""
 
 
-class _Regressor(_OfText):
+class _Regressor(_OfWholeText):
     def ask(self, batch: Batch) -> list[Any]:
         found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
         return found
@@ -146,8 +158,7 @@ class _WordClassifier(_OfText):
     def pieces(self, example: Example) -> list[Piece]:
         """A word's answer is that of its first token; one that was cut off has none."""
         words = list(example.given[TOKENS])
-        cut = {} if self.longest is None else {"truncation": True, "max_length": self.longest}
-        found = self.tokenizer(words, is_split_into_words=True, **cut)
+        found = self.tokenizer(words, is_split_into_words=True, **self.cut)
         owners = found.word_ids()
         firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
         names = self.tokenizer.model_input_names
@@ -239,7 +250,7 @@ class _LanguageChooser(Chooser):
         return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
 
 
-class _Writer(_OfText):
+class _Writer(_OfWholeText):
     """Greedy generation."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:

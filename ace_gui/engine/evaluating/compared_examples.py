@@ -41,7 +41,7 @@ def compared_examples(
     where = resolve_device(device)
     models = replace(models_of(prepared, (folder,)), names=(MERGED,))
     for task in known_tasks(prepared):
-        trials = trials_of(models, task, task.title)
+        trials = yield from trials_of(models, task, task.title)
         pair = [t for t in trials if _is_first(t.subject) or _is_other(t, with_base=with_base)]
         if len(pair) < 2:
             continue

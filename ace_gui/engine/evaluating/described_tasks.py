@@ -15,12 +15,13 @@ from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.recipe.tasks import Task
+from ace_gui.steps import Steps
 
 SHOWN: Final = 3
 """Examples that are shown of a task."""
 
 
-def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed]:
+def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Nothing is raised for what is wrong with a task."""
     titles = Counter(task.title for task in prepared.plan.recipe.tasks)
     models = models_of(prepared, ())
@@ -29,13 +30,13 @@ def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescrib
         try:
             if titles[task.title] > 1:
                 raise TaskError(f"Two tasks are called {task.title!r}; give each a name.")
-            _describe(found, models, task)
+            yield from _describe(found, models, task)
         except WorkbenchError as error:
             found["fault"] = error.sentence
         yield TaskDescribed(**found)
 
 
-def _describe(found: dict[str, Any], models: Models, task: Task) -> None:
+def _describe(found: dict[str, Any], models: Models, task: Task) -> Steps[None]:
     """Note what is known as soon as it is: what is wrong may come later. Raises TaskError."""
     name = task.title
     table = open_table(task.data)
@@ -50,7 +51,7 @@ def _describe(found: dict[str, Any], models: Models, task: Task) -> None:
     found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
     found["metric"] = metric_of(task, kind)
     found["columns"] = columns_of(task, kind, table)
-    trials = trials_of(models, task, name)
+    trials = yield from trials_of(models, task, name)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
     names, examples = answer_names(first.data, first.loading.config), first.data.examples
     found["count"] = len(examples)

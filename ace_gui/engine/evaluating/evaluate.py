@@ -42,7 +42,7 @@ from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
-from ace_gui.steps import Steps
+from ace_gui.steps import Steps, result_of
 from ace_gui.versions import code_digest, library_versions
 
 MERGED: Final = "merged"
@@ -90,11 +90,7 @@ def evaluate(
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = torch.device(workers.device) if workers else resolve_device(device)
-    trials: list[Trial] = []
-    for task, name in zip(tasks, task_names(tasks), strict=True):
-        trials += trials_of(models, task, name, limit, half)
-        yield None
-    trials = _experts_first(trials)
+    trials = yield from _all_trials(models, tasks, limit, half)
     if workers is not None:
         share = Share.of(models, tasks, limit=limit, half=half, device=workers.device)
         yield from _answered_by(workers, share, trials, where)
@@ -150,10 +146,7 @@ class Share:
             folders=self.folders,
             names=self.names,
         )
-        trials: list[Trial] = []
-        for task, name in zip(self.tasks, task_names(self.tasks), strict=True):
-            trials += trials_of(models, task, name, self.limit, self.half)
-        trials = _experts_first(trials)
+        trials = result_of(_all_trials(models, self.tasks, self.limit, self.half))
         wanted = [trials[place] for place in self.places]
         found = outcomes_of(wanted, resolve_device(self.device))
         return [outcome for _, outcome in found if isinstance(outcome, Outcome)]
@@ -246,11 +239,11 @@ def trials_of(
     name: str,
     limit: int | None = None,
     half: Half | None = None,
-) -> list[Trial]:
+) -> Steps[list[Trial]]:
     """Each model that does a task, with data that are read and checked. Raises TaskError."""
     owner = models.owner(task, name)
     reference = models.reference(task, name)
-    data = read_task(task, name, reference, limit=limit, seed=SEED, half=half)
+    data = yield from read_task(task, name, reference, limit=limit, seed=SEED, half=half)
     trials = []
     for subject in models.subjects():
         if subject.expert is not None and owner not in (None, subject.expert):
@@ -262,6 +255,16 @@ def trials_of(
             Trial(subject=subject, data=data, loading=loading, targets=targets, owner=owner)
         )
     return trials
+
+
+def _all_trials(
+    models: Models, tasks: Sequence[Task], limit: int | None, half: Half | None
+) -> Steps[list[Trial]]:
+    found: list[Trial] = []
+    for task, name in zip(tasks, task_names(tasks), strict=True):
+        found += yield from trials_of(models, task, name, limit, half)
+        yield None
+    return _experts_first(found)
 
 
 def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
@@ -279,23 +282,27 @@ def outcomes_of(
     """
     cache = ArrayCache(scores_folder())
     model, loaded = None, None
-    for trial in trials:
-        key = _key(trial, device)
-        known = _remembered(cache, key, trial)
-        if known is None:
-            if loaded != trial.loading:
-                if model is not None:
-                    model = None
-                    gc.collect()  # so that there is one model in memory
-                model, loaded = load(trial.loading, device), trial.loading
-            for said in answered(asker(trial.data, trial.loading, model)):
-                if isinstance(said, int):
-                    yield trial, said
-                else:
-                    known = Outcome(measured=_measure(trial, said), answers=said)
-        assert known is not None
-        _remember(cache, key, trial, known)
-        yield trial, known
+    gc.freeze()  # so that collecting a model is not looking through all that was there before
+    try:
+        for trial in trials:
+            key = _key(trial, device)
+            known = _remembered(cache, key, trial)
+            if known is None:
+                if loaded != trial.loading:
+                    if model is not None:
+                        model = None
+                        gc.collect()  # so that there is one model in memory
+                    model, loaded = load(trial.loading, device), trial.loading
+                for said in answered(asker(trial.data, trial.loading, model)):
+                    if isinstance(said, int):
+                        yield trial, said
+                    else:
+                        known = Outcome(measured=_measure(trial, said), answers=said)
+            assert known is not None
+            _remember(cache, key, trial, known)
+            yield trial, known
+    finally:
+        gc.unfreeze()
 
 
 def _measure(trial: Trial, answers: Sequence[Any]) -> Measured:

@@ -27,6 +27,10 @@ from ace_gui.engine.evaluating.kinds import (
 from ace_gui.errors import TaskError
 from ace_gui.formatting import shown
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.steps import Steps, result_of
+
+CHECKED_TOGETHER: Final = 32
+"""Examples from one pause to the next: a picture is decoded to be checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ def read_task(
     limit: int | None,
     seed: int,
     half: Half | None = None,
-) -> TaskData:
+) -> Steps[TaskData]:
     """The task with its examples. ``config``: of the model whose task it is.
 
     ``limit``: so many examples at most, besides the task's own limit. The same seed draws the same.
@@ -99,7 +103,7 @@ def read_task(
         metric=metric_of(task, kind),
         columns=columns,
         table=table,
-        examples=tuple(_example(table, kind, columns, row) for row in rows),
+        examples=(yield from _examples(table, kind, columns, rows)),
     )
 
 
@@ -132,7 +136,7 @@ def read_calibration(
         metric=metric_of(task, kind),
         columns=columns,
         table=table,
-        examples=tuple(_example(table, kind, columns, row) for row in rows),
+        examples=result_of(_examples(table, kind, columns, rows)),
     )
 
 
@@ -170,6 +174,17 @@ def _bytes_of(values: Any) -> int:
     if isinstance(values, dict):
         return 64 + sum(_bytes_of(value) for value in values.values())
     return 64
+
+
+def _examples(
+    table: Table, kind: TaskKind, columns: Mapping[str, tuple[str, ...]], rows: Sequence[Row]
+) -> Steps[tuple[Example, ...]]:
+    found = []
+    for row in rows:
+        found.append(_example(table, kind, columns, row))
+        if len(found) % CHECKED_TOGETHER == 0:
+            yield
+    return tuple(found)
 
 
 def _example(

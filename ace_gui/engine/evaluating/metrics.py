@@ -1,13 +1,13 @@
 """Scores of answers, with their standard errors.
 
-N examples.
+N examples, K labels, R resamples.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,21 +53,14 @@ def measured(
     if kind is TaskKind.TOKEN_CLASSIFICATION:
         return _of_words(metric, answers, targets, label_names)
     if metric in (Metric.PEARSON, Metric.SPEARMAN):
-        answer_N, target_N = np.asarray(answers, float), np.asarray(targets, float)
-        compute = _SCORES[metric]
-        each_N = np.abs(answer_N - target_N)
-    elif metric is Metric.EXACT_MATCH:
+        return _correlation(metric, np.asarray(answers, float), np.asarray(targets, float))
+    if metric is Metric.EXACT_MATCH:
         right_N = np.array([a.strip() == t.strip() for a, t in zip(answers, targets, strict=True)])
         return _share(right_N.astype(float))
-    else:
-        answer_N, target_N = np.asarray(answers), np.asarray(targets)
-        each_N = (answer_N == target_N).astype(float)
-        if metric is Metric.ACCURACY:
-            return _share(each_N)
-        compute = _f1(len(label_names)) if metric is Metric.F1 else _SCORES[metric]
-    score = compute(target_N, answer_N)
-    error = _bootstrap(lambda at: compute(target_N[at], answer_N[at]), len(answer_N))
-    return Measured(score=score, standard_error=error, each_N=each_N)
+    answer_N, target_N = np.asarray(answers), np.asarray(targets)
+    if metric is Metric.ACCURACY:
+        return _share((answer_N == target_N).astype(float))
+    return _of_labels(metric, answer_N, target_N, len(label_names))
 
 
 def _share(each_N: NDArray[np.float64]) -> Measured:
@@ -100,65 +93,119 @@ def _of_words(
     """Words of one sentence are no independent examples: sentences are resampled."""
     pairs = [(np.asarray(a), np.asarray(t)) for a, t in zip(answers, targets, strict=True)]
     each_N = np.array([float((a == t).mean()) if len(t) else 1.0 for a, t in pairs])
+    if metric is Metric.ACCURACY:
+        part_N = np.array([(answer == target).sum() for answer, target in pairs])
+        whole_N = np.array([len(target) for _, target in pairs])
+    else:
+        part_N, whole_N = np.array([_named(*pair, label_names) for pair in pairs]).T
+    sums_R2 = np.array(
+        [(part_N[at_N].sum(), whole_N[at_N].sum()) for at_N in _resamples(len(pairs))]
+    )
+    score = float(_ratio(part_N.sum(), whole_N.sum(), metric))
+    return Measured(
+        score=score,
+        standard_error=_spread(_ratio(sums_R2[:, 0], sums_R2[:, 1], metric)),
+        each_N=each_N,
+    )
+
+
+def _named(
+    answer_W: NDArray[Any], target_W: NDArray[Any], label_names: Sequence[str]
+) -> tuple[int, int]:
+    """2 TP and 2 TP + FP + FN of words in a name: F1 over all of them is the ratio of the sums."""
     named = [n for n, name in enumerate(label_names) if name != OUTSIDE]
-
-    def compute(at: NDArray[np.int64]) -> float:
-        answer_W = np.concatenate([pairs[n][0] for n in at])
-        target_W = np.concatenate([pairs[n][1] for n in at])
-        if metric is Metric.ACCURACY:
-            return float((answer_W == target_W).mean()) if len(target_W) else math.nan
-        from sklearn.metrics import f1_score
-
-        return float(f1_score(target_W, answer_W, labels=named, average="micro", zero_division=0))
-
-    score = compute(np.arange(len(pairs)))
-    return Measured(score=score, standard_error=_bootstrap(compute, len(pairs)), each_N=each_N)
+    answered_W, meant_W = np.isin(answer_W, named), np.isin(target_W, named)
+    right = int((meant_W & (answer_W == target_W)).sum())
+    return 2 * right, int(answered_W.sum() + meant_W.sum())
 
 
-def _bootstrap(compute: Callable[[NDArray[np.int64]], float], count: int) -> float:
-    generator = np.random.default_rng(0)
-    draws = [compute(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
-    known = [value for value in draws if math.isfinite(value)]
-    return float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
+def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
+    """Of nothing: no accuracy, and no F1 to speak of."""
+    none = math.nan if metric is Metric.ACCURACY else 0.0
+    return np.where(whole > 0, part / np.maximum(whole, 1), none)
 
 
-_Compute = Callable[[NDArray[Any], NDArray[Any]], float]
+def _of_labels(
+    metric: Metric, answer_N: NDArray[Any], target_N: NDArray[Any], labels: int
+) -> Measured:
+    """F1 and Matthews' correlation follow from how often each label stands for each."""
+    from sklearn import metrics
+
+    known_K, place_2N = np.unique([target_N, answer_N], return_inverse=True)
+    count = len(known_K)
+    pair_N = place_2N.reshape(2, -1)[0] * count + place_2N.reshape(2, -1)[1]
+    confusion_RKK = np.array(
+        [
+            np.bincount(pair_N[at_N], minlength=count**2).reshape(count, count)
+            for at_N in _resamples(len(pair_N))
+        ]
+    )
+    if metric is Metric.MATTHEWS:
+        score = metrics.matthews_corrcoef(target_N, answer_N) if count > 1 else 0.0
+        resampled_R = matthews(confusion_RKK)
+    elif labels == 2:
+        score = metrics.f1_score(target_N, answer_N, zero_division=0)
+        resampled_R = f1(confusion_RKK)[:, known_K == 1].sum(axis=1)
+    else:
+        score = metrics.f1_score(target_N, answer_N, average="macro", zero_division=0)
+        own_RK = f1(confusion_RKK)
+        seen_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2) > 0
+        resampled_R = own_RK.sum(axis=1) / seen_RK.sum(axis=1)
+    each_N = (answer_N == target_N).astype(float)
+    return Measured(score=float(score), standard_error=_spread(resampled_R), each_N=each_N)
 
 
-def _f1(labels: int) -> _Compute:
-    from sklearn.metrics import f1_score
-
-    average = "binary" if labels == 2 else "macro"
-
-    def compute(target_N: NDArray[Any], answer_N: NDArray[Any]) -> float:
-        return float(f1_score(target_N, answer_N, average=average, zero_division=0))
-
-    return compute
+def f1(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
+    """F1 of each label, R × K, from how often a target (row) got an answer (column); of none: 0."""
+    right_RK = np.diagonal(confusion_RKK, axis1=1, axis2=2)
+    both_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2)
+    found_RK: NDArray[np.float64] = 2 * right_RK / np.maximum(both_RK, 1)
+    return found_RK
 
 
-def _matthews(target_N: NDArray[Any], answer_N: NDArray[Any]) -> float:
-    from sklearn.metrics import matthews_corrcoef
+def matthews(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Matthews' correlation for K labels (J. Gorodkin, Computational Biology and Chemistry 28,
+    2004, equation 8), from how often a target (row) got an answer (column); of constants: 0."""
+    count_R = confusion_RKK.sum(axis=(1, 2)).astype(float)
+    right_R = np.trace(confusion_RKK, axis1=1, axis2=2)
+    target_RK, answer_RK = confusion_RKK.sum(axis=2), confusion_RKK.sum(axis=1)
+    covariance_R = right_R * count_R - (target_RK * answer_RK).sum(axis=1)
+    spread_R = (count_R**2 - (target_RK**2).sum(axis=1)) * (count_R**2 - (answer_RK**2).sum(axis=1))
+    found_R: NDArray[np.float64] = np.where(
+        spread_R > 0, covariance_R / np.sqrt(np.maximum(spread_R, 1)), 0.0
+    )
+    return found_R
 
-    if len(np.unique(target_N)) < 2 and len(np.unique(answer_N)) < 2:
-        return 0.0
-    return float(matthews_corrcoef(target_N, answer_N))
 
+def _correlation(
+    metric: Metric, answer_N: NDArray[np.float64], target_N: NDArray[np.float64]
+) -> Measured:
+    from scipy import stats
 
-def _correlation(name: str) -> _Compute:
-    def compute(target_N: NDArray[Any], answer_N: NDArray[Any]) -> float:
-        from scipy import stats
+    statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[metric]
 
+    def compute(target_N: NDArray[np.float64], answer_N: NDArray[np.float64]) -> float:
         if len(target_N) < 2 or np.ptp(target_N) == 0 or np.ptp(answer_N) == 0:
             return math.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nearly constant answers
-            return float(getattr(stats, name)(target_N, answer_N).statistic)
+            return float(statistic(target_N, answer_N).statistic)
 
-    return compute
+    draws = [compute(target_N[at_N], answer_N[at_N]) for at_N in _resamples(len(answer_N))]
+    return Measured(
+        score=compute(target_N, answer_N),
+        standard_error=_spread(np.array(draws)),
+        each_N=np.abs(answer_N - target_N),
+    )
 
 
-_SCORES: Final[dict[Metric, _Compute]] = {
-    Metric.MATTHEWS: _matthews,
-    Metric.PEARSON: _correlation("pearsonr"),
-    Metric.SPEARMAN: _correlation("spearmanr"),
-}
+def _resamples(count: int) -> Iterator[NDArray[np.int64]]:
+    """R times: the places of as many examples as there are, drawn with replacement."""
+    generator = np.random.default_rng(0)
+    for _ in range(RESAMPLES):
+        yield generator.integers(count, size=count)
+
+
+def _spread(draws_R: NDArray[np.float64]) -> float:
+    known = draws_R[np.isfinite(draws_R)]
+    return float(np.std(known, ddof=1)) if len(known) > 1 else math.nan

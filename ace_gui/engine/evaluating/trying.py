@@ -34,6 +34,7 @@ from ace_gui.engine.evaluating.said import answer_names, answer_text
 from ace_gui.engine.evaluating.subjects import Loading, Models, require_kind
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.steps import Steps
 
 PATIENCE: Final = 0.02
 """Seconds to wait for a word before other jobs have their turn."""
@@ -50,7 +51,7 @@ def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
     device = resolve_device(job.device)
     task, name = job.task, job.task.title
     owner = models.owner(task, name)
-    data = _data(models, task, job)
+    data = yield from _data(models, task, job)
     for subject in models.subjects():
         if subject.expert is not None and subject.expert != owner:
             continue
@@ -75,11 +76,11 @@ def _asked(
         yield _answered(one, model, loading)
 
 
-def _data(models: Models, task: Task, job: TryJob) -> TaskData:
+def _data(models: Models, task: Task, job: TryJob) -> Steps[TaskData]:
     """The one example: of the task's data, or what the person gives."""
     reference = models.reference(task, task.title)
     if job.row:
-        data = read_task(task, task.title, reference, limit=None, seed=SEED)
+        data = yield from read_task(task, task.title, reference, limit=None, seed=SEED)
         found = tuple(example for example in data.examples if example.row == job.row)
         if not found:
             raise TaskError(f"{task.title} has no example {job.row!r} any more.")

@@ -77,7 +77,9 @@ def tune(
     count = merges or (GRID if len(found) == 1 else TRIALS)
     trial = _Trial(device=workers.device if workers else device, limit=limit)
     points: list[TunePoint] = []
-    asking = _grid(found[0], count) if len(found) == 1 else _proposed(found, count)
+    own = _own_values(recipe, found)
+    one = len(found) == 1
+    asking = _grid(*found[0], count, own) if one else _proposed(found, count, own)
     given = recipe.absolute() if workers else recipe
     for several in _answering(asking, points):
         wanted = [
@@ -212,10 +214,23 @@ def _is_log(each: ParameterRange, field: Any) -> bool:
     return each.low > 0 and (field.metadata["logarithmic"] or each.high >= 100 * each.low)
 
 
-def _grid(chosen: tuple[ParameterRange, Any], count: int) -> _Ask:
-    each, field = chosen
+def _own_values(recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]) -> dict[str, Any]:
+    """What the recipe has now, where it lies in the ranges: it is tried too."""
+    own = {each.name: recipe.parameters.get(each.name, field.default) for each, field in chosen}
+    return {each.name: own[each.name] for each, _ in chosen if _is_within(own[each.name], each)}
+
+
+def _is_within(value: Any, each: ParameterRange) -> bool:
+    return isinstance(value, int | float) and each.low <= value <= each.high
+
+
+def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
+    """The recipe's own value takes the place of the nearest one between the ends."""
     spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
     values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
+    for value in map(float, own.values()):
+        if value not in values and count > 2:
+            values[min(range(1, count - 1), key=lambda n: abs(values[n] - value))] = value
     whole = field.kind == "int"
     yield [
         {each.name: value}
@@ -223,7 +238,7 @@ def _grid(chosen: tuple[ParameterRange, Any], count: int) -> _Ask:
     ]
 
 
-def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int) -> _Ask:
+def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int, own: _Parameters) -> _Ask:
     try:
         optuna: Any = importlib.import_module("optuna")
     except ImportError:
@@ -234,6 +249,8 @@ def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int) -> _Ask:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=SEED, n_startup_trials=STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
+    if len(own) == len(chosen):
+        study.enqueue_trial(dict(own))
     failed, asked = optuna.trial.TrialState.FAIL, 0
     while asked < count:
         trials = [study.ask() for _ in range(1 if asked else min(count, STARTUP))]
@@ -271,11 +288,13 @@ def _best(
 ) -> TunePoint:
     """The one of the highest score; of several, the one that changes the recipe least."""
 
+    own = _own_values(recipe, chosen)
+
     def change(point: TunePoint) -> float:
-        own = {each.name: recipe.parameters.get(each.name, field.default) for each, field in chosen}
         return sum(
             abs(float(point.parameters[each.name]) - float(own[each.name])) / (each.high - each.low)
             for each, _ in chosen
+            if each.name in own
         )
 
     known = [point for point in points if point.score is not None]

@@ -20,6 +20,7 @@ from ace_gui.engine.evaluating.examples import TaskData, read_task
 from ace_gui.engine.evaluating.targets import targets_of
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.steps import result_of
 from tests.helpers.scored_models import save_pictures
 
 TEXTS = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}}
@@ -29,7 +30,7 @@ WORDS = {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O",
 
 
 def read(path: Path, config: dict = TEXTS, limit: int | None = None, **task: object) -> TaskData:
-    data = read_task(Task(data=path, **task), "task", config, limit=limit, seed=0)
+    data = result_of(read_task(Task(data=path, **task), "task", config, limit=limit, seed=0))
     targets_of(data, config)
     return data
 

@@ -16,6 +16,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
+from ace_gui.steps import result_of
 from tests.helpers.command import ace_gui as run
 from tests.helpers.scored_models import save_bert, sentence
 
@@ -47,7 +48,7 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
 
     def rows(half: Half | None, limit: int | None = None) -> list[str]:
         data = Task(data=recipe.parent / "one.csv")
-        found = read_task(data, "one", config, limit=limit, seed=0, half=half)
+        found = result_of(read_task(data, "one", config, limit=limit, seed=0, half=half))
         return [each.row for each in found.examples]
 
     first, second = rows(Half.SEARCHED), rows(Half.REPORTED)
@@ -66,7 +67,7 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Pat
                          progress=lambda each: points.append(each))  # fmt: skip
     assert points[:4] == list(found.result.points)
     values = [point.parameters["scaling"] for point in found.result.points]
-    assert values == pytest.approx([0.0, 0.4, 0.8, 1.2])
+    assert values == pytest.approx([0.0, 0.3, 0.8, 1.2])  # 0.3: the default
     scores = [point.score for point in found.result.points]
     assert len(set(scores)) > 1
     assert found.result.best.score == max(scores)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -28,10 +29,14 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     SpectrumJob,
+    TuneJob,
 )
 from ace_gui.engine.contract.plan import Disposition, Plan
+from ace_gui.engine.contract.tuned import ParameterRange
 from ace_gui.errors import CheckpointError, EngineError
+from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import recipe_of
 
@@ -166,3 +171,19 @@ def test_a_killed_engine_is_reported_in_a_sentence() -> None:
     with pytest.raises(EngineError, match="stopped by the system, probably for lack of memory"):
         process.receive(60)
     process.close()
+
+
+def test_nothing_stays_of_one_that_is_killed_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it merges to try parameters is in a folder that its owner takes away."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    recipe = replace(load_recipe(Sample.TEXT.recipe), merge_method="task_arithmetic")
+    ranges = (ParameterRange(name="scaling", low=0.1, high=1.0),)
+    process = EngineProcess()
+    process.submit(1, TuneJob(recipe=recipe, ranges=ranges, merges=9, limit=20, device="cpu"))
+    while not list(tmp_path.glob("ace-engine-*/ace-tune-*/store")):
+        process.receive(0.05)
+    process.kill()
+    process.close()
+    assert not list(tmp_path.iterdir())
