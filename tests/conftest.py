@@ -8,6 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same cases each time, however busy the machine is.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)
