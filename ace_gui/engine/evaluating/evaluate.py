@@ -90,7 +90,7 @@ def evaluate(
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = torch.device(workers.device) if workers else resolve_device(device)
-    trials = yield from _all_trials(models, tasks, limit, half)
+    trials = yield from all_trials(models, tasks, limit, half)
     if workers is not None:
         share = Share.of(models, tasks, limit=limit, half=half, device=workers.device)
         yield from _answered_by(workers, share, trials, where)
@@ -146,7 +146,7 @@ class Share:
             folders=self.folders,
             names=self.names,
         )
-        trials = result_of(_all_trials(models, self.tasks, self.limit, self.half))
+        trials = result_of(all_trials(models, self.tasks, self.limit, self.half))
         wanted = [trials[place] for place in self.places]
         found = outcomes_of(wanted, resolve_device(self.device))
         return [outcome for _, outcome in found if isinstance(outcome, Outcome)]
@@ -257,9 +257,13 @@ def trials_of(
     return trials
 
 
-def _all_trials(
-    models: Models, tasks: Sequence[Task], limit: int | None, half: Half | None
+def all_trials(
+    models: Models, tasks: Sequence[Task], limit: int | None, half: Half | None = None
 ) -> Steps[list[Trial]]:
+    """Each model on each of its tasks, all data read and checked; experts stand first.
+
+    Raises TaskError.
+    """
     found: list[Trial] = []
     for task, name in zip(tasks, task_names(tasks), strict=True):
         found += yield from trials_of(models, task, name, limit, half)

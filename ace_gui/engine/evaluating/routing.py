@@ -19,7 +19,7 @@ from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.askers import asker
-from ace_gui.engine.evaluating.evaluate import Trial, task_names, trials_of
+from ace_gui.engine.evaluating.evaluate import Trial, all_trials
 from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.looking_on import Telling, routers_of
@@ -38,10 +38,10 @@ def routed(
     Raises as ``evaluate``.
     """
     where, found = resolve_device(device), list[TaskRoutes]()
+    everything = yield from all_trials(models, tasks, limit)
     trials = [
         trial
-        for task, name in zip(tasks, task_names(tasks), strict=True)
-        for trial in trials_of(models, task, name, limit)
+        for trial in everything
         if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
     ]
     total, done = sum(len(trial.data.examples) for trial in trials), 0
