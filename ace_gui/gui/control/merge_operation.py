@@ -20,7 +20,8 @@ from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace, StepPace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import told, tr
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
 
 
 class MergeOperation:
