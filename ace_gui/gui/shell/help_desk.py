@@ -16,7 +16,7 @@ from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.models.command_search import Command
-    from ace_gui.gui.shell.main_window import MainWindow
+    from ace_gui.gui.shell.shell_window import ShellWindow
     from ace_gui.gui.shell.tours.tour import Tour
 
 _LEVELS: Final = {
@@ -29,7 +29,7 @@ _LEVELS: Final = {
 class HelpDesk(QObject):
     """Connects the actions of the Help menu. ``crash``: the last words of an earlier window."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         super().__init__(window)
         self._window, self._session, self._notice = window, window.session, window.notice
         self._tour: Tour | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
@@ -43,6 +43,7 @@ from ace_gui.gui.shell.projects.dropped_paths import local_paths
 from ace_gui.gui.shell.projects.opener import Opener
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.questions import Questions
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header
@@ -62,7 +63,7 @@ if TYPE_CHECKING:  # the workspace brings the plots along, which the empty windo
 _SIZE: Final = (1440, 900)
 
 
-class MainWindow(QMainWindow):
+class MainWindow(ShellWindow):
     """``closed`` follows when the window is really closed, after asking where there is need."""
 
     closed = Signal()

@@ -11,10 +11,10 @@ from ace_gui.gui.words import tr
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
+    from ace_gui.gui.shell.shell_window import ShellWindow
 
 
-def tutorial(window: MainWindow) -> Tour:
+def tutorial(window: ShellWindow) -> Tour:
     """Begin the tutorial in a window, whatever is open in it."""
     session = window.session
     watched = (
@@ -30,7 +30,7 @@ def tutorial(window: MainWindow) -> Tour:
     return Tour(window, [*_opening(window), *_merging(window), *_judging(window)], watched)
 
 
-def _opening(window: MainWindow) -> list[Step]:
+def _opening(window: ShellWindow) -> list[Step]:
     session = window.session
 
     def is_open() -> bool:
@@ -60,7 +60,7 @@ def _opening(window: MainWindow) -> list[Step]:
     ]
 
 
-def _merging(window: MainWindow) -> list[Step]:
+def _merging(window: ShellWindow) -> list[Step]:
     session, merged = window.session, lambda: window.session.results.is_merged
     begun: list[float] = []  # τ, before the person moves it
 
@@ -103,7 +103,7 @@ def _merging(window: MainWindow) -> list[Step]:
     ]
 
 
-def _judging(window: MainWindow) -> list[Step]:
+def _judging(window: ShellWindow) -> list[Step]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores.scores_page import SCORES
 
@@ -138,7 +138,7 @@ def _judging(window: MainWindow) -> list[Step]:
     ]
 
 
-def _sample_button(window: MainWindow) -> QWidget | None:
+def _sample_button(window: ShellWindow) -> QWidget | None:
     """On the welcome page its button, else the menus, which have it under Help."""
     buttons = window.welcome.findChildren(QPushButton)
     named = tr("Open the sample")

@@ -1,0 +1,33 @@
+"""What parts of the window's shell may ask of the window that they belong to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QMainWindow
+
+from ace_gui.gui.panels.notice import Notice
+from ace_gui.gui.panels.welcome import WelcomePanel
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.projects.project import Project
+from ace_gui.gui.shell.window_header import Header
+from ace_gui.gui.state.session import Session
+
+if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
+    from ace_gui.gui.shell.layout.workspace import Workspace
+
+
+class ShellWindow(QMainWindow):
+    """The main window, as the help desk and its tutorial see it."""
+
+    session: Session
+    project: Project
+    actions_: Actions
+    header: Header
+    notice: Notice
+    welcome: WelcomePanel
+
+    @property
+    def workspace(self) -> Workspace:
+        """The panels; made when they are first needed."""
+        raise NotImplementedError
