@@ -556,6 +556,10 @@
 <translation>Ein Export läuft.</translation>
 </message>
 <message>
+<source>Another language begins with the next start, and so does the layout for letters.</source>
+<translation>Eine andere Sprache gilt ab dem nächsten Start, ebenso die Anordnung für andere Buchstaben.</translation>
+</message>
+<message>
 <source>Another one was started; what is finished is kept.</source>
 <translation>Eine neue wurde gestartet; was fertig ist, bleibt erhalten.</translation>
 </message>
@@ -1682,6 +1686,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Labels, in der Reihenfolge des Kopfes</translation>
 </message>
 <message>
+<source>Language</source>
+<translation>Sprache</translation>
+</message>
+<message>
 <source>Larger models are split into several files with an index</source>
 <translation>Größere Modelle werden auf mehrere Dateien mit einem Index verteilt</translation>
 </message>
@@ -2436,10 +2444,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Panel in its &amp;own window</source>
 <translation>Bereich in &amp;eigenem Fenster</translation>
-</message>
-<message>
-<source>Panels that are open are laid out for other letters after the next start.</source>
-<translation>Offene Bereiche richten sich erst nach dem nächsten Start nach einer anderen Schrift.</translation>
 </message>
 <message>
 <source>Paper</source>

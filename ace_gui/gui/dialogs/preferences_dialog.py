@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.control.preferences import LETTERS, Preferences
+from ace_gui.gui.languages import LANGUAGES
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.file_dialogs import ask_folders
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
@@ -122,7 +123,14 @@ class PreferencesDialog(QDialog):
         sizes = {percent: f"{percent} %" for percent in LETTERS}
         self.letters = _choice(tr("Letters"), sizes, settings.letters, preferences.enlarge)
         form.addRow(tr("Letters"), self.letters)
-        self._note(tr("Panels that are open are laid out for other letters after the next start."))
+        languages = {"": tr("As the system"), **LANGUAGES}
+        self.language = _choice(
+            tr("Language"), languages, settings.language, preferences.choose_language
+        )
+        form.addRow(tr("Language"), self.language)
+        self._note(
+            tr("Another language begins with the next start, and so does the layout for letters.")
+        )
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
