@@ -46,6 +46,7 @@ def test_without_source_the_version_stands_for_it(package: Path, monkeypatch) ->
 
 HELPING = {
     "bundled",
+    "crash_log",
     "errors",
     "formatting",
     "imports",

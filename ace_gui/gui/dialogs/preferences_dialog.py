@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QHBoxLayout,
     QPushButton,
+    QSizePolicy,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -226,5 +227,6 @@ def _choice(
     for value, title in titles.items():
         box.addItem(title, value)
     box.setCurrentIndex(box.findData(chosen))
+    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)  # letters may grow
     box.activated.connect(lambda _: use(box.currentData()))
     return box

@@ -367,7 +367,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     worker.say(ReportProgress(title="the report: spectra", done=1, total=4), job=number)
     assert session.state is State.REPORTING
     assert session.activity.progress.title == "the report: spectra"
-    with qtbot.waitSignal(session.advice) as said:
+    with qtbot.waitSignal(session.written) as said:
         worker.say(Reported(file=job.file, bytes=4), JobDone(), job=number)
     assert "report.html" in said.args[0]
     assert session.can_report

@@ -186,7 +186,7 @@ def test_the_most_heterogeneous_layer(loaded: Session) -> None:
 def test_closing_unloads_everything_but_the_engine(loaded: Session) -> None:
     loaded.close()
     assert loaded.state is State.EMPTY
-    assert loaded.engine is ENGINE
+    assert loaded.engine == ENGINE
     assert loaded.draft.inputs == Inputs()
 
 
