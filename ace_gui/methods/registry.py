@@ -41,6 +41,7 @@ from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
+from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
 from ace_gui.methods.star import STAR
@@ -225,11 +226,11 @@ def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
 def every_variant() -> tuple[str, ...]:
     """Every method, each followed by those of its variants that are not its default.
 
-    Those that learn are left out: each of them takes as long as a training.
+    Those that train the whole model are left out: each takes as long as a training.
     """
     names = []
     for name, method in METHODS.items():
-        if method.learning is not None:
+        if method.learning is not None or _trains_blocks(method):
             continue
         names.append(name)
         for field in parameter_fields(method):
@@ -237,6 +238,10 @@ def every_variant() -> tuple[str, ...]:
                 others = (each for each in field.metadata["choices"] if each != field.default)
                 names += [f"{name}:{each}" for each in others]
     return tuple(names)
+
+
+def _trains_blocks(method: MergeMethod[Any]) -> bool:
+    return isinstance(method.modules, Differences) and method.modules.training is not None
 
 
 def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:
