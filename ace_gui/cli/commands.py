@@ -187,7 +187,7 @@ def task(
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Make one expert's model again from a merged one (emr, tall_masks, tsv_c)."""
+    """Make one expert's model again from a merged one that has modules for each task."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.engine.output.task_model import write_task_model
