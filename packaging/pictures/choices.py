@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.state.layer_rules import overridden
@@ -47,7 +47,8 @@ def _override_pictures(studio: Studio, take: Take) -> None:
         ),
         window.engine.idle,
     )
-    window.workspace.method.show_overrides()
+    for area in window.workspace.left.findChildren(QScrollArea):
+        area.ensureWidgetVisible(window.workspace.method.overrides)
     layers = window.workspace.layers
     layers.table.scrollTo(layers.tree.index_of(min(values)))
     studio.settle()
