@@ -42,11 +42,13 @@ def heading(text: str, parent: QWidget | None = None) -> QLabel:
 
 
 class ElidedLabel(QLabel):
-    """One line that gives up its middle where there is no room; the tooltip has all of it."""
+    """One line that gives up its middle where there is no room, or its end if it is a sentence;
+    the tooltip has all of it."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, *, sentence: bool = False) -> None:
         super().__init__(parent)
-        self._full = ""
+        mode = Qt.TextElideMode
+        self._full, self._mode = "", mode.ElideRight if sentence else mode.ElideMiddle
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
@@ -66,5 +68,4 @@ class ElidedLabel(QLabel):
         self._elide()
 
     def _elide(self) -> None:
-        mode = Qt.TextElideMode.ElideMiddle
-        self.setText(self.fontMetrics().elidedText(self._full, mode, self.width()))
+        self.setText(self.fontMetrics().elidedText(self._full, self._mode, self.width()))

@@ -46,7 +46,7 @@ class LayerHead(QWidget):
         self.facts = ElidedLabel(self)
         self.facts.setProperty("kind", "caption")
         self.facts.setFont(face(Face.CAPTION))
-        self.numbers = ElidedLabel(self)
+        self.numbers = ElidedLabel(self, sentence=True)
         self.numbers.setProperty("kind", "caption")
         self.numbers.setFont(face(Face.CAPTION))
         self._figures = QWidget(self)
