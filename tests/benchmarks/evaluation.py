@@ -3,7 +3,7 @@
 
 The base does every task, with the expert's head, and each expert its own; so does a merge with kept
 heads. Both load every model that they ask, in one process that has all libraries in memory, and
-nothing is remembered from one turn to the next. Medians, and the ratio of the medians.
+no score is remembered from one turn to the next. Medians, and the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.paths import Sample
+from ace_gui.paths import Sample, scores_folder
 from tests.benchmarks.measuring import say
 
 BATCH = 64
@@ -43,6 +44,7 @@ def main() -> int:
     sample = Sample(options.sample)
     plain = plain_images if sample is Sample.IMAGES else plain_texts
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         merged = Path(folder) / "merged"
         ace_gui.merge(sample.recipe, merged, device="cpu")
         contestants = {
@@ -50,9 +52,9 @@ def main() -> int:
             "plain": lambda: plain(sample.recipe.parent, merged),
         }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
-        for turn in range(options.rounds + 1):  # the first warms up
+        for _ in range(options.rounds + 1):  # the first warms up
             for name, contestant in contestants.items():
-                os.environ["XDG_CACHE_HOME"] = str(Path(folder) / f"cache-{turn}")
+                shutil.rmtree(scores_folder(), ignore_errors=True)
                 times[name].append(clocked(contestant))
     say(
         f"{sample}: 15 trials of 400 examples, torch {torch.__version__}, {options.threads} threads"
