@@ -178,8 +178,7 @@ def score(
 
     Yields what ``evaluate`` yields, and raises what it and ``prepare`` raise.
     """
-    if not tasks:
-        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
+    _require_some(tasks)
     use_threads(None)
     if workers is None:
         resolve_device(device)
@@ -188,6 +187,11 @@ def score(
     for event in evaluate(models, tasks, limit=limit, device=device, workers=workers):
         if event is not None:
             yield event
+
+
+def _require_some(tasks: Sequence[Task]) -> None:
+    if not tasks:
+        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
 
 
 def routes(
@@ -200,8 +204,7 @@ def routes(
     device: str = "auto",
 ) -> Iterator[Event]:
     """Which experts the folders with routers take for examples of the tasks; as ``score``."""
-    if not tasks:
-        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
+    _require_some(tasks)
     use_threads(None)
     prepared = None if recipe is None else prepare(recipe)
     models = models_of(prepared, folders, names)

@@ -79,6 +79,29 @@ def scaling_parameter(
     )
 
 
+def steps_parameter(
+    default: int, *, help: str, high: int = 100_000, presets: tuple[tuple[str, int], ...] = ()
+) -> Any:
+    """The field of how many steps an optimiser takes."""
+    return parameter(default, label="Steps", help=help, low=0, high=high, presets=presets)
+
+
+def learning_rate_parameter(
+    default: float, *, help: str, high: float, presets: tuple[tuple[str, float], ...] = ()
+) -> Any:
+    """The field of how far a step goes, above 0."""
+    return parameter(
+        default,
+        label="Learning rate",
+        help=help,
+        low=0.0,
+        low_open=True,
+        high=high,
+        logarithmic=True,
+        presets=presets,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
     """Figures of a method on one tensor; None where it has no such figure.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from ace_gui.methods.method import (
     Kind,
     MergeMethod,
+    learning_rate_parameter,
     parameter,
     scaling_parameter,
+    steps_parameter,
 )
 from ace_gui.methods.shared.expert_modules import Corrections
 from ace_gui.methods.shared.sums import scaled_sum
@@ -26,21 +28,14 @@ class SurgeryParameters:
         high=4096,
         logarithmic=True,
     )
-    steps: int = parameter(
+    steps: int = steps_parameter(
         1000,
-        label="Steps",
         help="Steps of Adam for each task; 0 leaves the merge as it is.",
-        low=0,
-        high=100_000,
     )
-    learning_rate: float = parameter(
+    learning_rate: float = learning_rate_parameter(
         1e-3,
-        label="Learning rate",
         help="Of Adam.",
-        low=0.0,
-        low_open=True,
         high=1.0,
-        logarithmic=True,
     )
     scaling: float = scaling_parameter(
         0.3, letter="α", help="Factor on the sum of the task vectors in the merged model."

@@ -8,7 +8,13 @@ from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import Kind, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Kind,
+    MergeMethod,
+    learning_rate_parameter,
+    scaling_parameter,
+    steps_parameter,
+)
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.expert_modules import BlockTraining, Cut, Differences, ModuleKind
 from ace_gui.methods.shared.sums import scaled_sum
@@ -22,22 +28,15 @@ _MLP: Final = frozenset({"MLP up", "MLP gate", "MLP gate+up", "MLP down"})
 class WemoeParameters:
     """``steps``, ``learning_rate``: of the routers. ``scaling``: λ of the merge."""
 
-    steps: int = parameter(
+    steps: int = steps_parameter(
         1000,
-        label="Steps",
         help="Steps of Adam, each with 16 examples of every task; 0 leaves the merge nearly as it "
         "is.",
-        low=0,
-        high=100_000,
     )
-    learning_rate: float = parameter(
+    learning_rate: float = learning_rate_parameter(
         1e-4,
-        label="Learning rate",
         help="Of Adam.",
-        low=0.0,
-        low_open=True,
         high=1.0,
-        logarithmic=True,
     )
     scaling: float = scaling_parameter(
         0.3, letter="λ", help="Factor on the sum of the task vectors outside of the MLP blocks."

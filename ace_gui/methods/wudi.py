@@ -20,9 +20,11 @@ from ace_gui.methods.method import (
     Context,
     Merged,
     MergeMethod,
+    learning_rate_parameter,
     parameter,
     per_matrix,
     scaling_parameter,
+    steps_parameter,
 )
 from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, STRICT, Tolerance
@@ -57,21 +59,14 @@ class WudiParameters:
         ),
         choices=("adam", "closed"),
     )
-    steps: int = parameter(
+    steps: int = steps_parameter(
         300,
-        label="Steps",
         help="Steps of Adam; 300 in the paper, 400 in FusionBench. Ignored by the closed form.",
-        low=0,
-        high=100_000,
     )
-    learning_rate: float = parameter(
+    learning_rate: float = learning_rate_parameter(
         1e-5,
-        label="Learning rate",
         help="Of Adam, absolute: it must suit the size of the changes.",
-        low=0.0,
         high=1.0,
-        low_open=True,
-        logarithmic=True,
         presets=(("vision models", 1e-5), ("RoBERTa", 2e-5)),
     )
     scaling: float = scaling_parameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,24 @@ def save_pictures(folder: Path, labels: Sequence[str], count: int, *, seed: int 
             files.append(folder / label / f"{number:03}.png")
             Image.fromarray(pixels).save(files[-1])
     return files
+
+
+def save_scored_family(folder: Path, examples: int) -> Path:
+    """A recipe with a base, two classifiers of texts, and so many random examples for each."""
+    for seed, name in enumerate(("base", "one", "two")):
+        names = {0: "bad", 1: "good"}
+        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
+    generator = np.random.default_rng(0)
+    for name in ("one", "two"):
+        rows = [f"{sentence(generator)},{generator.integers(2)}" for _ in range(examples)]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    said = {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "models": [{"model": "one"}, {"model": "two"}],
+        "tasks": [{"data": "one.csv"}, {"data": "two.csv"}],
+        "heads": "merge",
+        "schema": 1,
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(said))
+    return folder / "recipe.yaml"

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from ace_gui.engine.contract.events import EvaluationProgress, Event, JobFailed
+from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
-from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.one_operation import OneOperation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 from ace_gui.gui.words import tr
 
 
-class RoutingOperation(QObject):
-    """``routes``: of the store that was looked at last, None before. ``changed`` follows more."""
-
-    changed = Signal()
+class RoutingOperation(OneOperation):
+    """``routes``: of the store that was looked at last, None before."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
     ) -> None:
-        super().__init__(parent)
-        self._session, self._engine = session, engine
-        self._operation: Operation | None = None
+        super().__init__(session, engine, parent)
         self.store: Path | None = None
         self.routes: tuple[TaskRoutes, ...] | None = None
-        self.error = ""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a merge is being looked at."""
-        return self._operation is not None
 
     @property
     def obstacle(self) -> str:
@@ -47,22 +37,17 @@ class RoutingOperation(QObject):
         """Have a finished merge answer the tasks; what was known is forgotten."""
         if self.obstacle or self.is_running:
             return
-        self.store, self.routes, self.error = store, None, ""
+        self.store, self.routes = store, None
         job = RoutesJob(
             recipe=self._session.draft.inputs.recipe(),
             store=store,
             limit=limit,
             device=self._session.device,
         )
-        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
-        self.changed.emit()
+        self._begin(job, quiet=True)
 
-    def stop(self) -> None:
-        """Look no further."""
-        if self._operation is not None:
-            self._operation.cancel()
-
-    def _hear(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """How far it is, or the routes."""
         match event:
             case EvaluationProgress(done=done, total=total, task=task):
                 title = tr("looking at the routes of {task}", task=task)
@@ -70,10 +55,3 @@ class RoutingOperation(QObject):
                 self._session.activity.set_progress(progress)
             case RoutesFound(routes=routes):
                 self.routes = routes
-        self.changed.emit()
-
-    def _end(self, end: End) -> None:
-        self._operation = None
-        if isinstance(end, JobFailed | EngineLost):
-            self.error = told(end.error.sentence)
-        self.changed.emit()

@@ -21,6 +21,7 @@ from ace_gui.methods.method import (
     parameter,
     per_entry,
     scaling_parameter,
+    steps_parameter,
 )
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
@@ -35,12 +36,9 @@ _LEAST: Final = 1e-6
 class ConcreteParameters(LearningParameters):
     """``variant``: whether the coefficients are learned too. ``temperature``: of the relaxation."""
 
-    steps: int = parameter(
+    steps: int = steps_parameter(
         2000,
-        label="Steps",
         help="How often the mask is moved; 0 leaves it as it begins, which is task arithmetic.",
-        low=0,
-        high=100_000,
         presets=(("paper, task arithmetic", 2000), ("paper, AdaMerging", 1000)),
     )
     variant: str = parameter(

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    learning_rate_parameter,
+    parameter,
+    steps_parameter,
+)
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
@@ -28,22 +36,16 @@ BEGINNING: Final = 5.0
 class FewShotParameters(LearningParameters):
     """``density``: share of entries kept to begin with. ``sparsity``: factor of the penalty."""
 
-    steps: int = parameter(
+    steps: int = steps_parameter(
         10,
-        label="Steps",
         help="How often the masks are moved; 0: the largest changes alone, without any data.",
-        low=0,
         high=10_000,
     )
-    learning_rate: float = parameter(
+    learning_rate: float = learning_rate_parameter(
         1e7,
-        label="Learning rate",
         help="How far a step moves the logits of the masks (plain gradient descent; gradients of "
         "masks are very small).",
-        low=0.0,
         high=1e12,
-        low_open=True,
-        logarithmic=True,
     )
     batch: int = parameter(
         64,

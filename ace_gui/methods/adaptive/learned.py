@@ -12,7 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, parameter
+from ace_gui.methods.method import (
+    Context,
+    Merged,
+    learning_rate_parameter,
+    parameter,
+    steps_parameter,
+)
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import required_values
@@ -24,21 +30,14 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 class LearningParameters:
     """How the values are looked for; ``steps`` 0 leaves them as they begin."""
 
-    steps: int = parameter(
+    steps: int = steps_parameter(
         1000,
-        label="Steps",
         help="How often the values are moved; 0 leaves them as they begin.",
-        low=0,
-        high=100_000,
     )
-    learning_rate: float = parameter(
+    learning_rate: float = learning_rate_parameter(
         1e-3,
-        label="Learning rate",
         help="How far a step moves the values (Adam).",
-        low=0.0,
         high=10.0,
-        low_open=True,
-        logarithmic=True,
     )
     batch: int = parameter(
         16,

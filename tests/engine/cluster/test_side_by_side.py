@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -25,29 +23,12 @@ from ace_gui.errors import TaskError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.ray_stand_in import RayStandIn
-from tests.helpers.scored_models import save_bert, sentence
+from tests.helpers.scored_models import save_scored_family
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    folder = tmp_path_factory.mktemp("scored")
-    for seed, name in enumerate(("base", "one", "two")):
-        names = {0: "bad", 1: "good"}
-        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
-    generator = np.random.default_rng(0)
-    for name in ("one", "two"):
-        rows = [f"{sentence(generator)},{generator.integers(2)}" for _ in range(31)]
-        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
-    said = {
-        "merge_method": "task_arithmetic",
-        "base_model": "base",
-        "models": [{"model": "one"}, {"model": "two"}],
-        "tasks": [{"data": "one.csv"}, {"data": "two.csv"}],
-        "heads": "merge",
-        "schema": 1,
-    }
-    (folder / "recipe.yaml").write_text(json.dumps(said))
-    return load_recipe(folder / "recipe.yaml")
+    return load_recipe(save_scored_family(tmp_path_factory.mktemp("scored"), 31))
 
 
 @pytest.fixture(autouse=True)

@@ -18,29 +18,12 @@ from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
 from ace_gui.steps import result_of
 from tests.helpers.command import ace_gui as run
-from tests.helpers.scored_models import save_bert, sentence
+from tests.helpers.scored_models import save_scored_family
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tuned")
-    for seed, name in enumerate(("base", "one", "two")):
-        names = {0: "bad", 1: "good"}
-        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=names)
-    generator = np.random.default_rng(0)
-    for name in ("one", "two"):
-        rows = [f"{sentence(generator)},{generator.integers(2)}" for _ in range(61)]
-        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
-    said = {
-        "merge_method": "task_arithmetic",
-        "base_model": "base",
-        "models": [{"model": "one"}, {"model": "two"}],
-        "tasks": [{"data": "one.csv"}, {"data": "two.csv"}],
-        "heads": "merge",
-        "schema": 1,
-    }
-    (folder / "recipe.yaml").write_text(json.dumps(said))
-    return folder / "recipe.yaml"
+    return save_scored_family(tmp_path_factory.mktemp("tuned"), 61)
 
 
 def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
