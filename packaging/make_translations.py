@@ -39,7 +39,7 @@ SPEAKING: Final = (
     "contract/forecast.py",
     "contract/health.py",
     "contract/verdicts.py",
-    "planning/*.py",
+    "planning/**/*.py",
     "merging/measured_rows.py",
     "merging/surveying.py",
     "merging/tensor_merge.py",

@@ -31,7 +31,7 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_merge import merge_deltas, report_of
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.planning.vocabulary_rows import rows_digest
+from ace_gui.engine.planning.vocabulary.rows import rows_digest
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.methods.method import Merged

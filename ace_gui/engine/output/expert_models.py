@@ -22,7 +22,7 @@ from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import InputFile, Manifest
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import OpenedModel, open_models
-from ace_gui.engine.planning.vocabulary_rows import differs, vocabulary_tensors
+from ace_gui.engine.planning.vocabulary.rows import differs, vocabulary_tensors
 from ace_gui.engine.streaming import checksum
 from ace_gui.recipe.values import Vocabulary
 from ace_gui.steps import result_of

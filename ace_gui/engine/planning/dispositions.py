@@ -15,8 +15,8 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.matrix_parts import split_row
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new
-from ace_gui.engine.planning.tokenizers import token_of
-from ace_gui.engine.planning.vocabulary_rows import vocabulary_tensors
+from ace_gui.engine.planning.vocabulary.rows import vocabulary_tensors
+from ace_gui.engine.planning.vocabulary.tokenizers import token_of
 from ace_gui.errors import MismatchError
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe

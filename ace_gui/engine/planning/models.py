@@ -27,8 +27,8 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
-from ace_gui.engine.planning.new_tokens import Joined
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
+from ace_gui.engine.planning.vocabulary.new_tokens import Joined
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import place, plain
 from ace_gui.paths import architectures_folder, conversions_folder

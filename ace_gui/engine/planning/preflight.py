@@ -22,10 +22,10 @@ from ace_gui.engine.contract.checks import (
 )
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning import duplicate_models
-from ace_gui.engine.planning import tokenizers as vocabularies
 from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.vocabulary_rows import TokenMatch, match
+from ace_gui.engine.planning.vocabulary import tokenizers as vocabularies
+from ace_gui.engine.planning.vocabulary.rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary

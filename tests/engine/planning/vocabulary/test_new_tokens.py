@@ -14,7 +14,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods.registry import METHODS
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import Vocabulary
-from tests.engine.planning.test_vocabulary_rows import (
+from tests.engine.planning.vocabulary.test_rows import (
     EMBEDDING,
     HEAD,
     HEAD_BIAS,

@@ -16,7 +16,8 @@ from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import NOWHERE, Growth, Source, TensorInfo, grow, plain
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.new_tokens import (
+from ace_gui.engine.planning.overridden_rows import weights_for
+from ace_gui.engine.planning.vocabulary.new_tokens import (
     Joined,
     Known,
     extended,
@@ -25,9 +26,8 @@ from ace_gui.engine.planning.new_tokens import (
     renumbered,
     resized,
 )
-from ace_gui.engine.planning.overridden_rows import weights_for
-from ace_gui.engine.planning.tokenizers import files_beside, tokenizer_stamps, tokens_of
-from ace_gui.engine.planning.vocabulary_rows import match, vocabulary_tensors
+from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
+from ace_gui.engine.planning.vocabulary.tokenizers import files_beside, tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
