@@ -4,12 +4,15 @@ Collects every text of the window (``tr``, ``counted`` and ``later`` in ``ace_gu
 engine declares, and the forms of the sentences that it makes (``ace_gui/gui/told.py``), and writes
 them into ``resources/languages/*.ts``: translations that are there stay, texts that are gone go,
 and what has no translation is named. Then ``lrelease``, which comes with PySide6, makes the ``.qm``
-files. A new language: add its code to ``ace_gui/gui/languages.py`` and run this.
+files. Of the help pages (``resources/help/de/*.md``), it names those whose English text has changed
+since, and prints what changed. A new language: add its code to ``ace_gui/gui/languages.py`` and run
+this.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -27,11 +30,13 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.gui import told, words
+from ace_gui.gui.dialogs.help_dialog import BLOCK
 from ace_gui.gui.languages import LANGUAGES, SOURCE
 from ace_gui.recipe.tasks import Metric, TaskKind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "resources" / "languages"
+HELP: Final = ROOT / "resources" / "help"
 ENUMS: Final[tuple[type[StrEnum], ...]] = (Disposition, Verdict, Regime, TaskKind, Metric)
 SPEAKING: Final = (
     "contract/checks.py",
@@ -73,6 +78,11 @@ def main() -> None:
         missing = [text.source for text in texts if not all(known.get(text, [""]))]
         print(f"{file}: {len(texts)} texts, {len(missing)} not translated")
         print(*missing, sep="\n")
+    for page in sorted(HELP.glob("*/*.md")):
+        english = HELP / page.name
+        if digest_in(page) != (now := digest(english.read_text("utf-8"))):
+            print(f"{page}: what it translates has changed. When it is right, write {now} into it.")
+            print(_changes(english, digest_in(page)))
 
 
 def all_texts() -> list[Text]:
@@ -195,6 +205,31 @@ def _message(text: Text, said: list[str]) -> list[str]:
         f"<translation{state}>{body}</translation>",
         "</message>",
     ]
+
+
+def digest(english: str) -> str:
+    """Of what there is to translate in a help page: all but its blocks."""
+    return hashlib.sha256(BLOCK.sub("", english).encode()).hexdigest()[:12]
+
+
+def digest_in(page: Path) -> str:
+    """Which English text a page translates, as the last line of the page says."""
+    found = re.search(r"<!-- English: (\w+) -->\n\Z", page.read_text("utf-8"))
+    return found[1] if found else ""
+
+
+def _changes(english: Path, since: str) -> str:
+    """What became of an English page since its text of that digest; empty if git has none."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=english.parent, check=True, capture_output=True, text=True
+        ).stdout
+
+    for commit in git("log", "--format=%h", "--", english.name).split():
+        if digest(git("show", f"{commit}:./{english.name}")) == since:
+            return git("diff", "--word-diff", commit, "--", english.name)
+    return ""
 
 
 def release(file: Path, compiled: Path) -> None:

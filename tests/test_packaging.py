@@ -115,7 +115,7 @@ def test_every_file_that_the_program_reads_is_in_the_bundle() -> None:
     from bundle.contents import data_files, is_used
 
     places = {str(PurePosixPath(folder) / Path(file).name) for file, folder in data_files()}
-    for name in ("sample/sample.yaml", "sample/heldout.npz", "help/start.md", "icons/app.svg"):
+    for name in ("sample/sample.yaml", "sample/heldout.npz", "help/de/start.md", "icons/app.svg"):
         assert resource_path(name).exists()
         assert f"ace_gui/resources/{name}" in places
     tracked = [path for path in (ROOT / "resources").rglob("*") if path.is_file()]

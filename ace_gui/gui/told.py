@@ -35,8 +35,14 @@ class _Form(NamedTuple):
 
 def told(sentence: str) -> str:
     """A sentence, title or word of the engine, as far as it is known in the person's language."""
+    code = language()
+    return _translated(sentence, code) if code and sentence else sentence
+
+
+def language() -> str:
+    """The code of the window's language; empty: English."""
     code = QCoreApplication.translate(CONTEXT, LANGUAGE)
-    return sentence if code == LANGUAGE or not sentence else _translated(sentence, code)
+    return "" if code == LANGUAGE else code
 
 
 def told_list(parts: str) -> str:

@@ -608,6 +608,10 @@
 <translation>Automatisch</translation>
 </message>
 <message>
+<source>Automatic variant</source>
+<translation>Automatische Variante</translation>
+</message>
+<message>
 <source>Back to the default</source>
 <translation>Zurück zum Standard</translation>
 </message>
@@ -1066,6 +1070,10 @@
 <message numerus="yes">
 <source>Delete these %n runs?</source>
 <translation><numerusform>Diesen Lauf löschen?</numerusform><numerusform>Diese %n Läufe löschen?</numerusform></translation>
+</message>
+<message>
+<source>Density</source>
+<translation>Dichte</translation>
 </message>
 <message>
 <source>Detail</source>
@@ -2554,6 +2562,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Verfeinerter Anteil</translation>
 </message>
 <message>
+<source>Refinement</source>
+<translation>Verfeinerung</translation>
+</message>
+<message>
 <source>Regime</source>
 <translation>Regime</translation>
 </message>
@@ -2626,8 +2638,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Revision</translation>
 </message>
 <message>
+<source>Ridge mass</source>
+<translation>Ridge-Masse</translation>
+</message>
+<message>
 <source>Ridge mass Σε</source>
 <translation>Ridge-Masse Σε</translation>
+</message>
+<message>
+<source>Ridge share α</source>
+<translation>Ridge-Anteil α</translation>
+</message>
+<message>
+<source>Ridge ε</source>
+<translation>Ridge ε</translation>
 </message>
 <message>
 <source>Role</source>
@@ -2640,6 +2664,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Routing</source>
 <translation>Wege</translation>
+</message>
+<message>
+<source>Run</source>
+<translation>Lauf</translation>
 </message>
 <message>
 <source>Runs</source>
@@ -3074,6 +3102,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Hält an…</translation>
 </message>
 <message>
+<source>Subspace</source>
+<translation>Unterraum</translation>
+</message>
+<message>
 <source>Subspaces</source>
 <translation>Unterräume</translation>
 </message>
@@ -3120,6 +3152,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Task heads are merged where all experts have one task: heads of one shape with the same labels. Otherwise, and without this, each expert's own is saved beside the merged model.</source>
 <translation>Aufgabenköpfe werden zusammengeführt, wo alle Experten eine Aufgabe haben: Köpfe einer Form mit denselben Labels. Sonst, und ohne dies, wird der eigene jedes Experten neben dem zusammengeführten Modell gespeichert.</translation>
+</message>
+<message>
+<source>Task vector</source>
+<translation>Aufgabenvektor</translation>
 </message>
 <message>
 <source>Task whose answers are wanted</source>
@@ -3404,6 +3440,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Threads</source>
 <translation>Threads</translation>
+</message>
+<message>
+<source>Threshold τ</source>
+<translation>Schwelle τ</translation>
 </message>
 <message>
 <source>Tick a parameter.</source>

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale
 from PySide6.QtWidgets import QApplication
 
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.languages import speak
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -91,3 +94,27 @@ def loaded(opened: MainWindow, worker: FakeWorker) -> MainWindow:
     """The window with a base and two experts, compared, and nothing selected."""
     worker.say(*analysed(GAMMAS))
     return opened
+
+
+@pytest.fixture(scope="session")
+def making() -> ModuleType:
+    """The script that collects the texts."""
+    spec = importlib.util.spec_from_file_location(
+        "make_translations",
+        Path(__file__).resolve().parents[2] / "packaging" / "make_translations.py",
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def german(qapp: QApplication) -> Iterator[None]:
+    """The window speaks German; then what it spoke before."""
+    before = QLocale()
+    speak("de")
+    yield
+    speak("en")
+    QLocale.setDefault(before)

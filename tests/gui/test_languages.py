@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,8 +14,8 @@ from typing import Final
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QCoreApplication, QLocale, QTranslator
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtCore import QCoreApplication, QTranslator
+from PySide6.QtWidgets import QPushButton
 
 from ace_gui.engine.contract.checks import disk_check, memory_check
 from ace_gui.engine.contract.forecast import Forecast
@@ -33,42 +32,12 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 OTHERS: Final = sorted(LANGUAGES.keys() - {SOURCE})
 
 
-@pytest.fixture(scope="module")
-def making() -> ModuleType:
-    """The script that collects the texts."""
-    spec = importlib.util.spec_from_file_location(
-        "make_translations", ROOT / "packaging" / "make_translations.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def german(qapp: QApplication) -> Iterator[None]:
-    """The window speaks German; then what it spoke before."""
-    before = QLocale()
-    speak("de")
-    yield
-    speak("en")
-    QLocale.setDefault(before)
-
-
 # No text escapes
 
 PASSES: Final = {"tr", "later", "counted", "told"}
 SILENT: Final = {
     *("setObjectName", "setProperty", "property", "compile", "import_module", "getattr"),
-    *(
-        "QRegularExpression",
-        "sub",
-        "explain",
-        "errstate",
-        "setApplicationName",
-        "setOrganizationName",
-    ),
+    *("QRegularExpression", "sub", "errstate", "setApplicationName", "setOrganizationName"),
 }
 """Calls whose texts nobody reads."""
 SPOKEN: Final = re.compile(
@@ -83,7 +52,6 @@ WORD: Final = re.compile(r"[A-Za-z]{3,}")
 ENGLISH: Final = {
     "diagnostics.py",  # for whoever looks after the program
     "picture.py",  # a command, for the pictures of the handbook
-    "terms.py",  # of the glossary, which is a page of the help
 }
 NO_WORDS: Final = {
     "ACE Workbench",  # the program's name, in window titles

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.gui.told import language
 from ace_gui.gui.words import tr
 from ace_gui.paths import resource_path
 
@@ -38,6 +39,8 @@ PAGES = (
     "library",
 )
 """File names in the resources, in the order in which to read them."""
+BLOCK: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+"""Code, commands and what they print: of every language those of the English page."""
 
 _LIST: Final = 13  # lines of text that the list of pages is wide
 _MARGIN: Final = 16  # px round a page
@@ -117,5 +120,11 @@ def anchor_of(heading: str) -> str:
 
 
 def page(name: str) -> str:
-    """The Markdown text of a help page."""
-    return resource_path(f"help/{name}.md").read_text(encoding="utf-8")
+    """The Markdown text of a help page, in the window's language where there is one."""
+    english = resource_path(f"help/{name}.md").read_text(encoding="utf-8")
+    translated = resource_path(f"help/{language()}/{name}.md")
+    if not language() or not translated.is_file():
+        return english
+    blocks = iter(BLOCK.findall(english))
+    text = translated.read_text(encoding="utf-8").rpartition("<!--")[0]
+    return BLOCK.sub(lambda _: next(blocks), text)

@@ -55,7 +55,7 @@ class ExpertsPanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        explain(self, "Expert")
+        explain(self, tr("Expert"))
         self._session = session
         self.model = ExpertsModel(session, self)
         self._base = ElidedLabel(self)

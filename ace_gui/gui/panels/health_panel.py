@@ -54,7 +54,7 @@ class HealthPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Ridge mass")
+        explain(self, tr("Ridge mass"))
         self._session = session
         self._healths = healths
         self.summary = heading("")

@@ -29,7 +29,7 @@ class HeterogeneityPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Heterogeneity γ")
+        explain(self, tr("Heterogeneity γ"))
         self._session = session
         self._layers = MergedLayers(session, self)
         self.plot = HeterogeneityPlot()

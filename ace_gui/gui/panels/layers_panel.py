@@ -47,7 +47,7 @@ class LayersPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Regime")
+        explain(self, tr("Regime"))
         self._session = session
         self.model = LayersModel(session, healths, self)
         self.tree = LayerTree(self.model, self)

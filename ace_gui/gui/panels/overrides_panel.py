@@ -38,7 +38,7 @@ class OverridesPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Override")
+        explain(self, tr("Override"))
         self._session = session
         self._none = muted_label(tr(_NONE), self)
         self.list = self._make_list()

@@ -46,7 +46,7 @@ class RunsPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Run")
+        explain(self, tr("Run"))
         self._session = session
         self.model = RunsModel(session, self)
         self.model.renamed.connect(self.renamed)

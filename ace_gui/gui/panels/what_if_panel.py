@@ -88,7 +88,7 @@ class WhatIfPanel(QWidget):
 
     def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "What if")
+        explain(self, tr("What if"))
         self._session = session
         self._what_if = what_if
         self._shown: MethodInfo | None = None

@@ -50,7 +50,7 @@ class CapField(QWidget):
 
     def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Cap δ")
+        explain(self, tr("Cap δ"))
         self.choice = QComboBox(self)
         self.choice.setAccessibleName(tr("Cap on the change"))
         self.choice.setToolTip(tooltip(tr(CAP_TIP)))

@@ -48,7 +48,7 @@ class ParameterField(QWidget):
         self.control.setAccessibleName(field.label)
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
-        explain(self, OF_PARAMETERS.get(field.name, ""))
+        explain(self, _term(field))
         self._reset = DotButton(self)
         self._reset.setAccessibleName(tr("Default {label}", label=field.label))
         self._reset.setToolTip(tr("Back to the default"))
@@ -108,9 +108,14 @@ def in_line(control: QWidget) -> QWidget:
 
 
 def _help(field: FieldInfo) -> str:
-    term = OF_PARAMETERS.get(field.name)
+    term = _term(field)
     pointer = tr("F1: {term} in the glossary.", term=term) if term else ""
     return f"{_range(field)}\n{pointer}".strip()
+
+
+def _term(field: FieldInfo) -> str:
+    term = OF_PARAMETERS.get(field.name)
+    return tr(term) if term else ""
 
 
 def _range(field: FieldInfo) -> str:

@@ -26,7 +26,7 @@ class EnergiesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, "Energy")
+        explain(self, tr("Energy"))
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName(tr("Energies of the selected layer"))

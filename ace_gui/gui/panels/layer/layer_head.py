@@ -37,7 +37,7 @@ class LayerHead(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, "Ridge mass")
+        explain(self, tr("Ridge mass"))
         self._session = session
         self.name = _Name(self)
         self._pill = plain_label(tr("heterogeneous"), self, wrap=False)

@@ -35,7 +35,7 @@ class SpectraPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, "Spectrum")
+        explain(self, tr("Spectrum"))
         self.plot = SpectrumPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName(tr("Spectrum of the selected layer"))

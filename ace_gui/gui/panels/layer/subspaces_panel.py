@@ -54,7 +54,7 @@ class SubspacesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, "Subspace")
+        explain(self, tr("Subspace"))
         self.look = Choice(
             tr("What is compared"), {k: (tr(k.value), tr(_TIPS[k])) for k in Look}, self
         )
