@@ -19,7 +19,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import Scheme, set_scheme
 
-PATIENCE: Final = 300_000  # ms for any one step
+PATIENCE: Final = 300_000  # ms without any news
 SETTLE: Final = 400  # ms for timers that gather repaints
 SIZE: Final = (1440, 900)
 
@@ -80,6 +80,7 @@ class Studio:
         timer.timeout.connect(lambda: loop.exit(1))
 
         def look(*_: object) -> None:
+            timer.start(PATIENCE)
             if condition() or self._error is not None:
                 loop.exit(0)
 
