@@ -19,10 +19,10 @@ from ace_gui.engine.cluster.schedule import (
     PlannedUnit,
     Schedule,
     Speed,
-    measured,
     planned_units,
     schedule,
 )
+from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.merging.merge import input_paths
@@ -102,8 +102,9 @@ def _speed(prepared: Prepared, given: Given, cluster: str) -> Speed:
             workers.begin(prepared)
             for _ in workers.ran(os.getpid, [()] * workers.count, ["a worker"] * workers.count):
                 start = time.monotonic() - started
-        found = measured(prepared, disk or WRITE, workers)
-    return dataclasses.replace(found, start=start, read=disk or found.read)
+        found = measured(prepared, workers)
+    write = disk or found.write
+    return dataclasses.replace(found, start=start, read=disk or found.read, write=write)
 
 
 def _print_units(planned: Sequence[PlannedUnit]) -> None:

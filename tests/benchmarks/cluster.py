@@ -1,9 +1,10 @@
 """Merging by several processes: ``python -m tests.benchmarks.cluster [--OPTION]``.
 
 On a GPT-2 set that it makes itself: one process of two threads against two workers of one thread,
-and what a unit costs beside its reading and computing. ``--predict``: the predicted time against
-the measured one, by method. ``--kills 50``: merges of which random workers are killed, compared bit
-for bit. ``--large``: the plan of models that no machine here could hold, from headers alone.
+and what a unit costs beside its reading, computing and writing. ``--predict``: the predicted time
+against the measured one, by method (all that need no data). ``--kills 50``: merges of which random
+workers are killed, compared bit for bit. ``--large``: the plan of models that no machine here could
+hold, from headers alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,16 +34,18 @@ from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.pool import ATTEMPTS, LONGEST_SECONDS, Pool
 from ace_gui.engine.cluster.ray_cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.cluster.schedule import measured, planned_units, schedule
+from ace_gui.engine.cluster.schedule import planned_units, schedule
+from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
+from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
-from tests.benchmarks.measuring import run, say, write_rate
+from tests.benchmarks.measuring import run, say
 from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import file_of, recipe_of, recipe_over
 
@@ -109,12 +112,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the kills")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--methods", nargs="*", default=(), help="of --predict")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.large:
             large(Path(folder))
         elif options.predict:
-            predictions(Path(folder), options.experts)
+            predictions(Path(folder), options.experts, options.methods)
         elif options.kills:
             killed(Path(folder), options.kills, options.seed)
         else:
@@ -146,34 +150,44 @@ def compared(folder: Path, experts: int) -> None:
     more = (two["processor"] - alone["processor"]) / len(units)
     waited = (2 * two["seconds"] - sum(units)) / len(units)
     say(
-        f"{len(units)} units; beside reading and computing {1000 * waited:.0f} ms each, "
+        f"{len(units)} units; beside reading, computing and writing {1000 * waited:.0f} ms each, "
         f"{1000 * more:.0f} ms of processor time"
     )
 
 
-PREDICTED = ("linear", "ace", "ties", "dare_ties", "wudi")
+def data_free(experts: int) -> list[str]:
+    """Methods that need nothing but the models, leave nothing beside the merged one, and merge so
+    many experts."""
+    return [
+        method.name
+        for method in METHODS.values()
+        if method.modules is None
+        and method.need(checked_parameters(method, {})) is None
+        and method.least <= experts <= (method.most or experts)
+    ]
 
 
-def predictions(folder: Path, experts: int) -> None:
+def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
     """What the plan says of two workers that are there, and how long they take."""
     base, tuned = gpt2_set(folder / "models", experts)
-    write = write_rate(folder, 2**28)
-    say(f"GPT-2 x {experts}; the disk writes {write / 1e6:.0f} MB/s")
-    say("method              predicted  measured")
+    say(f"GPT-2 x {experts}")
+    say("method              predicted  measured           trials")
     with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
-        for method in PREDICTED:
+        for method in methods or data_free(experts):
             recipe = recipe_over(base, tuned, merge_method=method)
             prepared = prepare(recipe)
             workers.begin(prepared)
             for _ in workers.ran(os.getpid, [(), ()], ["", ""]):  # till they have opened it
                 pass
-            speed = measured(prepared, write, workers)
+            started = time.monotonic()
+            speed = measured(prepared, workers)
             written = bytes_in_output(prepared.plan.rows, None)
             told = schedule(planned_units(prepared, speed), 2, written, speed).seconds
-            started = time.monotonic()
+            tried, started = time.monotonic() - started, time.monotonic()
             merged(recipe, folder / method, workers)
             took = time.monotonic() - started
-            say(f"{method:18} {told:8.1f} s {took:8.1f} s {100 * (told / took - 1):+6.0f} %")
+            share = 100 * (told / took - 1)
+            say(f"{method:18} {told:8.1f} s {took:8.1f} s {share:+6.0f} % {tried:8.1f} s")
             shutil.rmtree(folder / method)
 
 

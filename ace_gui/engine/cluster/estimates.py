@@ -45,14 +45,16 @@ def row_bytes(row: PlanRow, output: str) -> int:
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
+def some_seconds(row: PlanRow, prepared: Prepared) -> float:
+    """Of merging a row by a worker of which nothing is known."""
+    return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
+
+
 def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
     """The units in the order in which they are given to workers: those with most work first."""
 
     def seconds(unit: Unit) -> float:
-        return sum(
-            row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
-            for row in unit
-        )
+        return sum(some_seconds(row, prepared) for row in unit)
 
     return sorted(units, key=seconds, reverse=True)
 

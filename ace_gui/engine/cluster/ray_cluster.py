@@ -10,7 +10,6 @@ from typing import Any, Final
 from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.pool import Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.merging.units import Workers
 from ace_gui.errors import ClusterError
 from ace_gui.machine import processors
 
@@ -32,7 +31,9 @@ _HERE: Final = {
 
 
 @contextmanager
-def workers_at(cluster: str, device: str, threads: int | None = None) -> Iterator[Workers | None]:
+def workers_at(
+    cluster: str, device: str, threads: int | None = None
+) -> Iterator[RayWorkers | None]:
     """Those of a cluster (``Address.of``), one a GPU where the ``device`` is one; None where the
     cluster is empty. Raises ClusterError."""
     if not cluster:

@@ -27,13 +27,15 @@ MIXED: Final = (
 
 
 class RayWorkers:
-    """``Workers`` of a cluster that is there."""
+    """``Workers`` of a cluster that is there. ``looking``: seconds for which all of them together
+    have looked at models so far."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.count = pool.count
         self.threads = pool.threads
         self.device = pool.device
+        self.looking = 0.0
         self._written: set[bool] = set()
 
     @property
@@ -85,6 +87,7 @@ class RayWorkers:
                 yield None
                 continue
             arrived[result[0]] = result[1]
+            self.looking += result[1].seconds
             while following in arrived:
                 yield arrived.pop(following)
                 following += 1

@@ -140,11 +140,9 @@ class Worker:
 
     def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
+        readers, rooms = self._readers, self._rooms
         unit = self._rows_of(names)
-        merged = merge_unit(unit, self._prepared, self._readers, self._rooms, self._dtypes)
-        if self._output is None or not self._output.is_here():  # asked anew: it may have ended
-            return merged
-        return self._output.written(unit, merged)
+        return merge_unit(unit, self._prepared, readers, rooms, self._dtypes, self._output)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of this package."""

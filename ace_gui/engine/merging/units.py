@@ -81,7 +81,8 @@ class RowMerged:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitMerged:
-    """What came of a unit. ``readings``: what was read for it; ``seconds``: it took."""
+    """What came of a unit. ``readings``: what was read for it; ``seconds``: it took, with what was
+    written."""
 
     rows: tuple[RowMerged, ...]
     readings: Readings
@@ -104,16 +105,15 @@ class SharedOutput:
         except (OSError, ValueError):
             return False
 
-    def written(self, unit: Unit, merged: UnitMerged) -> UnitMerged:
+    def written(self, unit: Unit, merged: Sequence[RowMerged]) -> tuple[RowMerged, ...]:
         """Write what comes of a unit, but for matrices that lie between others in their tensor.
 
         What is written need not be sent. Raises OutputError.
         """
-        rows = tuple(
+        return tuple(
             found if row.part is not None else self._put(self._shard_of[row.tensor], found)
-            for row, found in zip(unit, merged.rows, strict=True)
+            for row, found in zip(unit, merged, strict=True)
         )
-        return replace(merged, rows=rows)
 
     @cached_property
     def _shard_of(self) -> Mapping[str, Shard]:
@@ -133,10 +133,12 @@ Look = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What a look found in some rows, in their order; ``readings``: what was read for it."""
+    """What a look found in some rows, in their order; ``readings``: what was read for it;
+    ``seconds``: it took."""
 
     found: Sequence[Any]
     readings: Readings
+    seconds: float
 
 
 class Workers(Elsewhere, Protocol):
@@ -200,10 +202,19 @@ def single_threads() -> ThreadPoolExecutor:
 
 
 def look_at(look: Look, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Looked:
-    """Look at rows here."""
+    """Look at rows here. Counts are sent as one sum, the last row's: they are large, and do not
+    depend on the order in which they are added."""
+    started, found, counts = time.monotonic(), list[Any](), None
     with single_threads() as pool:
-        found = [look(row, prepared, readers, pool) for row in rows]
-    return Looked(found=found, readings=readers.witness.fresh())
+        for row in rows:
+            each = look(row, prepared, readers, pool)
+            if isinstance(each, Tensor) and not each.is_floating_point():
+                counts, each = each if counts is None else counts.add_(each), None
+            found.append(each)
+    if counts is not None:
+        found[-1] = counts
+    seconds = time.monotonic() - started
+    return Looked(found=found, readings=readers.witness.fresh(), seconds=seconds)
 
 
 def merge_unit(
@@ -212,10 +223,12 @@ def merge_unit(
     readers: Readers,
     rooms: Rooms,
     dtypes: Mapping[str, str],
+    shared: SharedOutput | None = None,
 ) -> UnitMerged:
-    """Merge the rows of one unit here, on the device of ``rooms``.
+    """Merge the rows of one unit here, on the device of ``rooms``; write what comes of it to the
+    output, where this process reaches that.
 
-    Raises as ``TensorMerge.pieces`` does.
+    Raises as ``TensorMerge.pieces`` does, and OutputError.
     """
     started = time.monotonic()
     works = [
@@ -236,5 +249,7 @@ def merge_unit(
         )
         for row, work, of_row in zip(unit, works, pieces, strict=True)
     )
+    if shared is not None and shared.is_here():  # asked anew for each: it may have ended
+        merged = shared.written(unit, merged)
     seconds = time.monotonic() - started
     return UnitMerged(rows=merged, readings=readers.witness.fresh(), seconds=seconds)

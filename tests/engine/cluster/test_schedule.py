@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig
 
-from ace_gui.engine.cluster.estimates import SOME_BYTES, SOME_FLOPS
+from ace_gui.engine.cluster import trials
+from ace_gui.engine.cluster.estimates import SOME_BYTES, SOME_FLOPS, some_seconds
 from ace_gui.engine.cluster.pool import Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.schedule import (
@@ -19,10 +21,11 @@ from ace_gui.engine.cluster.schedule import (
     UNIT_SECONDS,
     PlannedUnit,
     Speed,
-    measured,
+    kind_of,
     planned_units,
     schedule,
 )
+from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.machine import total_memory
@@ -76,7 +79,7 @@ def test_start_and_looks_count() -> None:
 @pytest.mark.parametrize("method", ["ties", "pcb"])
 def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> None:
     prepared = prepare(recipe_of(family, merge_method=method))
-    speed = measured(prepared, 1e9)
+    speed = measured(prepared)
     assert speed.look > 0
     assert speed.tried
     assert not prepared.findings  # what it was tried with is no finding
@@ -87,10 +90,10 @@ def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
     workers = RayWorkers(Pool(ray, 2, 1, "cpu"))
     prepared = prepare(recipe_of(family, merge_method="ties"))
     workers.begin(prepared)
-    speed = measured(prepared, 1e9, workers)
+    speed = measured(prepared, workers)
     assert ray.started == 2
     assert speed.look > 0
-    assert speed.tried.keys() == measured(prepared, 1e9).tried.keys()
+    assert speed.tried.keys() == measured(prepared).tried.keys()
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +117,51 @@ def test_units_have_all_rows_and_their_cost(family: Family, method: str) -> None
 
 def test_a_speed_is_measured_on_real_matrices(family: Family) -> None:
     prepared = prepare(recipe_of(family))
-    speed = measured(prepared, 1e9)
-    matrices = {row.shape for row in prepared.plan.rows if prepared.is_whole(row)}
-    assert matrices <= {kind[0] for kind in speed.tried}
+    speed = measured(prepared)
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    assert {kind_of(row, prepared) for row in rows} == speed.tried.keys()
     assert all(seconds > 0 for seconds in speed.tried.values())
+
+
+def test_a_trial_leaves_nothing(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for method in ("ace", "ties"):
+        measured(prepare(recipe_of(family, merge_method=method)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("method", ["ace", "ties"])
+def test_what_was_not_tried_is_told_from_what_is_like_it(
+    family: Family, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(trials, "TELLING", 0)
+    prepared = prepare(recipe_of(family, merge_method=method))
+    speed = measured(prepared)
+    rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
+    row = max(rows, key=lambda each: some_seconds(each, prepared))
+    largest = some_seconds(row, prepared)
+    alike = kind_of(row, prepared)[1]
+    as_large = {
+        speed.tried[kind_of(each, prepared)]
+        for each in rows
+        if some_seconds(each, prepared) == largest and kind_of(each, prepared)[1] == alike
+    }
+    seconds = replace(speed, tried={}).seconds(row, prepared)
+    assert any(seconds == pytest.approx(each) for each in as_large)
+    smaller = min(rows, key=lambda each: some_seconds(each, prepared))
+    less = replace(speed, tried={}).seconds(smaller, prepared)
+    assert less < seconds
+
+
+def test_no_time_no_trial(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
+    prepared = prepare(recipe_of(family))
+    speed = measured(prepared)
+    assert not speed.tried
+    assert (speed.flops, speed.read) == (SOME_FLOPS, SOME_BYTES)
+    assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
 
 
 def test_command_reads_headers_alone(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,16 @@ from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFi
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, checksums
-from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.surveying import groups, look_for, survey_of, surveyed
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, units
+from ace_gui.engine.merging.units import (
+    PACKED,
+    TOKEN,
+    RowMerged,
+    SharedOutput,
+    look_at,
+    units,
+)
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service import runner
 from ace_gui.errors import (
@@ -211,6 +219,20 @@ def test_looks_at_the_whole_model_are_put_together(
     assert here.findings == there.findings
     assert members.pool.lost == 1
     assert readers.witness.fresh()  # so that the journal says what was looked at
+    assert members.looking > 0
+
+
+def test_counts_are_sent_as_one_sum(family: Family) -> None:
+    """Those of each tensor together would fill the memory that workers share."""
+    prepared = prepare(recipe_of(family, merge_method="ties"))
+    (group,) = groups(prepared)
+    survey = survey_of(group, len(prepared.experts))
+    look, readers = partial(look_for, survey=survey), Readers(prepared)
+    found = look_at(look, group.rows, prepared, readers).found
+    assert len(found) == len(group.rows) > 2
+    assert [each is None for each in found] == [True] * (len(found) - 1) + [False]
+    apart = [look_at(look, [row], prepared, readers).found[0] for row in group.rows]
+    assert torch.equal(found[-1], sum(apart))
 
 
 @pytest.mark.parametrize("reached", [True, False])

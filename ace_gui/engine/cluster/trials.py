@@ -1,0 +1,222 @@
+"""How fast workers are: some of a merge is done by them, as the merge would do it.
+
+Nothing here knows what a method costs. What is tried is timed where it is done, from reading to
+writing, on all workers at once, as these share a machine's memory and disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, islice
+from math import prod
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import torch
+
+from ace_gui.checkpoints import OutputTensor, ShardedWriter, plan_shards
+from ace_gui.checkpoints.durable_writes import sync
+from ace_gui.engine.cluster.estimates import (
+    SOME_BYTES,
+    SOME_FLOPS,
+    row_bytes,
+    row_flops,
+    some_seconds,
+)
+from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
+from ace_gui.engine.cluster.schedule import Speed, kind_of
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.gpu_memory import rooms_of
+from ace_gui.engine.merging.measured_rows import need_of
+from ace_gui.engine.merging.surveying import Group, groups, surveyed
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.units import PACKED, TOKEN, SharedOutput, Unit, UnitMerged, merge_unit
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import MethodError, NonFiniteError
+
+TELLING: Final = 1 << 20
+"""Bytes of a row that say how fast a worker reads: of fewer, all else takes longer."""
+
+ROUNDS: Final = 3
+"""Rows of a kind that each worker merges, as far as there are different ones and time."""
+
+TRIAL_SECONDS: Final = 8.0
+"""For which rows are tried."""
+
+TRIAL: Final = "a trial"
+
+Merging = Callable[
+    [Sequence[Unit], Prepared, Mapping[str, str], SharedOutput | None], Iterator[UnitMerged | None]
+]
+"""As ``Workers.merged``."""
+
+
+def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
+    """The speed of each of the workers, None: of this process, by merging rows of every kind, the
+    smallest kinds first, into a temporary folder.
+
+    What does not fit into ``TRIAL_SECONDS`` is told from the largest like it that did. Rows whose
+    method needs data are not tried.
+
+    Raises CheckpointError, FileChangedError, OutputError, ResourceError and ClusterError.
+    """
+    prepared = replace(prepared, findings=dict(prepared.findings))
+    look = sum(_looking(group, prepared, workers) for group in groups(prepared))
+    ends, found = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
+    speed = _speed_of(found, prepared, look)
+    merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
+    count = 1 if workers is None else workers.count
+    with TemporaryDirectory(prefix="ace-trial-") as folder:
+        for rows in _alike(prepared):
+            once, left = speed.seconds(rows[0], prepared), ends - time.monotonic()
+            if once > left:
+                continue
+            rounds = ROUNDS if ROUNDS * once < left else 1
+            chosen = _units_to_try(rows, prepared, count, rounds)
+            try:
+                found.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
+            except (MethodError, NonFiniteError):  # the merge itself will say so
+                continue
+            speed = _speed_of(found, prepared, look)
+    return speed
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Timed:
+    """``seconds`` of one row; ``synced``: bytes that were brought to the disk after some, in
+    ``syncing`` seconds."""
+
+    seconds: float
+    synced: int
+    syncing: float
+
+
+def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, look: float) -> Speed:
+    """What follows from some trials, the smallest first."""
+    telling = [each for each in found if row_bytes(each[0], each[0].store_dtype) > TELLING]
+    flops, read = SOME_FLOPS, SOME_BYTES
+    for row, timed in telling:
+        if prepared.is_whole(row):
+            flops = max(row_flops(row, prepared), 1.0) / timed.seconds
+        else:
+            read = row_bytes(row, row.store_dtype) / timed.seconds
+    syncing = sum(timed.syncing for _, timed in telling)
+    return Speed(
+        flops=flops,
+        read=read,
+        write=sum(timed.synced for _, timed in telling) / syncing if syncing else SOME_BYTES,
+        tried={kind_of(row, prepared): timed.seconds for row, timed in found},
+        ratios={
+            kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
+            for row, timed in telling
+        },
+        look=look,
+    )
+
+
+def _alike(prepared: Prepared) -> Iterator[list[PlanRow]]:
+    """The rows of every kind, the least work first."""
+    alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
+    for row in prepared.plan.rows:
+        if row.in_base and 0 not in row.shape and need_of(row, prepared) is None:
+            alike[kind_of(row, prepared)].append(row)
+    return iter(sorted(alike.values(), key=lambda rows: some_seconds(rows[0], prepared)))
+
+
+def _tried(
+    chosen: Sequence[Unit], prepared: Prepared, merging: Merging, count: int, folder: Path
+) -> _Timed:
+    """Units of rows of one kind, merged by all workers at once and written."""
+    rows = {row.tensor: row for unit in chosen for row in unit}
+    dtype = chosen[0][0].output_dtype(prepared.plan.recipe.out_dtype)
+    outputs = [
+        OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
+        for name, row in rows.items()
+        if row.part is None  # which is sent, and not written by workers
+    ]
+    synced = sum(each.nbytes for each in outputs)
+    shards = plan_shards(outputs, synced + 1)
+    (folder / TOKEN).write_text(TRIAL, encoding="ascii")
+    shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
+    with ShardedWriter(folder, shards):
+        events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
+        seconds = [unit.seconds for unit in events if unit is not None]
+    files, started = [folder / shard.file_name for shard in shards], time.monotonic()
+    for file in files:
+        sync(file)
+    syncing = time.monotonic() - started
+    for file in files:
+        file.unlink()
+    # Of several rounds, the first warms the workers.
+    found = fmean(seconds[count:] or seconds) / len(chosen[0])
+    return _Timed(seconds=found, synced=synced, syncing=syncing)
+
+
+def _units_to_try(
+    rows: Sequence[PlanRow], prepared: Prepared, count: int, rounds: int
+) -> list[Unit]:
+    """Spread over the model, packed as units are, and enough of them for all workers; the same
+    ones again only where that takes no time."""
+    entries, size = prod(rows[0].shape), 1
+    if not prepared.is_whole(rows[0]):
+        size = max(1, min(len(rows), PACKED // entries))
+    different = len(rows) // size
+    wanted = rounds * count
+    if entries * size > PACKED // 4:
+        wanted = max(count, min(different, wanted))
+    starts = [different * place // wanted * size for place in range(wanted)]
+    return [tuple(rows[start : start + size]) for start in starts]
+
+
+def _merged_here(
+    readers: Readers,
+    units: Sequence[Unit],
+    prepared: Prepared,
+    dtypes: Mapping[str, str],
+    shared: SharedOutput | None,
+) -> Iterator[UnitMerged]:
+    rooms = rooms_of(torch.device("cpu"))
+    return (merge_unit(unit, prepared, readers, rooms, dtypes, shared) for unit in units)
+
+
+def _looking(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
+    """Seconds in which one worker looks at all rows of a group, from looking at some of them.
+
+    ``prepared`` gets what is found in these, so that rows can be tried.
+    """
+    rows = [row for row in group.rows if need_of(row, prepared) is None and 0 not in row.shape]
+    if not rows:
+        return 0.0
+    some = _to_look_at(rows, 1 if workers is None else workers.count)
+    part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={})
+    before = time.monotonic() if workers is None else workers.looking
+    for _ in surveyed(part, Readers(part), workers=workers):
+        pass
+    seconds = (time.monotonic() if workers is None else workers.looking) - before
+    prepared.findings.update(part.findings)
+    return seconds * _entries(rows) / _entries(some)
+
+
+def _to_look_at(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
+    """Rows of one size, as many as fill a call for each of ``count`` workers: that in which the
+    middle entry lies, of those that are not too large."""
+    small = [row for row in rows if prod(row.shape) <= LOOKED]
+    by_size = sorted(small or rows, key=lambda row: prod(row.shape))
+    if not small:
+        return by_size[:count]
+    reached = list(accumulate(prod(row.shape) for row in by_size))
+    middle = next(
+        prod(row.shape) for row, to in zip(by_size, reached, strict=True) if 2 * to >= reached[-1]
+    )
+    alike = (row for row in rows if prod(row.shape) == middle)
+    return list(islice(alike, count * max(1, LOOKED // middle)))
+
+
+def _entries(rows: Sequence[PlanRow]) -> int:
+    return sum(prod(row.shape) for row in rows)
