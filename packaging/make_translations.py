@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 
 import PySide6
 
+from ace_gui.architecture.names import Role
 from ace_gui.engine.capabilities import METHODS, SCOPES, method_info
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.findings import Regime
@@ -32,6 +33,7 @@ from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.gui import told, words
 from ace_gui.gui.dialogs.help_dialog import BLOCK
 from ace_gui.gui.languages import LANGUAGES, SOURCE
+from ace_gui.methods.registry import YOUR_OWN
 from ace_gui.recipe.tasks import Metric, TaskKind
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -45,15 +47,24 @@ SPEAKING: Final = (
     "contract/health.py",
     "contract/verdicts.py",
     "planning/**/*.py",
-    "merging/measured_rows.py",
-    "merging/surveying.py",
-    "merging/tensor_merge.py",
-    "gpus.py",
-    "../recipe/rules.py",
+    *(f"merging/{name}.py" for name in ("chosen_entries", "learn", "measured_rows", "surveying")),
+    *("merging/non_finite.py", "merging/task_modules.py", "merging/tensor_merge.py"),
+    *("calibrating/calibrate.py", "cluster/ray_workers.py", "gpus.py", "report/gather.py"),
+    *("routing/block_routers.py", "routing/feature_router.py", "routing/head_corrections.py"),
+    *("../recipe/rules.py", "../methods/adaptive/*.py", "../methods/with_data/regmean.py"),
+    *(f"../methods/{name}.py" for name in ("model_stock", "plugins", "sce", "tsv_m")),
+    *(f"../methods/ace/{name}.py" for name in ("float32_check", "notes", "parameters")),
+    *(f"../methods/shared/{name}.py" for name in ("cap", "census", "tolerance")),
+    *(f"../checkpoints/{name}.py" for name in ("folder", "index", "shard_index")),
+    *(f"../recipe/mergekit/{name}.py" for name in ("counterparts", "reading", "schema", "writing")),
+    "../architecture/describe.py",
 )
 """Modules of the engine whose sentences the window shows; those of errors are English."""
 
 _SENTENCE: Final = re.compile(r"[a-zδ`}×,;:)] [a-z{`(×]|^[A-Z][a-zA-Z ]+$")
+_BEFORE: Final = re.compile(r"^\{\w+\} (?=[A-Z])")
+"""A whole sentence before the one that is meant."""
+
 _PLACE: Final = re.compile(r"\{\w+\}")
 _FEWEST: Final = 4  # letters of its own, so that a form is not taken for another
 
@@ -111,7 +122,7 @@ def window_texts(tree: ast.Module) -> Iterator[Text]:
 def declared_texts() -> Iterator[str]:
     """What the engine and the methods declare."""
     yield told.LANGUAGE
-    yield from ROLE_FAMILIES
+    yield from (*ROLE_FAMILIES, *Role, YOUR_OWN)
     for enum in ENUMS:
         yield from (each.value for each in enum)
     yield from (scope.description for scope in SCOPES.values())
@@ -119,6 +130,7 @@ def declared_texts() -> Iterator[str]:
         yield from filter(None, (method.title, method.family, method.summary, method.needs))
         for field in method.fields:
             yield from (field.label, field.help, *(title for title, _ in field.presets))
+            yield from field.choices
 
 
 def engine_texts() -> Iterator[str]:
@@ -130,16 +142,18 @@ def engine_texts() -> Iterator[str]:
             for node in ast.walk(tree):
                 form = "" if node in silent else _form(node)
                 letters = sum(map(str.isalpha, _PLACE.sub("", form)))
-                if letters >= _FEWEST and _SENTENCE.search(form):
-                    yield form
+                if letters >= _FEWEST and _SENTENCE.search(form) and "arXiv:" not in form:
+                    yield _BEFORE.sub("", form)
 
 
 def _silent(tree: ast.Module) -> Iterator[ast.AST]:
-    """Docstrings, errors, names and parts of forms."""
+    """Docstrings, errors, formulas, citations, names and parts of forms."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
-        elif isinstance(node, ast.Raise):
+        elif isinstance(node, ast.Raise) or (
+            isinstance(node, ast.keyword) and node.arg in ("citation", "formula")
+        ):
             yield from ast.walk(node)
         elif isinstance(node, ast.JoinedStr):
             yield from (v for v in node.values if isinstance(v, ast.Constant))
@@ -148,7 +162,8 @@ def _silent(tree: ast.Module) -> Iterator[ast.AST]:
 def _form(node: ast.AST) -> str:
     """``{count} tensors are dropped.``; of a literal, that."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value if "{" not in node.value else ""
+        form = node.value.replace("{}", "{name}")  # for str.format
+        return form if "{" not in form.replace("{name}", "") else ""
     if not isinstance(node, ast.JoinedStr):
         return ""
     form, names = "", []

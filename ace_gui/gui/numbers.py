@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from ace_gui import formatting
+from ace_gui.gui.told import told
 from ace_gui.gui.words import local, tr
 
 
@@ -19,9 +20,10 @@ def number_text(value: float, digits: int = 2) -> str:
 
 
 def value_text(value: float | bool | str) -> str:
-    """A parameter's value as one would write it: ``0.3``, ``1e-5``, ``True``."""
-    text = formatting.value_text(value)
-    return local(text) if isinstance(value, float) else text
+    """A parameter's value as one reads it: ``0.3``, ``1e-5``, ``yes``, a choice."""
+    if isinstance(value, bool):
+        return tr("yes") if value else tr("no")
+    return told(value) if isinstance(value, str) else local(formatting.value_text(value))
 
 
 def human_bytes(count: int) -> str:

@@ -23,7 +23,7 @@ LANGUAGE: Final = "this language"
 """A text of which each file has its language's code in the place of a translation."""
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
-_NUMBER: Final = re.compile(r"[−\d.×/]+( ?([kMGT]?B|%|s))?")
+_NUMBER: Final = re.compile(r"[−\d.×/]+(e-?\d+)?( ?([kMGT]?B|%|s))?")
 
 
 class _Form(NamedTuple):
@@ -46,8 +46,14 @@ def language() -> str:
 
 
 def told_list(parts: str) -> str:
-    """The same of parts with commas between."""
-    return ", ".join(map(told, parts.split(", ")))
+    """The same of parts with commas between, of which some are a name and its value."""
+    return ", ".join(map(_part, parts.split(", ")))
+
+
+def _part(part: str) -> str:
+    said = told(part)
+    name, between, value = part.partition(" ")
+    return f"{name} {_part(value)}" if between and said == part else said
 
 
 @lru_cache(maxsize=4096)
@@ -57,6 +63,8 @@ def _translated(sentence: str, code: str) -> str:
     known = QCoreApplication.translate(CONTEXT, sentence)
     if known != sentence:
         return known
+    if (known := QCoreApplication.translate(CONTEXT, f"{sentence}.")) != f"{sentence}.":
+        return known.removesuffix(".")  # it is said inside another sentence
     first, between, rest = sentence.partition(". ")
     for pattern, said, is_whole in _forms(code):
         if (is_whole or not between) and (found := pattern.fullmatch(sentence)):

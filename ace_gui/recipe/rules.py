@@ -42,7 +42,7 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
     parts += [f"{name} {value}" for name, value in rule.parameters.items()]
     parts += [f"weight of {name} {weight:g}" for name, weight in rule.weights.items()]
     parts += [
-        f"{parameter} of {name} {value}"
+        f"{name}: {parameter} {value}"
         for name, own in rule.experts.items()
         for parameter, value in own.items()
     ]

@@ -365,11 +365,15 @@
 </message>
 <message>
 <source>(and {count} more: hover over it)</source>
-<translation>(und {count} weitere: mit der Maus darauf zeigen)</translation>
+<translation>(und {count} weitere: Maus darauf halten)</translation>
 </message>
 <message>
 <source>0, unchanged</source>
 <translation>0, unverändert</translation>
+</message>
+<message>
+<source>0.1, 0.2, 0.5</source>
+<translation>0,1; 0,2; 0,5</translation>
 </message>
 <message>
 <source>30 days</source>
@@ -401,7 +405,7 @@
 </message>
 <message>
 <source>A merge would fail: see the errors. Merge says how to check again.</source>
-<translation>Ein Merge würde scheitern: siehe die Fehler. Zusammenführen sagt, wie erneut geprüft wird.</translation>
+<translation>Ein Merge würde scheitern: siehe die Fehler. „Zusammenführen“ sagt, wie erneut geprüft wird.</translation>
 </message>
 <message>
 <source>A message of the desktop, where the window is not in front by then.</source>
@@ -421,7 +425,7 @@
 </message>
 <message>
 <source>A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few seconds; nothing is downloaded.</source>
-<translation>Ein Vision Transformer mit 72 Tensoren und fünf davon abgestimmte Modelle. In wenigen Sekunden zusammengeführt; nichts wird heruntergeladen.</translation>
+<translation>Ein Vision Transformer mit 72 Tensoren und fünf daraus feinabgestimmte Modelle. In wenigen Sekunden zusammengeführt; nichts wird heruntergeladen.</translation>
 </message>
 <message>
 <source>A week</source>
@@ -445,7 +449,7 @@
 </message>
 <message>
 <source>Accepted: Merge does not ask again for these models.</source>
-<translation>Angenommen: Zusammenführen fragt für diese Modelle nicht wieder.</translation>
+<translation>Angenommen: „Zusammenführen“ fragt für diese Modelle nicht mehr nach.</translation>
 </message>
 <message>
 <source>Add &amp;experts…</source>
@@ -469,7 +473,7 @@
 </message>
 <message>
 <source>Add an override that merges them by the automatic variant</source>
-<translation>Eine Ausnahme hinzufügen, die sie mit der Variante automatic zusammenführt</translation>
+<translation>Eine Ausnahme hinzufügen, die sie mit der automatischen Variante zusammenführt</translation>
 </message>
 <message>
 <source>Add as experts</source>
@@ -497,7 +501,7 @@
 </message>
 <message>
 <source>Add models fine-tuned from the base; or drop their folders here</source>
-<translation>Von der Basis abgestimmte Modelle hinzufügen; oder ihre Ordner hier ablegen</translation>
+<translation>Aus der Basis feinabgestimmte Modelle hinzufügen; oder ihre Ordner hier ablegen</translation>
 </message>
 <message>
 <source>Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here</source>
@@ -813,7 +817,7 @@
 </message>
 <message>
 <source>Choose folders of fine-tuned models, several at once, or a folder of such folders</source>
-<translation>Ordner abgestimmter Modelle wählen, mehrere auf einmal, oder einen Ordner mit solchen Ordnern</translation>
+<translation>Ordner feinabgestimmter Modelle wählen, mehrere auf einmal, oder einen Ordner mit solchen Ordnern</translation>
 </message>
 <message>
 <source>Choose models that were downloaded before; nothing is downloaded now</source>
@@ -1147,7 +1151,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Drop models fine-tuned from the base here.</source>
-<translation>Von der Basis abgestimmte Modelle hier ablegen.</translation>
+<translation>Legen Sie hier Modelle ab, die aus der Basis feinabgestimmt wurden.</translation>
 </message>
 <message>
 <source>Drop or choose a picture first.</source>
@@ -1215,7 +1219,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Evaluate tries base, experts and merge on the tasks of the sample, which were held out.</source>
-<translation>Bewerten erprobt Basis, Experten und Merge an den Aufgaben des Beispiels, die zurückgehalten wurden.</translation>
+<translation>„Bewerten“ erprobt Basis, Experten und Merge an den zurückgehaltenen Aufgaben des Beispiels.</translation>
 </message>
 <message>
 <source>Every key of the window</source>
@@ -1255,11 +1259,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Examples that the expert has right and the merge wrong; of a loss, those where it grew.</source>
-<translation>Beispiele, die der Experte richtig hat und der Merge falsch; bei einem Verlust die, wo er wuchs.</translation>
+<translation>Beispiele, bei denen der Experte richtig liegt und der Merge falsch; bei einem Verlust die, wo er wuchs.</translation>
 </message>
 <message>
 <source>Examples that the merge has right and the expert wrong; of a loss, those where it fell.</source>
-<translation>Beispiele, die der Merge richtig hat und der Experte falsch; bei einem Verlust die, wo er sank.</translation>
+<translation>Beispiele, bei denen der Merge richtig liegt und der Experte falsch; bei einem Verlust die, wo er sank.</translation>
 </message>
 <message>
 <source>Examples that the scores are of.</source>
@@ -1295,11 +1299,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Export writes the merged model as a folder that its library loads.</source>
-<translation>Exportieren schreibt das zusammengeführte Modell als Ordner, den seine Bibliothek lädt.</translation>
+<translation>„Exportieren“ schreibt das zusammengeführte Modell als Ordner, den seine Bibliothek lädt.</translation>
 </message>
 <message>
 <source>Export writes the merged model as a folder that its library loads. Nothing more is needed for your own models: open a base, add experts, merge.</source>
-<translation>Exportieren schreibt das zusammengeführte Modell als Ordner, den seine Bibliothek lädt. Mehr braucht es für eigene Modelle nicht: eine Basis öffnen, Experten hinzufügen, zusammenführen.</translation>
+<translation>„Exportieren“ schreibt das zusammengeführte Modell als Ordner, den seine Bibliothek lädt. Mehr braucht es für eigene Modelle nicht: eine Basis öffnen, Experten hinzufügen, zusammenführen.</translation>
 </message>
 <message>
 <source>Exported</source>
@@ -1467,7 +1471,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>From the files' headers and configs, and the tensors once they are compared.</source>
-<translation>Aus den Köpfen und Konfigurationen der Dateien, und den Tensoren, sobald sie verglichen sind.</translation>
+<translation>Aus Dateiköpfen und Konfigurationen, und aus den Tensoren, sobald sie verglichen sind.</translation>
 </message>
 <message>
 <source>From the sample to a merged model, step by step in the window</source>
@@ -1503,7 +1507,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Go back to what is loaded, whatever is being opened</source>
-<translation>Zurück zu dem, was geladen ist, was immer gerade geöffnet wird</translation>
+<translation>Beim Geladenen bleiben, was auch gerade geöffnet wird</translation>
 </message>
 <message>
 <source>Heads</source>
@@ -1623,7 +1627,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message numerus="yes">
 <source>In %n layers, the published variant moves far more than the experts did, or refines against them. The automatic variant does neither.</source>
-<translation><numerusform>In %n Schicht bewegt die veröffentlichte Variante weit mehr als die Experten, oder sie verfeinert gegen sie. Die Variante automatic tut beides nicht.</numerusform><numerusform>In %n Schichten bewegt die veröffentlichte Variante weit mehr als die Experten, oder sie verfeinert gegen sie. Die Variante automatic tut beides nicht.</numerusform></translation>
+<translation><numerusform>In %n Schicht bewegt die veröffentlichte Variante weit mehr als die Experten, oder sie verfeinert gegen sie. Die automatische Variante tut beides nicht.</numerusform><numerusform>In %n Schichten bewegt die veröffentlichte Variante weit mehr als die Experten, oder sie verfeinert gegen sie. Die automatische Variante tut beides nicht.</numerusform></translation>
 </message>
 <message>
 <source>In place of what is loaded</source>
@@ -1671,7 +1675,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; gained: the other way round.</source>
-<translation>Erhalten: der Merge als Anteil am Experten. Verloren: Der Experte hat recht und der Merge nicht; gewonnen: umgekehrt.</translation>
+<translation>Erhalten: der Merge als Anteil am Experten. Verloren: Der Experte liegt richtig und der Merge falsch; gewonnen: umgekehrt.</translation>
 </message>
 <message>
 <source>Key</source>
@@ -1715,7 +1719,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Layers shows what the merge did to each matrix; Compare puts methods beside each other; Report writes it down.</source>
-<translation>Schichten zeigt, was der Merge mit jeder Matrix gemacht hat; Vergleich stellt Methoden nebeneinander; Bericht schreibt es auf.</translation>
+<translation>„Schichten“ zeigt, was der Merge mit jeder Matrix gemacht hat; „Vergleich“ stellt Methoden nebeneinander; „Bericht“ schreibt es auf.</translation>
 </message>
 <message>
 <source>Layers with the worst findings</source>
@@ -1775,7 +1779,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Look at the routes</source>
-<translation>Die Wege ansehen</translation>
+<translation>Routing ansehen</translation>
 </message>
 <message>
 <source>Look for models in a folder and those below it</source>
@@ -1927,15 +1931,15 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Merge cancelled. What is finished is kept: Merge continues from there.</source>
-<translation>Merge abgebrochen. Was fertig ist, bleibt erhalten: Zusammenführen fährt dort fort.</translation>
+<translation>Merge abgebrochen. Was fertig ist, bleibt erhalten: „Zusammenführen“ fährt dort fort.</translation>
 </message>
 <message>
 <source>Merge every layer by the automatic variant</source>
-<translation>Jede Schicht mit der Variante automatic zusammenführen</translation>
+<translation>Jede Schicht mit der automatischen Variante zusammenführen</translation>
 </message>
 <message>
 <source>Merge fine-tuned models into one, and see layer by layer what came of it.</source>
-<translation>Abgestimmte Modelle zu einem zusammenführen und Schicht für Schicht sehen, was daraus wurde.</translation>
+<translation>Feinabgestimmte Modelle zu einem zusammenführen und Schicht für Schicht sehen, was daraus wurde.</translation>
 </message>
 <message>
 <source>Merge first</source>
@@ -1971,7 +1975,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Merge whose routes are shown</source>
-<translation>Merge, dessen Wege gezeigt werden</translation>
+<translation>Merge, dessen Routing gezeigt wird</translation>
 </message>
 <message>
 <source>Merge, and evaluate again</source>
@@ -2019,7 +2023,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Merges fine-tuned models in closed form, without data, and shows layer by layer what the merge does.</source>
-<translation>Führt abgestimmte Modelle in geschlossener Form zusammen, ohne Daten, und zeigt Schicht für Schicht, was der Merge bewirkt.</translation>
+<translation>Führt feinabgestimmte Modelle in geschlossener Form zusammen, ohne Daten, und zeigt Schicht für Schicht, was der Merge bewirkt.</translation>
 </message>
 <message>
 <source>Merges to try</source>
@@ -2087,11 +2091,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Models are being tried.</source>
-<translation>Modelle werden erprobt.</translation>
+<translation>Modelle werden gerade erprobt.</translation>
 </message>
 <message>
 <source>Models fine-tuned from the base</source>
-<translation>Von der Basis abgestimmte Modelle</translation>
+<translation>Aus der Basis feinabgestimmte Modelle</translation>
 </message>
 <message>
 <source>Models found</source>
@@ -2163,7 +2167,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Neither is right</source>
-<translation>Keines ist richtig</translation>
+<translation>Beide liegen falsch</translation>
 </message>
 <message>
 <source>New here?</source>
@@ -2195,11 +2199,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>No merge is kept.</source>
-<translation>Kein Merge ist behalten.</translation>
+<translation>Es gibt keinen behaltenen Merge.</translation>
 </message>
 <message>
 <source>No method has these words.</source>
-<translation>Keine Methode hat diese Wörter.</translation>
+<translation>Keine Methode passt zu diesen Wörtern.</translation>
 </message>
 <message>
 <source>No models with weights in {folder}.</source>
@@ -2239,7 +2243,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Norm of the change of all merged matrices together, by the mean of the experts'. Before a merge it is estimated from matrices that a few seconds suffice to merge; after it, it is exact. A change far above the cap is more than the experts learned: try the automatic variant of ACE, or a cap.</source>
-<translation>Norm der Änderung aller zusammengeführten Matrizen gemeinsam, durch das Mittel der Experten. Vor einem Merge wird sie aus Matrizen geschätzt, die in wenigen Sekunden zusammengeführt sind; danach ist sie genau. Eine Änderung weit über der Obergrenze ist mehr, als die Experten gelernt haben: Versuchen Sie die Variante automatic von ACE oder eine Obergrenze.</translation>
+<translation>Norm der Änderung aller zusammengeführten Matrizen gemeinsam, durch das Mittel der Experten. Vor einem Merge wird sie aus Matrizen geschätzt, die in wenigen Sekunden zusammengeführt sind; danach ist sie genau. Eine Änderung weit über der Obergrenze ist mehr, als die Experten gelernt haben: Versuchen Sie die automatische Variante von ACE oder eine Obergrenze.</translation>
 </message>
 <message>
 <source>Norm of the merged change of all tensors, by the experts' mean norm.</source>
@@ -2263,7 +2267,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Nothing here stops a merge. Merge asks once whether to go on.</source>
-<translation>Nichts hier hält einen Merge auf. Zusammenführen fragt einmal, ob es weitergehen soll.</translation>
+<translation>Nichts hier hält einen Merge auf. „Zusammenführen“ fragt einmal, ob es weitergehen soll.</translation>
 </message>
 <message>
 <source>Nothing is being opened.</source>
@@ -2271,7 +2275,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Nothing is called so; try another word.</source>
-<translation>Nichts heißt so; versuchen Sie ein anderes Wort.</translation>
+<translation>Nichts gefunden; versuchen Sie ein anderes Wort.</translation>
 </message>
 <message>
 <source>Nothing is known of the layers yet.</source>
@@ -2335,7 +2339,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Only headers were read; whether all fits is checked once it is open.</source>
-<translation>Nur die Köpfe der Dateien wurden gelesen; ob alles passt, wird nach dem Öffnen geprüft.</translation>
+<translation>Nur die Dateiköpfe wurden gelesen; ob alles passt, wird nach dem Öffnen geprüft.</translation>
 </message>
 <message>
 <source>Only the tensors that a method merges</source>
@@ -2403,7 +2407,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Open the sample: a small model and five models fine-tuned from it.</source>
-<translation>Öffnen Sie das Beispiel: ein kleines Modell und fünf davon abgestimmte Modelle.</translation>
+<translation>Öffnen Sie das Beispiel: ein kleines Modell und fünf daraus feinabgestimmte Modelle.</translation>
 </message>
 <message>
 <source>Open what was open in the window before</source>
@@ -2491,7 +2495,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Places of the scores</source>
-<translation>Orte der Bewertungen</translation>
+<translation>Bereiche der Bewertung</translation>
 </message>
 <message>
 <source>Plot</source>
@@ -2663,7 +2667,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Routing</source>
-<translation>Wege</translation>
+<translation>Routing</translation>
 </message>
 <message>
 <source>Run</source>
@@ -2738,8 +2742,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Was geladen und gewählt ist, als Rezept speichern</translation>
 </message>
 <message>
-<source>Say in the first lines what you did and what happened. Paths and the names of the open models are left out; look through the text all the same. Nothing is sent: copy it to whoever looks after the program for you.</source>
-<translation>Sagen Sie in den ersten Zeilen, was Sie getan haben und was geschah. Pfade und die Namen der offenen Modelle sind weggelassen; sehen Sie den Text trotzdem durch. Nichts wird gesendet: Kopieren Sie ihn an die Person, die das Programm für Sie betreut.</translation>
+<source>Say in the first lines what you did and what happened. Paths and the names of the open models are left out; look through the text all the same. It is in English for whoever reads it, but for what the window said to you. Nothing is sent: copy it to whoever looks after the program for you.</source>
+<translation>Schreiben Sie in die ersten Zeilen, was Sie getan haben und was geschah. Pfade und die Namen der offenen Modelle sind weggelassen; sehen Sie den Text trotzdem durch. Er ist englisch für alle, die ihn lesen, bis auf das, was das Fenster Ihnen gesagt hat. Nichts wird gesendet: Kopieren Sie ihn an die Person, die das Programm für Sie betreut.</translation>
 </message>
 <message>
 <source>Scale and curves of this plot, and its picture to copy or save</source>
@@ -2883,7 +2887,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Share of the norm of the base's matrix up to which the experts' changes may add up.</source>
-<translation>Anteil der Norm der Matrix der Basis, bis zu dem sich die Änderungen der Experten addieren dürfen.</translation>
+<translation>Anteil an der Norm der Matrix der Basis, bis zu dem sich die Änderungen der Experten addieren dürfen.</translation>
 </message>
 <message>
 <source>Share of Σσ² in the {top} largest of {count} directions.</source>
@@ -2995,7 +2999,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Something unexpected went wrong: {name}: {error}.</source>
-<translation>Etwas Unerwartetes ging schief: {name}: {error}.</translation>
+<translation>Ein unerwarteter Fehler ist aufgetreten: {name}: {error}.</translation>
 </message>
 <message>
 <source>Spaces</source>
@@ -3223,7 +3227,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The engine said something strange: {name}: {error}.</source>
-<translation>Die Engine hat etwas Seltsames gesagt: {name}: {error}.</translation>
+<translation>Die Engine hat Unverständliches gemeldet: {name}: {error}.</translation>
 </message>
 <message>
 <source>The experts' energies appear here once a base and its experts are open.</source>
@@ -3283,7 +3287,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The merge is right, and the other model is wrong</source>
-<translation>Der Merge hat recht, und das andere Modell nicht</translation>
+<translation>Der Merge liegt richtig, das andere Modell falsch</translation>
 </message>
 <message>
 <source>The merged model's score.</source>
@@ -3319,7 +3323,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The other model is right, and the merge is wrong</source>
-<translation>Das andere Modell hat recht, und der Merge nicht</translation>
+<translation>Das andere Modell liegt richtig, der Merge falsch</translation>
 </message>
 <message>
 <source>The papers behind each method stand in its form. Apache-2.0.</source>
@@ -3375,15 +3379,15 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The truth, and below it what the base says.</source>
-<translation>Die Wahrheit, und darunter, was die Basis sagt.</translation>
+<translation>Die richtige Antwort, und darunter, was die Basis sagt.</translation>
 </message>
 <message>
 <source>The truth, and below it what the expert says.</source>
-<translation>Die Wahrheit, und darunter, was der Experte sagt.</translation>
+<translation>Die richtige Antwort, und darunter, was der Experte sagt.</translation>
 </message>
 <message>
 <source>The truth, and below it what the merge says.</source>
-<translation>Die Wahrheit, und darunter, was der Merge sagt.</translation>
+<translation>Die richtige Antwort, und darunter, was der Merge sagt.</translation>
 </message>
 <message>
 <source>The two merges are equal.</source>
@@ -3467,7 +3471,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Tick what shall go</source>
-<translation>Haken Sie an, was gehen soll</translation>
+<translation>Haken Sie an, was gelöscht werden soll</translation>
 </message>
 <message>
 <source>Time</source>
@@ -3591,7 +3595,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Values of one parameter of {title}, with commas between, instead of other methods</source>
-<translation>Werte eines Parameters von {title}, durch Kommas getrennt, statt anderer Methoden</translation>
+<translation>Werte eines Parameters von {title}, durch Semikolon getrennt, statt anderer Methoden</translation>
 </message>
 <message>
 <source>Values to try</source>
@@ -3610,8 +3614,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Version und Lizenz</translation>
 </message>
 <message>
-<source>Versions, device, memory and platform are copied; nothing of your models.</source>
-<translation>Versionen, Gerät, Speicher und Plattform sind kopiert; nichts von Ihren Modellen.</translation>
+<source>Versions, device, memory and platform are copied, in English; nothing of your models.</source>
+<translation>Versionen, Gerät, Speicher und Plattform sind kopiert, auf Englisch; nichts von Ihren Modellen.</translation>
 </message>
 <message>
 <source>Vocabulary</source>
@@ -3791,11 +3795,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Whether the tensor is merged, and with the parameters chosen now.</source>
-<translation>Ob der Tensor zusammengeführt ist, und mit den jetzt gewählten Parametern.</translation>
+<translation>Ob der Tensor zusammengeführt ist, und ob mit den jetzt gewählten Parametern.</translation>
 </message>
 <message>
 <source>Which directions refinement kept, and which experts share</source>
-<translation>Welche Richtungen die Verfeinerung behielt, und welche Experten teilen</translation>
+<translation>Welche Richtungen die Verfeinerung behielt, und welche die Experten gemeinsam haben</translation>
 </message>
 <message>
 <source>Which examples a merge lost and gained</source>
@@ -3803,7 +3807,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Which examples the merge gets wrong that the expert had right, and the other way round.</source>
-<translation>Welche Beispiele der Merge falsch hat, die der Experte richtig hatte, und umgekehrt.</translation>
+<translation>Bei welchen Beispielen der Merge falsch liegt und der Experte richtig, und umgekehrt.</translation>
 </message>
 <message>
 <source>Which expert a merge with a router takes for which examples</source>
@@ -3815,7 +3819,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Which one is the base, from which the others were fine-tuned?</source>
-<translation>Welches ist die Basis, von der die anderen abgestimmt wurden?</translation>
+<translation>Welches ist die Basis, aus der die anderen feinabgestimmt wurden?</translation>
 </message>
 <message>
 <source>Which panel is shown</source>
@@ -4263,7 +4267,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>looking at the routes of {task}</source>
-<translation>Wege von {task} werden angesehen</translation>
+<translation>Routing von {task} wird angesehen</translation>
 </message>
 <message>
 <source>loss</source>
@@ -4895,7 +4899,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>{total} in all. Tick what shall go.</source>
-<translation>{total} insgesamt. Haken Sie an, was gehen soll.</translation>
+<translation>{total} insgesamt. Haken Sie an, was gelöscht werden soll.</translation>
 </message>
 <message>
 <source>{unreliable}: the mean log energy is near zero, which says more of the scale of the weights than of the experts. Var ln E does not depend on that scale.</source>
@@ -5017,6 +5021,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation> Meinten Sie {close}?</translation>
 </message>
 <message>
+<source> Or choose to keep the base's tensor, or to leave the expert out of it: `non_finite` in a recipe, NaN and Inf in the window.</source>
+<translation> Oder wählen Sie, den Tensor der Basis zu behalten oder den Experten dort wegzulassen: `non_finite` in einem Rezept, NaN und Inf im Fenster.</translation>
+</message>
+<message>
+<source> and {NAMES_SHOWN} more</source>
+<translation> und {NAMES_SHOWN} weitere</translation>
+</message>
+<message>
 <source> and {len} more</source>
 <translation> und {len} weitere</translation>
 </message>
@@ -5106,7 +5118,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Always: as published. Agreeing: a refinement that points against the sum of the task vectors is left out.</source>
-<translation>Always: wie veröffentlicht. Agreeing: Eine Verfeinerung, die gegen die Summe der Aufgabenvektoren zeigt, wird weggelassen.</translation>
+<translation>Immer: wie veröffentlicht. Wenn einig: Eine Verfeinerung, die gegen die Summe der Aufgabenvektoren zeigt, wird weggelassen.</translation>
 </message>
 <message>
 <source>An entry is the expert's where its importance is at least the median plus this many times the distance between the quartiles.</source>
@@ -5174,7 +5186,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Batch</source>
-<translation>Stapel</translation>
+<translation>Batch</translation>
 </message>
 <message>
 <source>CART</source>
@@ -5217,6 +5229,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Schließen Sie andere Programme, oder behalten Sie diesen Tensor aus der Basis.</translation>
 </message>
 <message>
+<source>Code of the model is neither run nor copied: {names}.</source>
+<translation>Code des Modells wird weder ausgeführt noch kopiert: {names}.</translation>
+</message>
+<message>
 <source>Coefficients</source>
 <translation>Koeffizienten</translation>
 </message>
@@ -5231,6 +5247,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Compete over</source>
 <translation>Wettbewerb über</translation>
+</message>
+<message>
+<source>Computed in float64, as float32 would not be exact enough, or not be faster.</source>
+<translation>In float64 berechnet, da float32 nicht genau genug oder nicht schneller wäre.</translation>
+</message>
+<message>
+<source>Computed in {numbers}, which leaves {error} of the change</source>
+<translation>Berechnet in {numbers}, mit einem Fehler von {error} der Änderung</translation>
 </message>
 <message>
 <source>Concrete</source>
@@ -5322,7 +5346,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Drops a random part of every expert's changes, scales up the rest to make up for it, and adds them.</source>
-<translation>Lässt einen zufälligen Teil der Änderungen jedes Experten weg, vergrößert den Rest zum Ausgleich und addiert.</translation>
+<translation>Lässt einen zufälligen Teil der Änderungen jedes Experten weg, vergrößert den Rest zum Ausgleich und addiert ihn.</translation>
 </message>
 <message>
 <source>Drops a random part of every expert's changes, scales up the rest, and merges them by sign election as TIES does.</source>
@@ -5374,7 +5398,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Every coefficient; of the variant adamerging to begin with.</source>
-<translation>Jeder Koeffizient; bei der Variante adamerging am Anfang.</translation>
+<translation>Jeder Koeffizient; bei der Variante AdaMerging am Anfang.</translation>
 </message>
 <message>
 <source>Every expert has inputs.</source>
@@ -5573,16 +5597,36 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Köpfe</translation>
 </message>
 <message>
+<source>Holds GGUF files. Merging needs the original safetensors weights instead.</source>
+<translation>Enthält GGUF-Dateien. Zum Zusammenführen braucht es die ursprünglichen Gewichte in safetensors.</translation>
+</message>
+<message>
+<source>Holds a PyTorch pickle ({listing}).</source>
+<translation>Enthält einen PyTorch-Pickle ({listing}).</translation>
+</message>
+<message>
 <source>Holds a part of the base only: {len} tensors, {listing} among them, are combined without it, and stay the base's where no expert has them.</source>
 <translation>Hat nur einen Teil der Basis: {len} Tensoren, darunter {listing}, werden ohne ihn kombiniert und bleiben die der Basis, wo kein Experte sie hat.</translation>
+</message>
+<message>
+<source>Holds both {single} and {index}; {single2} is read, as transformers does.</source>
+<translation>Enthält {single} und {index}; gelesen wird {single2}, wie in transformers.</translation>
 </message>
 <message>
 <source>Holds more than the base: {len} tensors, {listing} among them, are saved in heads/, not merged. To merge these, take such a base.</source>
 <translation>Hat mehr als die Basis: {len} Tensoren, darunter {listing}, werden in heads/ gespeichert, nicht zusammengeführt. Um sie zusammenzuführen, nehmen Sie eine Basis, die sie hat.</translation>
 </message>
 <message>
+<source>Holds only weights ({listing}) {sentence}</source>
+<translation>Enthält nur Gewichte ({listing}) {sentence}</translation>
+</message>
+<message>
+<source>Holds several models: {listing}. Open one of the files.</source>
+<translation>Enthält mehrere Modelle: {listing}. Öffnen Sie eine der Dateien.</translation>
+</message>
+<message>
 <source>How each expert's difference from the merged model is compressed. low rank: of every matrix the leading singular triplets, other tensors whole; entries: the largest of the whole model.</source>
-<translation>Wie der Unterschied jedes Experten zum zusammengeführten Modell komprimiert wird. low rank: von jeder Matrix die führenden Singulärtripel, andere Tensoren ganz; entries: die größten des ganzen Modells.</translation>
+<translation>Wie der Unterschied jedes Experten zum zusammengeführten Modell komprimiert wird. Niedriger Rang: von jeder Matrix die führenden Singulärtripel, andere Tensoren ganz; Einträge: die größten des ganzen Modells.</translation>
 </message>
 <message>
 <source>How far a step moves the logits of the masks (plain gradient descent; gradients of masks are very small).</source>
@@ -5653,6 +5697,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Es kann nicht gelesen werden: {strerror}.</translation>
 </message>
 <message>
+<source>It is not read unless you agree, because a pickle can run code. It can be converted to safetensors once, and nothing in it is run for that.</source>
+<translation>Er wird nur mit Ihrer Zustimmung gelesen, weil ein Pickle Code ausführen kann. Er kann einmal in safetensors umgewandelt werden, und dabei wird nichts darin ausgeführt.</translation>
+</message>
+<message>
 <source>Iterations</source>
 <translation>Iterationen</translation>
 </message>
@@ -5666,11 +5714,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Its task vector has {share} the base's norm, the median expert's {percent}; check that it was tuned from this base, or give it less weight.</source>
-<translation>Sein Aufgabenvektor hat {share} Norm der Basis, der des mittleren Experten {percent}; prüfen Sie, ob er von dieser Basis abgestimmt wurde, oder geben Sie ihm weniger Gewicht.</translation>
+<translation>Sein Aufgabenvektor hat {share} Norm der Basis, der des mittleren Experten {percent}; prüfen Sie, ob er aus dieser Basis feinabgestimmt wurde, oder geben Sie ihm weniger Gewicht.</translation>
 </message>
 <message>
 <source>Its task vector has {share} the base's norm, too far for a fine-tune; probably it was tuned from another base.</source>
-<translation>Sein Aufgabenvektor hat {share} Norm der Basis, zu weit für eine Feinabstimmung; wahrscheinlich wurde er von einer anderen Basis abgestimmt.</translation>
+<translation>Sein Aufgabenvektor hat {share} Norm der Basis, zu weit für eine Feinabstimmung; wahrscheinlich wurde er aus einer anderen Basis feinabgestimmt.</translation>
 </message>
 <message>
 <source>Its {named} differ{len} from the base's: {plain}{len2}. The output has the base's config, under which this expert computes something else.</source>
@@ -5797,6 +5845,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Grenze α</translation>
 </message>
 <message>
+<source>Links that lead out of the model's folder are not copied: {names}.</source>
+<translation>Verknüpfungen, die aus dem Ordner des Modells hinausführen, werden nicht kopiert: {names}.</translation>
+</message>
+<message>
 <source>LoRA adapter</source>
 <translation>LoRA-Adapter</translation>
 </message>
@@ -5813,12 +5865,32 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Sucht die Matrix, die am wenigsten mit dem stört, was jeder Experte auf seinen eigenen Eingaben tut; deren Spann liest sie aus den Änderungen der Experten ab; braucht keine Daten.</translation>
 </message>
 <message>
+<source>Lost workers that were replaced: {lost}.</source>
+<translation>Verlorene Arbeiter, die ersetzt wurden: {lost}.</translation>
+</message>
+<message>
 <source>Lowest refinement cosine</source>
 <translation>Kleinster Verfeinerungskosinus</translation>
 </message>
 <message>
 <source>MLP</source>
 <translation>MLP</translation>
+</message>
+<message>
+<source>MLP down</source>
+<translation>MLP Down</translation>
+</message>
+<message>
+<source>MLP gate</source>
+<translation>MLP Gate</translation>
+</message>
+<message>
+<source>MLP gate+up</source>
+<translation>MLP Gate+Up</translation>
+</message>
+<message>
+<source>MLP up</source>
+<translation>MLP Up</translation>
 </message>
 <message>
 <source>Mask threshold</source>
@@ -5925,6 +5997,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Keine config.json: Rollen werden aus den Namen der Tensoren gelesen, und auch die Ausgabe wird keine Konfiguration haben. Öffnen Sie den Ordner des Modells, wenn es einen gibt.</translation>
 </message>
 <message>
+<source>No entry varies enough to be selected: this tensor stays as in the base.</source>
+<translation>Kein Eintrag unterscheidet sich genug, um gewählt zu werden: Dieser Tensor bleibt wie in der Basis.</translation>
+</message>
+<message>
+<source>No expert changes this tensor, so it stays as in the base.</source>
+<translation>Kein Experte ändert diesen Tensor, also bleibt er wie in der Basis.</translation>
+</message>
+<message>
 <source>No expert has a task head of its own.</source>
 <translation>Kein Experte hat einen eigenen Aufgabenkopf.</translation>
 </message>
@@ -5935,6 +6015,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>No model is quantised.</source>
 <translation>Kein Modell ist quantisiert.</translation>
+</message>
+<message>
+<source>No refinement: it points against the sum of the task vectors (cosine {cosine}), and `refine` is `agreeing`.</source>
+<translation>Keine Verfeinerung: Sie zeigt gegen die Summe der Aufgabenvektoren (Kosinus {cosine}), und verfeinert wird nur, wenn einig (`refine: agreeing`).</translation>
+</message>
+<message>
+<source>No refinement: {k_frac} of the {min} singular directions is less than one.</source>
+<translation>Keine Verfeinerung: {k_frac} der {min} Singulärrichtungen ist weniger als eine.</translation>
 </message>
 <message>
 <source>No tensor is merged by the method: nothing here is a linear layer.</source>
@@ -5949,6 +6037,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Keine zwei Modelle haben dieselben Gewichte.</translation>
 </message>
 <message>
+<source>No weights here, but in {listing}. Open one of these: each is a model.</source>
+<translation>Hier sind keine Gewichte, aber in {listing}. Öffnen Sie einen davon: Jeder ist ein Modell.</translation>
+</message>
+<message>
+<source>No weights here. A model folder holds `model.safetensors`, or shards and an index.</source>
+<translation>Hier sind keine Gewichte. Ein Modellordner enthält `model.safetensors` oder Shards und einen Index.</translation>
+</message>
+<message>
 <source>Norm</source>
 <translation>Norm</translation>
 </message>
@@ -5961,8 +6057,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Keine Gleitkommazahlen, daher bleiben die der Basis: {listing}.</translation>
 </message>
 <message>
+<source>Not found in {model_class}, described by name: {listing}.</source>
+<translation>Nicht in {model_class} gefunden, nach Namen beschrieben: {listing}.</translation>
+</message>
+<message>
 <source>Nothing of weight differs.</source>
-<translation>Nichts von Gewicht ist verschieden.</translation>
+<translation>Kein wesentlicher Unterschied.</translation>
 </message>
 <message>
 <source>Nothing out of the ordinary in {tensors}.</source>
@@ -5991,6 +6091,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Of Adam.</source>
 <translation>Von Adam.</translation>
+</message>
+<message>
+<source>Of a tensor so small that mergekit would keep no entry, the largest is kept here.</source>
+<translation>Von einem Tensor, der so klein ist, dass mergekit keinen Eintrag behielte, wird hier der größte behalten.</translation>
+</message>
+<message>
+<source>Of another shape than the config says: {listing}.</source>
+<translation>Von anderer Form, als die Konfiguration sagt: {listing}.</translation>
 </message>
 <message>
 <source>Of each expert's singular directions, the strongest, that are kept to begin with.</source>
@@ -6023,6 +6131,22 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Off-diagonal share α</source>
 <translation>Anteil außerhalb der Diagonale α</translation>
+</message>
+<message>
+<source>Only one expert changes this tensor, so its task vector was taken as it is.</source>
+<translation>Nur ein Experte ändert diesen Tensor, also wurde sein Aufgabenvektor genommen, wie er ist.</translation>
+</message>
+<message>
+<source>Only the parts of the pipeline are read, not the weights beside them.</source>
+<translation>Nur die Teile der Pipeline werden gelesen, nicht die Gewichte daneben.</translation>
+</message>
+<message>
+<source>Only the variant {name} is here; a merged model has the usual name instead, without a variant.</source>
+<translation>Nur die Variante {name} ist hier; ein zusammengeführtes Modell hat stattdessen den üblichen Namen, ohne Variante.</translation>
+</message>
+<message>
+<source>Only {single} is read, not {listing}.</source>
+<translation>Nur {single} wird gelesen, nicht {listing}.</translation>
 </message>
 <message>
 <source>Outliers</source>
@@ -6066,7 +6190,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Published: the paper's procedure, whose ridge is absolute. Automatic: the ridge follows the scale of each layer, nothing is refined, and the change is capped. Measured: as published, with the covariances of the inputs that each expert has with its own data.</source>
-<translation>Published: das Verfahren des Artikels, dessen Ridge absolut ist. Automatic: Der Ridge folgt der Größe jeder Schicht, nichts wird verfeinert, und die Änderung hat eine Obergrenze. Measured: wie veröffentlicht, mit den Kovarianzen der Eingaben, die jeder Experte mit seinen eigenen Daten hat.</translation>
+<translation>Veröffentlicht: das Verfahren des Artikels, dessen Ridge absolut ist. Automatisch: Der Ridge folgt der Größenordnung jeder Schicht, nichts wird verfeinert, und die Änderung hat eine Obergrenze. Gemessen: wie veröffentlicht, mit den Kovarianzen der Eingaben, die jeder Experte mit seinen eigenen Daten hat.</translation>
 </message>
 <message>
 <source>Puts a low-rank expert for every task beside each linear layer of the base, and sends every input to the one whose leading directions it lies in; the rest is averaged.</source>
@@ -6163,6 +6287,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Row by row</source>
 <translation>Zeilenweise</translation>
+</message>
+<message>
+<source>Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as it is stored, which GPT-2 does the other way round.</source>
+<translation>Zeilen und Spalten sind die von Ausgängen × Eingängen; die von mergekit sind die des Tensors, wie er gespeichert ist, was bei GPT-2 umgekehrt ist.</translation>
 </message>
 <message>
 <source>Rows are matched by token: {moved} stand elsewhere here, {lacking} of the base's tokens are missing here and count as unchanged, and {new_tokens}.</source>
@@ -6295,6 +6423,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Share of the entries that is kept; the paper has 0.01 to 0.1, 1 gives the expert.</source>
 <translation>Anteil der Einträge, der behalten wird; im Artikel 0,01 bis 0,1, 1 ergibt den Experten.</translation>
+</message>
+<message>
+<source>Shared tensors are stored once: {join}{more}.</source>
+<translation>Gemeinsame Tensoren sind einmal gespeichert: {join}{more}.</translation>
 </message>
 <message>
 <source>Singular triplets of each expert's change that its part of a layer has.</source>
@@ -6445,6 +6577,18 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Temperatur</translation>
 </message>
 <message>
+<source>Tensor `{plain}` could be of several parts.</source>
+<translation>Der Tensor `{plain}` könnte zu mehreren Teilen gehören.</translation>
+</message>
+<message>
+<source>Tensor `{plain}` is defined twice, {where}.</source>
+<translation>Der Tensor `{plain}` ist doppelt definiert, {where}.</translation>
+</message>
+<message>
+<source>Tensors are described by their names.</source>
+<translation>Tensoren werden nach ihren Namen beschrieben.</translation>
+</message>
+<message>
 <source>Tensors with γ above it count as heterogeneous: normalised and refined.</source>
 <translation>Tensoren mit einem γ darüber gelten als heterogen: normiert und verfeinert.</translation>
 </message>
@@ -6473,6 +6617,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Der NVIDIA-Treiber ist zu alt für diesen Build von torch{made_for}; aktualisieren Sie den Treiber.</translation>
 </message>
 <message>
+<source>The answers of the task {plain} have no probabilities, so that it took no part in what was learned.</source>
+<translation>Die Antworten der Aufgabe {plain} haben keine Wahrscheinlichkeiten, daher nahm sie am Lernen nicht teil.</translation>
+</message>
+<message>
 <source>The base has a {MODULES} of its own, which says of what it is made; merge its transformer alone, or choose a method that leaves no modules.</source>
 <translation>Die Basis hat eine eigene {MODULES}, die sagt, woraus sie besteht; führen Sie nur ihren Transformer zusammen, oder wählen Sie eine Methode, die keine Module hinterlässt.</translation>
 </message>
@@ -6481,8 +6629,52 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Der Basis fehlt {listing}, daher bleibt es weg.</translation>
 </message>
 <message>
+<source>The base's tensor is kept: {join}.</source>
+<translation>Der Tensor der Basis bleibt: {join}.</translation>
+</message>
+<message>
+<source>The cap does not apply here: fewer than two experts changed this matrix.</source>
+<translation>Die Obergrenze gilt hier nicht: Weniger als zwei Experten haben diese Matrix geändert.</translation>
+</message>
+<message>
+<source>The cap does not apply here: the experts move all outputs alike, so that it has no scale.</source>
+<translation>Die Obergrenze gilt hier nicht: Die Experten bewegen alle Ausgänge gleich, sodass sie keinen Maßstab hat.</translation>
+</message>
+<message>
+<source>The cap scaled the merged change to {factor} of its length.</source>
+<translation>Die Obergrenze hat die Änderung durch den Merge auf das {factor}-Fache ihrer Länge verkleinert.</translation>
+</message>
+<message>
 <source>The chances of a row rise evenly by rank from density − ε for its smallest entry to density + ε for its largest, both within 0 and 1. This is half of the paper's ε, and mergekit's. 0 gives DARE, and a density of 1 keeps everything.</source>
 <translation>Die Wahrscheinlichkeiten einer Zeile steigen nach dem Rang gleichmäßig von Dichte − ε für ihren kleinsten bis Dichte + ε für ihren größten Eintrag, beide zwischen 0 und 1. Dies ist die Hälfte des ε im Artikel und in mergekit. 0 ergibt DARE, und eine Dichte von 1 behält alles.</translation>
+</message>
+<message>
+<source>The chat template is the base's, not the one the file names.</source>
+<translation>Die Chat-Vorlage ist die der Basis, nicht die, die die Datei nennt.</translation>
+</message>
+<message>
+<source>The config is described as {model_class}, since {reason}.</source>
+<translation>Die Konfiguration wird als {model_class} beschrieben: {reason}.</translation>
+</message>
+<message>
+<source>The config is of another library.</source>
+<translation>Die Konfiguration ist von einer anderen Bibliothek.</translation>
+</message>
+<message>
+<source>The config points to code of its own, which is never run.</source>
+<translation>Die Konfiguration verweist auf eigenen Code, der nie ausgeführt wird.</translation>
+</message>
+<message>
+<source>The experts point apart (mean cosine {cosine}), so this tensor stays as in the base.</source>
+<translation>Die Experten zeigen auseinander (mittlerer Kosinus {cosine}), also bleibt dieser Tensor wie in der Basis.</translation>
+</message>
+<message>
+<source>The folder is empty. Choose the folder of a model.</source>
+<translation>Der Ordner ist leer. Wählen Sie den Ordner eines Modells.</translation>
+</message>
+<message>
+<source>The fused matrix has only {rank} directions above rounding where {k} were to be refined; the others, which are arbitrary, were left alone.</source>
+<translation>Die gebündelte Matrix hat nur {rank} Richtungen über der Rundung, wo {k} verfeinert werden sollten; die anderen sind beliebig und blieben unberührt.</translation>
 </message>
 <message>
 <source>The mean energy is {mean_energy}. ACE divides its prior by it, which takes up to {lost} of each row's mean over the inputs (½ in the homogeneous regime). Raise τ if this tensor should keep more of it.</source>
@@ -6498,23 +6690,51 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The merged change is {share} times as long as the experts' own suggest (the cap of the automatic variant). Try the automatic variant, or a cap, for this tensor.</source>
-<translation>Die Änderung durch den Merge ist {share}-mal so lang, wie die der Experten nahelegen (die Obergrenze der Variante automatic). Versuchen Sie für diesen Tensor die Variante automatic oder eine Obergrenze.</translation>
+<translation>Die Änderung durch den Merge ist {share}-mal so lang, wie die der Experten nahelegen (die Obergrenze der automatischen Variante). Versuchen Sie für diesen Tensor die automatische Variante oder eine Obergrenze.</translation>
 </message>
 <message>
 <source>The merged change of a matrix is at most this share of the base's norm, or the experts' root mean square norm where that is larger.</source>
 <translation>Die Änderung einer Matrix durch den Merge ist höchstens dieser Anteil der Norm der Basis, oder das quadratische Mittel der Normen der Experten, wo dieses größer ist.</translation>
 </message>
 <message>
+<source>The merged model came to give nearly one answer to all inputs of {plain}; take fewer steps or a lower learning rate.</source>
+<translation>Das zusammengeführte Modell gibt inzwischen auf alle Eingaben von {plain} fast dieselbe Antwort; nehmen Sie weniger Schritte oder eine kleinere Lernrate.</translation>
+</message>
+<message>
+<source>The methods of {whose} cannot be used: {name}: {error}</source>
+<translation>Die Methoden aus {whose} können nicht benutzt werden: {name}: {error}</translation>
+</message>
+<message>
 <source>The output has the base's tokenizer; the rows of these ids are combined all the same. Under Vocabulary you can have them matched by token, or keep the base's.</source>
 <translation>Die Ausgabe hat den Tokenizer der Basis; die Zeilen dieser IDs werden trotzdem kombiniert. Unter Vokabular können Sie sie nach Token zuordnen lassen oder die der Basis behalten.</translation>
+</message>
+<message>
+<source>The paper's value for GPT-2.</source>
+<translation>Der Wert des Artikels für GPT-2.</translation>
+</message>
+<message>
+<source>The paper's value for RoBERTa-base.</source>
+<translation>Der Wert des Artikels für RoBERTa-base.</translation>
+</message>
+<message>
+<source>The paper's value for models other than GPT-2 and RoBERTa-base.</source>
+<translation>Der Wert des Artikels für andere Modelle als GPT-2 und RoBERTa-base.</translation>
 </message>
 <message>
 <source>The refinement is {refinement} times as large as the solution it refines. Lower ε, lower the refined fraction, or raise τ.</source>
 <translation>Die Verfeinerung ist {refinement}-mal so groß wie die Lösung, die sie verfeinert. Senken Sie ε, senken Sie den verfeinerten Anteil, oder erhöhen Sie τ.</translation>
 </message>
 <message>
+<source>The refinement points against the sum of the task vectors (cosine {cosine}). Lower epsilon, or set k_frac to 0.</source>
+<translation>Die Verfeinerung zeigt gegen die Summe der Aufgabenvektoren (Kosinus {cosine}). Senken Sie ε, oder setzen Sie den verfeinerten Anteil auf 0.</translation>
+</message>
+<message>
 <source>The ridge as a share of the mean eigenvalue of each expert's normalised Gram matrix. 0.3 to 1 hardly differ.</source>
 <translation>Der Ridge als Anteil am mittleren Eigenwert der normierten Gram-Matrix jedes Experten. 0,3 bis 1 unterscheiden sich kaum.</translation>
+</message>
+<message>
+<source>The ridge mass is {ridge_mass} (more than {LARGEST_RIDGE_MASS}), so that the refinement may work against the experts. Lower epsilon.</source>
+<translation>Die Ridge-Masse ist {ridge_mass} (mehr als {LARGEST_RIDGE_MASS}), sodass die Verfeinerung gegen die Experten wirken kann. Senken Sie ε.</translation>
 </message>
 <message>
 <source>The ridge mass Σ εₜ is {mass}: noticeable in the refinement, which it turns against the experts as it nears 1. A lower ε would leave more room.</source>
@@ -6529,16 +6749,72 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Die Zeilen der Basis bleiben, wie unter Vokabular gewählt.</translation>
 </message>
 <message>
+<source>The shards hold tensors that the index does not list: {listing}.</source>
+<translation>Die Shards enthalten Tensoren, die der Index nicht nennt: {listing}.</translation>
+</message>
+<message>
+<source>The shards' index is missing. Download `model{INDEX_SUFFIX}` into the folder.</source>
+<translation>Der Index der Shards fehlt. Laden Sie `model{INDEX_SUFFIX}` in den Ordner herunter.</translation>
+</message>
+<message>
+<source>The system is numerically singular: {cut} directions were left out of the solution. Raise epsilon.</source>
+<translation>Das System ist numerisch singulär: {cut} Richtungen wurden in der Lösung weggelassen. Erhöhen Sie ε.</translation>
+</message>
+<message>
+<source>The system's condition number may reach {condition}, which costs accuracy. Raise epsilon.</source>
+<translation>Die Konditionszahl des Systems kann {condition} erreichen, was Genauigkeit kostet. Erhöhen Sie ε.</translation>
+</message>
+<message>
+<source>The tokenizer is the base's, not {source} as the file says.</source>
+<translation>Der Tokenizer ist der der Basis, nicht {source}, wie die Datei sagt.</translation>
+</message>
+<message>
+<source>The weakest refined direction is {weakest} of the strongest, below the rounding of float32, so that rounding noise is amplified. Lower k_frac.</source>
+<translation>Die schwächste verfeinerte Richtung ist das {weakest}-Fache der stärksten, unter der Rundung von float32, sodass Rundungsrauschen verstärkt wird. Senken Sie den verfeinerten Anteil.</translation>
+</message>
+<message>
+<source>The workers do not reach the output folder: they have sent what it got.</source>
+<translation>Die Arbeiter erreichen den Ausgabeordner nicht: Sie haben geschickt, was hineinkam.</translation>
+</message>
+<message>
+<source>The workers reach the output folder: they have written it themselves.</source>
+<translation>Die Arbeiter erreichen den Ausgabeordner: Sie haben ihn selbst geschrieben.</translation>
+</message>
+<message>
+<source>The workers' processors or GPUs are not all of one kind: a merge by others may differ in the last digits.</source>
+<translation>Die Prozessoren oder GPUs der Arbeiter sind nicht alle von einer Art: Ein Merge mit anderen kann sich in den letzten Stellen unterscheiden.</translation>
+</message>
+<message>
+<source>There are {experts} experts for a matrix of {rank} singular values: one direction of each was taken, and they overlap.</source>
+<translation>Es gibt {experts} Experten für eine Matrix mit {rank} Singulärwerten: Von jedem wurde eine Richtung genommen, und sie überlappen.</translation>
+</message>
+<message>
 <source>There is no NVIDIA driver, or no NVIDIA GPU; install the driver to use one.</source>
 <translation>Es gibt keinen NVIDIA-Treiber oder keine NVIDIA-GPU; installieren Sie den Treiber, um eine zu benutzen.</translation>
+</message>
+<message>
+<source>There is no config.json.</source>
+<translation>Es gibt keine config.json.</translation>
 </message>
 <message>
 <source>These two have no examples in common on which they could be compared.</source>
 <translation>Diese zwei haben keine gemeinsamen Beispiele, an denen sie verglichen werden könnten.</translation>
 </message>
 <message>
+<source>This</source>
+<translation>Dies</translation>
+</message>
+<message>
 <source>This build of torch computes on the processor only, as the one that pip installs on Windows does; for an NVIDIA GPU install one built for CUDA, {GET_TORCH}.</source>
 <translation>Dieser Build von torch rechnet nur auf dem Prozessor, wie der, den pip unter Windows installiert; für eine NVIDIA-GPU installieren Sie einen für CUDA gebauten, {GET_TORCH}.</translation>
+</message>
+<message>
+<source>This file has no schema and says nothing that mergekit does not know, so it is read as mergekit's, with mergekit's defaults; write `schema: 1` in a recipe of this application.</source>
+<translation>Diese Datei hat kein Schema und sagt nichts, was mergekit nicht kennt; sie wird daher als Datei von mergekit gelesen, mit dessen Standardwerten. In ein Rezept dieser Anwendung schreiben Sie `schema: 1`.</translation>
+</message>
+<message>
+<source>This {method} of mergekit's: {sentence}.</source>
+<translation>Dieses {method} von mergekit: {sentence}.</translation>
 </message>
 <message>
 <source>Threshold</source>
@@ -6577,6 +6853,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Twin-Merging</translation>
 </message>
 <message>
+<source>Two equal models differ as much {often}: hardly chance.</source>
+<translation>Zwei gleiche Modelle unterscheiden sich so sehr {often}: kaum Zufall.</translation>
+</message>
+<message>
+<source>Two equal models differ as much {often}: it may be chance.</source>
+<translation>Zwei gleiche Modelle unterscheiden sich so sehr {often}: Es kann Zufall sein.</translation>
+</message>
+<message>
 <source>UBGM</source>
 <translation>UBGM</translation>
 </message>
@@ -6613,16 +6897,28 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Gewichtet die Experten Tensor für Tensor danach, wie viel sie geändert haben; Einträge, in denen sie sich kaum unterscheiden, und Vorzeichen in der Minderheit bleiben weg.</translation>
 </message>
 <message>
+<source>What 'tokenizer' says of tokens is left out; the tokenizer is the base's.</source>
+<translation>Was „tokenizer“ über Token sagt, bleibt weg; der Tokenizer ist der der Basis.</translation>
+</message>
+<message>
 <source>What an expert's ratio of shared to unique entries counts at most.</source>
 <translation>So viel zählt das Verhältnis gemeinsamer zu eigenen Einträgen eines Experten höchstens.</translation>
 </message>
 <message>
 <source>What an expert's scale matches. tensors: the mean magnitude of its change, every tensor counting alike, as in the published code; entries: the same with every entry counting alike, as in the paper; least squares: the scale that comes nearest to the expert's weights, which need not be the best at its task. The merged weights are the same.</source>
-<translation>Woran sich die Skala eines Experten hält. tensors: an den mittleren Betrag seiner Änderung, jeder Tensor zählt gleich, wie im veröffentlichten Code; entries: dasselbe, jeder Eintrag zählt gleich, wie im Artikel; least squares: an die Skala, die den Gewichten des Experten am nächsten kommt, was nicht das Beste für seine Aufgabe sein muss. Die zusammengeführten Gewichte sind dieselben.</translation>
+<translation>Woran sich die Skala eines Experten hält. Tensoren: an den mittleren Betrag seiner Änderung, jeder Tensor zählt gleich, wie im veröffentlichten Code; Einträge: dasselbe, jeder Eintrag zählt gleich, wie im Artikel; kleinste Quadrate: an die Skala, die den Gewichten des Experten am nächsten kommt, was nicht das Beste für seine Aufgabe sein muss. Die zusammengeführten Gewichte sind dieselben.</translation>
 </message>
 <message>
 <source>What is kept of each expert's difference from the merged model. entries: the largest of the whole model, 8 bytes each; low rank: of every matrix the leading singular triplets, and other tensors whole.</source>
-<translation>Was vom Unterschied jedes Experten zum zusammengeführten Modell behalten wird. entries: die größten des ganzen Modells, je 8 Byte; low rank: von jeder Matrix die führenden Singulärtripel, andere Tensoren ganz.</translation>
+<translation>Was vom Unterschied jedes Experten zum zusammengeführten Modell behalten wird. Einträge: die größten des ganzen Modells, je 8 Byte; niedriger Rang: von jeder Matrix die führenden Singulärtripel, andere Tensoren ganz.</translation>
+</message>
+<message>
+<source>Where both signs of an entry weigh the same, mergekit takes the positive one.</source>
+<translation>Wo beide Vorzeichen eines Eintrags gleich viel wiegen, nimmt mergekit das positive.</translation>
+</message>
+<message>
+<source>Where the experts' changes to a tensor point apart on average, mergekit goes away from them, and here the base is kept; an expert that does not change a tensor is left out of it, where mergekit counts its cosines as 0.</source>
+<translation>Wo die Änderungen der Experten an einem Tensor im Mittel auseinanderzeigen, entfernt sich mergekit von ihnen, und hier bleibt die Basis; ein Experte, der einen Tensor nicht ändert, bleibt dort weg, wo mergekit seine Kosinus als 0 zählt.</translation>
 </message>
 <message>
 <source>Where the mean squares of all experts' changes to a tensor sum to less than this, their coefficients are equal, as in mergekit; 0 weights them by their mean squares however small these are.</source>
@@ -6630,7 +6926,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Which sign counts where both weigh the same, as they often do in 16-bit models. majority: the one that most entries of the tensor elected; positive: as in mergekit.</source>
-<translation>Welches Vorzeichen zählt, wo beide gleich viel wiegen, was in 16-Bit-Modellen oft vorkommt. majority: das, das die meisten Einträge des Tensors gewählt haben; positive: wie in mergekit.</translation>
+<translation>Welches Vorzeichen zählt, wo beide gleich viel wiegen, was in 16-Bit-Modellen oft vorkommt. Mehrheit: das, das die meisten Einträge des Tensors gewählt haben; positiv: wie in mergekit.</translation>
 </message>
 <message>
 <source>With modules</source>
@@ -6641,12 +6937,24 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Mit den Daten der Experten</translation>
 </message>
 <message>
+<source>Your own</source>
+<translation>Eigene</translation>
+</message>
+<message>
+<source>`{name}` has {what} here</source>
+<translation>`{name}` hat hier {what}</translation>
+</message>
+<message>
 <source>`{plain}` has {theirs} rows in {name} but {rows} in the base: {tokens} {theirs2}{plain2}. Choose under Vocabulary (`vocabulary` in a recipe) to have rows matched by token (tokens), or the base's kept (base).</source>
 <translation>`{plain}` hat {theirs} Zeilen in {name}, aber {rows} in der Basis: {tokens} {theirs2}{plain2}. Wählen Sie unter Vokabular (`vocabulary` in einem Rezept), ob Zeilen nach Token zugeordnet (tokens) oder die der Basis behalten werden (base).</translation>
 </message>
 <message>
 <source>`{plain}` is {times} in {name} but {times2} in the base; choose experts fine-tuned from this base.</source>
-<translation>`{plain}` ist {times} in {name}, aber {times2} in der Basis; wählen Sie Experten, die von dieser Basis abgestimmt wurden.</translation>
+<translation>`{plain}` ist {times} in {name}, aber {times2} in der Basis; wählen Sie Experten, die aus dieser Basis feinabgestimmt wurden.</translation>
+</message>
+<message>
+<source>`{plain}` should be in {where} but is not. Download that file again.</source>
+<translation>`{plain}` sollte in {where} sein, ist es aber nicht. Laden Sie diese Datei erneut herunter.</translation>
 </message>
 <message>
 <source>`{prefix}{key}` is {get}, in the base {get2}</source>
@@ -6654,7 +6962,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>a buffer that the base does not have: dropped</source>
-<translation>ein Puffer, den die Basis nicht hat: fallengelassen</translation>
+<translation>ein Puffer, den die Basis nicht hat: verworfen</translation>
 </message>
 <message>
 <source>a note</source>
@@ -6693,8 +7001,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Genauigkeit</translation>
 </message>
 <message>
+<source>adam</source>
+<translation>Adam</translation>
+</message>
+<message>
 <source>adam: as published, from the sum of the task vectors; stops long before the minimum, as no entry moves by more than about steps · learning rate. closed: the minimiser of the same loss, of least norm, which uses neither.</source>
-<translation>adam: wie veröffentlicht, von der Summe der Aufgabenvektoren aus; hält lange vor dem Minimum an, da sich kein Eintrag um mehr als etwa Schritte · Lernrate bewegt. closed: das Minimum desselben Verlusts mit der kleinsten Norm, das keines von beiden braucht.</translation>
+<translation>Adam: wie veröffentlicht, von der Summe der Aufgabenvektoren aus; hält lange vor dem Minimum an, da sich kein Eintrag um mehr als etwa Schritte · Lernrate bewegt. Geschlossen: das Minimum desselben Verlusts mit der kleinsten Norm, das keines von beiden braucht.</translation>
+</message>
+<message>
+<source>adamerging</source>
+<translation>AdaMerging</translation>
+</message>
+<message>
+<source>agreeing</source>
+<translation>wenn einig</translation>
 </message>
 <message>
 <source>all experts are {model_class}</source>
@@ -6715,6 +7035,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>alone is right</source>
 <translation>hat allein recht</translation>
+</message>
+<message>
+<source>always</source>
+<translation>immer</translation>
 </message>
 <message>
 <source>an embedding has no inputs to decorrelate: averaged</source>
@@ -6745,12 +7069,28 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Attention-Köpfe</translation>
 </message>
 <message>
+<source>attention output</source>
+<translation>Attention-Ausgang</translation>
+</message>
+<message>
+<source>automatic</source>
+<translation>automatisch</translation>
+</message>
+<message>
 <source>averaged</source>
 <translation>gemittelt</translation>
 </message>
 <message>
+<source>bias</source>
+<translation>Bias</translation>
+</message>
+<message>
 <source>blocks {blocks}</source>
 <translation>Blöcke {blocks}</translation>
+</message>
+<message>
+<source>buffer</source>
+<translation>Puffer</translation>
 </message>
 <message>
 <source>cap δ {delta}</source>
@@ -6761,12 +7101,32 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Sprachmodell</translation>
 </message>
 <message>
+<source>choosing what is kept of each expert</source>
+<translation>Auswahl dessen, was von jedem Experten bleibt</translation>
+</message>
+<message>
 <source>clip-zero-shot</source>
 <translation>CLIP ohne Beispiele</translation>
 </message>
 <message>
+<source>closed</source>
+<translation>geschlossen</translation>
+</message>
+<message>
+<source>config.json points to code (`auto_map`), which is neither run nor copied. A copy of this config still does: put that code beside it if you need and trust it.</source>
+<translation>config.json verweist auf Code (`auto_map`), der weder ausgeführt noch kopiert wird. Eine Kopie dieser Konfiguration tut es weiterhin: Legen Sie den Code daneben, wenn Sie ihn brauchen und ihm vertrauen.</translation>
+</message>
+<message>
+<source>convolution</source>
+<translation>Faltung</translation>
+</message>
+<message>
 <source>copied</source>
 <translation>kopiert</translation>
+</message>
+<message>
+<source>correcting features of {name}</source>
+<translation>Merkmale von {name} werden korrigiert</translation>
 </message>
 <message>
 <source>default</source>
@@ -6774,11 +7134,19 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>dropped</source>
-<translation>fallengelassen</translation>
+<translation>verworfen</translation>
 </message>
 <message>
 <source>embedding</source>
 <translation>Einbettung</translation>
+</message>
+<message>
+<source>entries</source>
+<translation>Einträge</translation>
+</message>
+<message>
+<source>equal</source>
+<translation>gleich</translation>
 </message>
 <message>
 <source>error</source>
@@ -6801,12 +7169,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>F1</translation>
 </message>
 <message>
+<source>float32 where experts are summed up, float64 where the system is solved</source>
+<translation>float32 beim Summieren der Experten, float64 beim Lösen des Systems</translation>
+</message>
+<message>
 <source>from names alone</source>
 <translation>allein aus den Namen</translation>
 </message>
 <message>
 <source>has the smaller loss</source>
 <translation>hat den kleineren Verlust</translation>
+</message>
+<message>
+<source>head</source>
+<translation>Kopf</translation>
 </message>
 <message>
 <source>heterogeneous</source>
@@ -6829,6 +7205,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Bildklassifikation</translation>
 </message>
 <message>
+<source>in {plain} and in {plain2}</source>
+<translation>in {plain} und in {plain2}</translation>
+</message>
+<message>
 <source>is allowed</source>
 <translation>erlaubt</translation>
 </message>
@@ -6838,7 +7218,11 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>it from the models</source>
-<translation>sie aus den Modellen</translation>
+<translation>diesen aus den Modellen</translation>
+</message>
+<message>
+<source>it names no model class</source>
+<translation>sie nennt keine Modellklasse</translation>
 </message>
 <message>
 <source>kept from base</source>
@@ -6849,12 +7233,32 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>je Experte</translation>
 </message>
 <message>
+<source>key</source>
+<translation>Key</translation>
+</message>
+<message>
 <source>language</source>
 <translation>Sprache</translation>
 </message>
 <message>
+<source>layer-wise</source>
+<translation>schichtweise</translation>
+</message>
+<message>
+<source>layer-wise++</source>
+<translation>schichtweise++</translation>
+</message>
+<message>
 <source>layer-wise: a coefficient for each expert and tensor; task-wise: one for each expert; ++: of task vectors that were trimmed and agree in sign, as in TIES-Merging.</source>
-<translation>layer-wise: ein Koeffizient für jeden Experten und Tensor; task-wise: einer für jeden Experten; ++: von Aufgabenvektoren, die gekürzt sind und im Vorzeichen übereinstimmen, wie in TIES-Merging.</translation>
+<translation>Schichtweise: ein Koeffizient für jeden Experten und Tensor; aufgabenweise: einer für jeden Experten; ++: von Aufgabenvektoren, die gekürzt sind und im Vorzeichen übereinstimmen, wie in TIES-Merging.</translation>
+</message>
+<message>
+<source>learning with {title}</source>
+<translation>Lernen mit {title}</translation>
+</message>
+<message>
+<source>least squares</source>
+<translation>kleinste Quadrate</translation>
 </message>
 <message>
 <source>less than once in 1000 times (p &lt; 0.001)</source>
@@ -6865,8 +7269,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>das ganze Modell wird betrachtet</translation>
 </message>
 <message>
+<source>low rank</source>
+<translation>niedriger Rang</translation>
+</message>
+<message>
+<source>magnitude</source>
+<translation>Betrag</translation>
+</message>
+<message>
 <source>magnitude: in proportion to the mean magnitude of what is left, adding up to 1, as in the paper; equal: 1 for every expert, as in its code, which scales the sum by 0.7.</source>
-<translation>magnitude: im Verhältnis zum mittleren Betrag dessen, was übrig ist, zusammen 1, wie im Artikel; equal: 1 für jeden Experten, wie in seinem Code, der die Summe mit 0,7 skaliert.</translation>
+<translation>Betrag: im Verhältnis zum mittleren Betrag dessen, was übrig ist, zusammen 1, wie im Artikel; gleich: 1 für jeden Experten, wie in seinem Code, der die Summe mit 0,7 skaliert.</translation>
+</message>
+<message>
+<source>majority</source>
+<translation>Mehrheit</translation>
 </message>
 <message>
 <source>matrix of a linear layer</source>
@@ -6881,8 +7297,32 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Matthews</translation>
 </message>
 <message>
+<source>mean</source>
+<translation>Mittel</translation>
+</message>
+<message>
+<source>mean coefficient λ</source>
+<translation>mittlerer Koeffizient λ</translation>
+</message>
+<message>
+<source>mean of the mask</source>
+<translation>Mittel der Maske</translation>
+</message>
+<message>
 <source>mean: averaged over the experts that agree, as in the TIES paper; sum: added up, as in FusionBench and, with weights not normalised, in mergekit.</source>
-<translation>mean: gemittelt über die übereinstimmenden Experten, wie im Artikel zu TIES; sum: addiert, wie in FusionBench und, mit nicht normierten Gewichten, in mergekit.</translation>
+<translation>Mittel: gemittelt über die übereinstimmenden Experten, wie im Artikel zu TIES; Summe: addiert, wie in FusionBench und, mit nicht normierten Gewichten, in mergekit.</translation>
+</message>
+<message>
+<source>measured</source>
+<translation>gemessen</translation>
+</message>
+<message>
+<source>measuring the gradients of {name}</source>
+<translation>Gradienten von {name} werden gemessen</translation>
+</message>
+<message>
+<source>measuring the inputs of {name}</source>
+<translation>Eingaben von {name} werden gemessen</translation>
 </message>
 <message>
 <source>merged</source>
@@ -6893,16 +7333,48 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>zusammengeführtes Modell</translation>
 </message>
 <message>
+<source>mergekit counts experts alike where mean squares sum to less than 1e-6.</source>
+<translation>mergekit zählt Experten gleich, wo mittlere Quadrate zusammen kleiner als 1e-6 sind.</translation>
+</message>
+<message>
+<source>mergekit draws other random numbers, and rescales what it keeps so that the sum of magnitudes of each tensor stays; here each entry is divided by its chance.</source>
+<translation>mergekit zieht andere Zufallszahlen und reskaliert, was es behält, sodass die Summe der Beträge jedes Tensors bleibt; hier wird jeder Eintrag durch seine Wahrscheinlichkeit geteilt.</translation>
+</message>
+<message>
+<source>mergekit draws other random numbers, and rescales what it keeps tensor by tensor.</source>
+<translation>mergekit zieht andere Zufallszahlen und reskaliert, was es behält, Tensor für Tensor.</translation>
+</message>
+<message>
+<source>mergekit goes away from experts whose changes point apart, and counts those that do not change a tensor; here the base is kept, and they are left out.</source>
+<translation>mergekit entfernt sich von Experten, deren Änderungen auseinanderzeigen, und zählt die mit, die einen Tensor nicht ändern; hier bleibt die Basis, und diese bleiben weg.</translation>
+</message>
+<message>
+<source>mergekit keeps the largest entries of each tensor, not of the whole model.</source>
+<translation>mergekit behält die größten Einträge jedes Tensors, nicht des ganzen Modells.</translation>
+</message>
+<message>
+<source>mergekit rounds the importance of entries in the file's number format, and takes its quantiles from a random million of them; here all count, in float64.</source>
+<translation>mergekit rundet die Wichtigkeit der Einträge im Zahlenformat der Datei und nimmt seine Quantile aus einer zufälligen Million davon; hier zählen alle, in float64.</translation>
+</message>
+<message>
+<source>mergekit takes the mean on the sphere of whole weights, the base's among them; here of the experts' changes to the base.</source>
+<translation>mergekit nimmt das Mittel auf der Sphäre der ganzen Gewichte, die der Basis eingeschlossen; hier das der Änderungen der Experten gegenüber der Basis.</translation>
+</message>
+<message>
 <source>mixture of experts</source>
 <translation>Mixture of Experts</translation>
 </message>
 <message>
+<source>model</source>
+<translation>Modell</translation>
+</message>
+<message>
 <source>model: magnitudes and scores are compared over the whole model, as in the paper, which reads the experts four times more; tensor: within each tensor.</source>
-<translation>model: Beträge und Bewertungen werden über das ganze Modell verglichen, wie im Artikel, was die Experten viermal öfter liest; tensor: innerhalb jedes Tensors.</translation>
+<translation>Modell: Beträge und Bewertungen werden über das ganze Modell verglichen, wie im Artikel, was die Experten viermal öfter liest; Tensor: innerhalb jedes Tensors.</translation>
 </message>
 <message>
 <source>model: the largest entries of the whole model, as in the paper, which keeps more of the tensors that changed most and reads the experts twice more; tensor: of each tensor, as mergekit does.</source>
-<translation>model: die größten Einträge des ganzen Modells, wie im Artikel, was mehr von den Tensoren behält, die sich am meisten geändert haben, und die Experten zweimal öfter liest; tensor: jedes Tensors, wie in mergekit.</translation>
+<translation>Modell: die größten Einträge des ganzen Modells, wie im Artikel, was mehr von den Tensoren behält, die sich am meisten geändert haben, und die Experten zweimal öfter liest; Tensor: die jedes Tensors, wie in mergekit.</translation>
 </message>
 <message>
 <source>multiple-choice</source>
@@ -6957,12 +7429,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>keine Gleitkommazahlen</translation>
 </message>
 <message>
+<source>not rescaling</source>
+<translation>ohne Reskalierung</translation>
+</message>
+<message>
 <source>not the matrix of a linear layer: averaged</source>
 <translation>nicht die Matrix einer linearen Schicht: gemittelt</translation>
 </message>
 <message>
 <source>note</source>
 <translation>Hinweis</translation>
+</message>
+<message>
+<source>of TensorFlow, Flax or ONNX. Merging needs the safetensors weights instead.</source>
+<translation>von TensorFlow, Flax oder ONNX. Zum Zusammenführen braucht es die Gewichte in safetensors.</translation>
 </message>
 <message>
 <source>ok</source>
@@ -7025,8 +7505,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>einfache Summe</translation>
 </message>
 <message>
+<source>position embedding</source>
+<translation>Positionseinbettung</translation>
+</message>
+<message>
 <source>position encoding</source>
 <translation>Positionscodierung</translation>
+</message>
+<message>
+<source>positive</source>
+<translation>positiv</translation>
+</message>
+<message>
+<source>published</source>
+<translation>veröffentlicht</translation>
 </message>
 <message>
 <source>published code</source>
@@ -7035,6 +7527,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>published script</source>
 <translation>veröffentlichtes Skript</translation>
+</message>
+<message>
+<source>query</source>
+<translation>Query</translation>
+</message>
+<message>
+<source>query+key+value</source>
+<translation>Query+Key+Value</translation>
 </message>
 <message>
 <source>quoted</source>
@@ -7049,8 +7549,28 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>siehe https://pytorch.org/get-started/locally</translation>
 </message>
 <message>
+<source>shard {split}</source>
+<translation>Shard {split}</translation>
+</message>
+<message>
+<source>share of directions kept</source>
+<translation>Anteil behaltener Richtungen</translation>
+</message>
+<message>
+<source>share of entries kept</source>
+<translation>Anteil behaltener Einträge</translation>
+</message>
+<message>
 <source>spearman</source>
 <translation>Spearman</translation>
+</message>
+<message>
+<source>split float32 where experts are summed up, float64 where the system is solved</source>
+<translation>geteiltes float32 beim Summieren der Experten, float64 beim Lösen des Systems</translation>
+</message>
+<message>
+<source>sum</source>
+<translation>Summe</translation>
 </message>
 <message>
 <source>task head: every expert's own is saved in heads/, the base's stays in the model</source>
@@ -7061,12 +7581,32 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Aufgabenkopf: mit seinem Experten in heads/ gespeichert{because}</translation>
 </message>
 <message>
+<source>task-arithmetic</source>
+<translation>Aufgabenarithmetik</translation>
+</message>
+<message>
 <source>task-arithmetic: the mask alone is learned; adamerging: together with a coefficient for each expert and tensor.</source>
-<translation>task-arithmetic: Nur die Maske wird gelernt; adamerging: zusammen mit einem Koeffizienten für jeden Experten und Tensor.</translation>
+<translation>Aufgabenarithmetik: Nur die Maske wird gelernt; AdaMerging: zusammen mit einem Koeffizienten für jeden Experten und Tensor.</translation>
+</message>
+<message>
+<source>task-wise</source>
+<translation>aufgabenweise</translation>
+</message>
+<message>
+<source>task-wise++</source>
+<translation>aufgabenweise++</translation>
+</message>
+<message>
+<source>tensor</source>
+<translation>Tensor</translation>
 </message>
 <message>
 <source>tensor: each tensor is weighted by the norms of its own changes, as in the paper; model: all tensors alike, by the norms of the whole task vectors. The paper derives inverse squares; its formula, which counts here, has inverse norms.</source>
-<translation>tensor: Jeder Tensor wird nach den Normen seiner eigenen Änderungen gewichtet, wie im Artikel; model: alle Tensoren gleich, nach den Normen der ganzen Aufgabenvektoren. Der Artikel leitet inverse Quadrate her; seine Formel, die hier gilt, hat inverse Normen.</translation>
+<translation>Tensor: Jeder Tensor wird nach den Normen seiner eigenen Änderungen gewichtet, wie im Artikel; Modell: alle Tensoren gleich, nach den Normen der ganzen Aufgabenvektoren. Der Artikel leitet inverse Quadrate her; seine Formel, die hier gilt, hat inverse Normen.</translation>
+</message>
+<message>
+<source>tensors</source>
+<translation>Tensoren</translation>
 </message>
 <message>
 <source>text-classification</source>
@@ -7093,12 +7633,36 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>die Experten sind von verschiedenen Klassen ({join})</translation>
 </message>
 <message>
+<source>the experts' {join}</source>
+<translation>{join} der Experten</translation>
+</message>
+<message>
 <source>the labels have no names, so that they may mean different things (heads: merge in a recipe merges them)</source>
 <translation>die Labels haben keine Namen, sodass sie Verschiedenes bedeuten können (heads: merge in einem Rezept führt sie zusammen)</translation>
 </message>
 <message>
 <source>the mean of the experts', as the base has none{because}</source>
 <translation>das Mittel der Experten, da die Basis keinen hat{because}</translation>
+</message>
+<message>
+<source>the output's {name}</source>
+<translation>{name} der Ausgabe</translation>
+</message>
+<message>
+<source>the package that offers {value}</source>
+<translation>dem Paket, das {value} anbietet</translation>
+</message>
+<message>
+<source>the report: comparing the experts</source>
+<translation>Bericht: Experten werden verglichen</translation>
+</message>
+<message>
+<source>the report: merging</source>
+<translation>Bericht: Merge läuft</translation>
+</message>
+<message>
+<source>the report: spectra</source>
+<translation>Bericht: Spektren</translation>
 </message>
 <message>
 <source>the task vector of the one expert left is taken as it is</source>
@@ -7110,7 +7674,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>the vocabulary head follows the embedding: averaged</source>
-<translation>der Vokabularkopf folgt der Einbettung: gemittelt</translation>
+<translation>der Vokabularkopf richtet sich nach der Einbettung: gemittelt</translation>
 </message>
 <message>
 <source>there is one expert</source>
@@ -7122,7 +7686,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>tied to {tied_to}, which is in the merged model: dropped</source>
-<translation>gebunden an {tied_to}, das im zusammengeführten Modell ist: fallengelassen</translation>
+<translation>gebunden an {tied_to}, das im zusammengeführten Modell ist: verworfen</translation>
 </message>
 <message>
 <source>tied to {tied_to}: merged as that is</source>
@@ -7137,8 +7701,24 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>zu alt</translation>
 </message>
 <message>
+<source>training the router</source>
+<translation>Router wird trainiert</translation>
+</message>
+<message>
+<source>training the routers of the blocks</source>
+<translation>Router der Blöcke werden trainiert</translation>
+</message>
+<message>
+<source>transformers has no {plain} for it</source>
+<translation>transformers hat dafür kein {plain}</translation>
+</message>
+<message>
 <source>usual without validation</source>
 <translation>üblich ohne Validierung</translation>
+</message>
+<message>
+<source>value</source>
+<translation>Value</translation>
 </message>
 <message>
 <source>vision</source>
@@ -7147,6 +7727,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>vision models</source>
 <translation>Bildmodelle</translation>
+</message>
+<message>
+<source>vocabulary head</source>
+<translation>Vokabularkopf</translation>
 </message>
 <message>
 <source>warning</source>
@@ -7162,15 +7746,19 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>with equal, published script</source>
-<translation>mit equal, veröffentlichtes Skript</translation>
+<translation>mit gleich, veröffentlichtes Skript</translation>
 </message>
 <message>
 <source>with magnitude</source>
-<translation>mit magnitude</translation>
+<translation>mit Betrag</translation>
 </message>
 <message>
 <source>with sum, FusionBench</source>
-<translation>mit sum, FusionBench</translation>
+<translation>mit Summe, FusionBench</translation>
+</message>
+<message>
+<source>writing what belongs to each expert</source>
+<translation>Module der Experten werden geschrieben</translation>
 </message>
 <message>
 <source>{above} of {total} matrices</source>
@@ -7185,14 +7773,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>das {change}fache der</translation>
 </message>
 <message>
-<source>{counts} Two equal models differ as much {often}: hardly chance.</source>
-<translation>{counts} Zwei gleiche Modelle unterscheiden sich so sehr {often}: kaum Zufall.</translation>
-</message>
-<message>
-<source>{counts} Two equal models differ as much {often}: it may be chance.</source>
-<translation>{counts} Zwei gleiche Modelle unterscheiden sich so sehr {often}: Es kann Zufall sein.</translation>
-</message>
-<message>
 <source>{count} experts</source>
 <translation>{count} Experten</translation>
 </message>
@@ -7205,6 +7785,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{count} Tensoren</translation>
 </message>
 <message>
+<source>{cut} directions of the inputs were lost in rounding and left out; raise the ridge.</source>
+<translation>{cut} Richtungen der Eingaben gingen in der Rundung verloren und blieben weg; erhöhen Sie den Ridge.</translation>
+</message>
+<message>
+<source>{each}: left out of this tensor.</source>
+<translation>{each}: in diesem Tensor weggelassen.</translation>
+</message>
+<message>
 <source>{first} and {second} have different labels</source>
 <translation>{first} und {second} haben verschiedene Labels</translation>
 </message>
@@ -7213,12 +7801,28 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{inputs} Eingang</translation>
 </message>
 <message>
+<source>{left} (limit: {EXACT}).</source>
+<translation>{left} (Grenze: {EXACT}).</translation>
+</message>
+<message>
+<source>{left}: less than a thirtieth of the rounding of {source}.</source>
+<translation>{left}: weniger als ein Dreißigstel der Rundung von {source}.</translation>
+</message>
+<message>
 <source>{len} new tokens ({listing}) are added to the merged model</source>
 <translation>{len} neue Token ({listing}) kommen zum zusammengeführten Modell hinzu</translation>
 </message>
 <message>
+<source>{len} of {len2} experts do not change this tensor and were left out of it.</source>
+<translation>Bei {len} von {len2} Experten ist dieser Tensor unverändert; ohne sie kombiniert.</translation>
+</message>
+<message>
+<source>{len} of {total} experts do not change this tensor, or less than 1e-5 of what is usual here, and were left out.</source>
+<translation>Bei {len} von {total} Experten ist dieser Tensor unverändert, oder um weniger als 1e-5 des hier Üblichen geändert; ohne sie kombiniert.</translation>
+</message>
+<message>
 <source>{len} tensors are dropped; the layers table says why.</source>
-<translation>{len} Tensoren werden fallengelassen; die Tabelle der Schichten sagt, warum.</translation>
+<translation>{len} Tensoren werden verworfen; die Tabelle der Schichten sagt, warum.</translation>
 </message>
 <message>
 <source>{len} tensors are {second}, in the base {first}</source>
@@ -7239,6 +7843,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{name} (ROCm, not tried yet)</source>
 <translation>{name} (ROCm, noch nicht erprobt)</translation>
+</message>
+<message>
+<source>{name} means nothing to {method}: left out.</source>
+<translation>{name} bedeutet für {method} nichts: weggelassen.</translation>
 </message>
 <message>
 <source>{name}: {two}, in the base {one}</source>
@@ -7282,7 +7890,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>{sentence}: BF16 rounds to {coarse} of a weight, about as much as fine-tuning changes it. Use base and expert in the format the expert was tuned in.</source>
-<translation>{sentence}: BF16 rundet auf {coarse} eines Gewichts, etwa so viel, wie Feinabstimmung es ändert. Nehmen Sie Basis und Experten in dem Format, in dem der Experte abgestimmt wurde.</translation>
+<translation>{sentence}: BF16 rundet auf {coarse} eines Gewichts, etwa so viel, wie Feinabstimmung es ändert. Nehmen Sie Basis und Experten in dem Format, in dem der Experte feinabgestimmt wurde.</translation>
 </message>
 <message>
 <source>{sentence}: both are widened before they are subtracted.</source>
@@ -7314,7 +7922,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>{title} leaves modules for the whole model: choose it for the recipe, and leave its name and others with modules out of the rules.</source>
-<translation>{title} hinterlässt Module für das ganze Modell: Wählen Sie sie für das Rezept, und lassen Sie sie und andere mit Modulen aus den Ausnahmen weg.</translation>
+<translation>{title} hinterlässt Module für das ganze Modell: Wählen Sie sie für das Rezept, und lassen Sie diese und andere Methoden mit Modulen aus den Ausnahmen weg.</translation>
 </message>
 <message>
 <source>{title} makes weights for each example, and transformers holds `{plain}` in other pieces than its files; choose another method.</source>
@@ -7363,6 +7971,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>γ = {gamma} exceeds τ only because the mean log energy, {mean}, is near zero (‖ΔW‖ near 1), where γ has a pole; the experts hardly differ in scale. Raise τ to treat the tensor as homogeneous.</source>
 <translation>γ = {gamma} übersteigt τ nur, weil die mittlere Log-Energie, {mean}, nahe null ist (‖ΔW‖ nahe 1), wo γ einen Pol hat; die Experten unterscheiden sich kaum in der Größe. Erhöhen Sie τ, um den Tensor als homogen zu behandeln.</translation>
+</message>
+<message>
+<source>γ = {gamma} exceeds τ only because the mean log energy, {mean}, is near zero; the experts hardly differ in scale. Raise tau to treat them as homogeneous.</source>
+<translation>γ = {gamma} übersteigt τ nur, weil die mittlere Log-Energie, {mean}, nahe null ist; die Experten unterscheiden sich kaum in der Größe. Erhöhen Sie τ, um sie als homogen zu behandeln.</translation>
 </message>
 <message>
 <source>γ and the merge are those of the other {left}</source>

@@ -15,20 +15,29 @@ from typing import Final
 import numpy as np
 import pytest
 from PySide6.QtCore import QCoreApplication, QTranslator
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QComboBox, QPushButton
 
 from ace_gui.engine.contract.checks import disk_check, memory_check
 from ace_gui.engine.contract.forecast import Forecast
+from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.languages import LANGUAGES, SOURCE, speak, spoken
 from ace_gui.gui.models.figures_model import FigureColumn, write_csv
 from ace_gui.gui.numbers import human_bytes, number_text, value_text
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.told import told
+from ace_gui.gui.told import told, told_list
+from ace_gui.gui.widgets.parameter import ParameterField
+from ace_gui.gui.widgets.plain_label import plain_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.gui.words import counted, later, tr
+from ace_gui.recipe import Override
+from ace_gui.recipe.rules import describe, describe_change
+from tests.gui.fakes import field
+from tests.walk.words import points_in
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+CHOICES: Final = ("published", "automatic")
 OTHERS: Final = sorted(LANGUAGES.keys() - {SOURCE})
 
 
@@ -245,6 +254,7 @@ def test_numbers_have_the_point_of_the_person(german: None) -> None:
     assert human_bytes(1_300_000_000) == "1,3 GB"
     assert value_text(0.3) == "0,3"
     assert value_text("a.b") == "a.b"
+    assert [value_text(value) for value in (True, "low rank")] == ["ja", "niedriger Rang"]
     assert tr("{norm:.2f} × norm", norm=1.5) == "1,50 × Norm"
     box = ScientificSpinBox(0.0, 1.0)
     box.set_value(0.25)
@@ -253,6 +263,59 @@ def test_numbers_have_the_point_of_the_person(german: None) -> None:
     box.editingFinished.emit()
     assert box.value == 0.5
     box.deleteLater()
+
+
+def test_no_number_has_the_point_of_english(german: None, loaded: MainWindow) -> None:
+    loaded.session.select(loaded.session.layers.rows[0].name)
+    spaces = loaded.workspace
+    for place in range(len(WORKSPACES)):
+        spaces.show_space(place)
+        for _, tabs in spaces.panels_with_tabs():
+            for index in range(tabs.count()):
+                tabs.content(index)
+        assert points_in(loaded) == []
+    label = plain_label("0.123 of 2.5.1 in layer.3.weight", loaded)
+    (found,) = points_in(loaded)
+    assert "a point in 0.123" in found
+    label.setText("2.5.1 in layer.3.weight")
+    assert points_in(loaded) == []
+
+
+def test_choices_and_roles_are_shown_in_words_and_kept_by_name(
+    german: None, loaded: MainWindow
+) -> None:
+    said: list[object] = []
+    variant = ParameterField(field("variant", default="published", choices=CHOICES), loaded)
+    variant.edited.connect(said.append)
+    variant.show_value("published", "", touched=True)
+    assert isinstance(variant.control, QComboBox)
+    assert variant.control.currentText() == "veröffentlicht"
+    variant.control.setCurrentText("automatisch")
+    variant.show_value("published", "", touched=True)
+    assert variant.control.currentText() == "veröffentlicht"
+    assert said == ["automatic"]
+    dialog = OverrideDialog(loaded.session, Override(role="query", disposition="base"))
+    assert dialog.role.currentText() == "Query"
+    assert dialog.rule().role == "query"
+    dialog.role.setCurrentIndex(0)
+    assert dialog.rule().role is None
+    dialog.deleteLater()
+
+
+def test_what_a_rule_says_is_read_in_parts(german: None) -> None:
+    rule = Override(
+        role="position embedding",
+        merge_method="emr",
+        parameters={"rescaling": "least squares", "density": 0.25},
+        experts={"mean squares": {"density": 0.2}},
+        cap=False,
+    )
+    assert told_list(describe(rule)) == "Positionseinbettung"
+    said = told_list(describe_change(rule, {"emr": "EMR-Merging"}))
+    assert said == (
+        "EMR-Merging, rescaling kleinste Quadrate, density 0,25, mean squares: density 0,2, "
+        "keine Obergrenze"
+    )
 
 
 def test_files_keep_the_point(german: None, tmp_path: Path) -> None:
@@ -274,6 +337,23 @@ def test_sentences_of_the_engine_are_recognised_by_their_form(german: None) -> N
     assert told(expected.sentence) == (
         "Änderung durch den Merge: etwa 5,57 × die mittlere Norm der Experten; etwa 3 von 24 "
         "Matrizen über einer Obergrenze von δ = 0,12. Geschätzt aus 5 von 24 Matrizen."
+    )
+    assert told(
+        "Computed in split float32 where experts are summed up, float64 where the system is solved,"
+        " which leaves 3.2e-07 of the change (limit: 1e-06)."
+    ) == (
+        "Berechnet in geteiltes float32 beim Summieren der Experten, float64 beim Lösen des "
+        "Systems, mit einem Fehler von 3,2e-07 der Änderung (Grenze: 1e-06)."
+    )
+    assert told("measuring the inputs of sst2") == "Eingaben von sst2 werden gemessen"
+    assert told("There is no config.json. Tensors are described by their names.") == (
+        "Es gibt keine config.json. Tensoren werden nach ihren Namen beschrieben."
+    )
+    assert told(
+        "This DARE of mergekit's: The chat template is the base's, not the one the file names."
+    ) == (
+        "Dieses DARE von mergekit: "
+        "Die Chat-Vorlage ist die der Basis, nicht die, die die Datei nennt."
     )
     assert told("An error that nobody has translated.") == "An error that nobody has translated."
 

@@ -41,7 +41,7 @@ def walk(
     from ace_gui.gui.theme import set_scheme
     from tests.walk.faults import faults_in
     from tests.walk.states import states
-    from tests.walk.words import Brackets, english_in
+    from tests.walk.words import Brackets, english_in, points_in
 
     application = make_application()
     letters = application.font()
@@ -66,7 +66,7 @@ def walk(
         if words:
             return english_in(root, studio.window.session)
         for _ in range(_PATIENCE):
-            if not (faults := faults_in(root, QSize(*size))):
+            if not (faults := faults_in(root, QSize(*size)) + points_in(root)):
                 break
             turn()
         return faults

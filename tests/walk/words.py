@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, Qt, QTranslator
+from PySide6.QtCore import QLocale, QModelIndex, Qt, QTranslator
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -33,6 +33,7 @@ NAMES: Final = (
     *("cos", "float32", "float16", "bfloat16", "float64", "True", "False", "None", "Hugging Face"),
     *("kB", "MB", "GB", "TB", "B", "px", "ms", "s", "e", "ACE workbench", "variant"),
     *("OK", "Cancel", "Close", "Scroll Left", "Scroll Right"),  # Qt's own, by its own files
+    *("English", "Deutsch"),  # what its speakers call a language
 )
 """Not words of any one language, or not ours."""
 
@@ -42,12 +43,13 @@ ENGLISH: Final = ("Help pages", "Command")  # pages of the help; what a command 
 _DATA: Final = re.compile(
     r"(Ctrl|Alt|Shift|Esc|Return|Down|Up|F\d+|Delete)\b[+.]?"  # keys
     r"|row \d+|\w+_(images|labels)|\S*heldout\.npz"  # of the sample's data
-    r"|ViTFor\w*…?\w*|\w+…\w*"  # names that are cut
+    r"|ViTFor\w*…?\w*|[\w.]+…[\w.]*"  # names that are cut
     r"|kind: \w+Error|\d+/\d+/\d+ \S+.[AP]M"
     r"|arXiv.*|[A-Z]\. [A-Z]\w+,.*|W = W₀.*|k_.frac",
     re.S,
 )
 
+_FRACTION: Final = re.compile(r"(?<![\w./-])\d+\.\d+(?![\w.])")
 _BRACKETED: Final = re.compile(r"⟦[^⟦⟧]*⟧")
 _WORD: Final = re.compile(r"[A-Za-zÀ-ž]{2,}")
 
@@ -76,6 +78,19 @@ def english_in(root: QWidget, session: Session) -> list[str]:
     return found
 
 
+def points_in(root: QWidget) -> list[str]:
+    """Fractions with a point, where the person's language has a comma."""
+    if QLocale().decimalPoint() == ".":
+        return []
+    return [
+        f"{type(widget).__name__}: {text[:100]!r}: a point in {found[0]}"
+        for widget in (root, *root.findChildren(QWidget))
+        if widget.window() is root and not isinstance(widget, QPlainTextEdit)
+        for text in texts_of(widget)
+        if (found := _FRACTION.search(text))
+    ]
+
+
 def _is_english(widget: QWidget) -> bool:
     """Pages of the help, texts for whoever looks after the program, and details of errors."""
     if isinstance(widget, QPlainTextEdit):
@@ -87,7 +102,7 @@ def outside(text: str) -> str:
     """What stands outside of all brackets, which may be nested."""
     while (rest := _BRACKETED.sub("", text)) != text:
         text = rest
-    return text
+    return text.partition("⟦")[0] if text.endswith("…") else text
 
 
 def data_of(session: Session) -> set[str]:

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.control.run_operations import Kept, RunOperations
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.words import later, tr
@@ -63,7 +63,7 @@ class CleanUpDialog(QDialog):
         self.tree.clear()
         for _store, record in self._kept:
             recipe = record.recipe
-            parameters = ", ".join(f"{name} {value}" for name, value in recipe.parameters.items())
+            parameters = ", ".join(f"{n} {value_text(v)}" for n, v in recipe.parameters.items())
             title = record.name or " ".join(filter(None, (recipe.merge_method, parameters)))
             made = QDateTime.fromSecsSinceEpoch(int(record.made))
             when = QLocale().toString(made, QLocale.FormatType.ShortFormat)

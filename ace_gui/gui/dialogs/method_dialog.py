@@ -266,18 +266,12 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
     grid.setColumnStretch(2, 1)
     top = Qt.AlignmentFlag.AlignTop
     for row, field in enumerate(fields):
-        value = plain_label(_value(field), wrap=False)
+        value = plain_label(value_text(field.default), wrap=False)
         value.setFont(face(Face.MONO))
         grid.addWidget(plain_label(field.label, wrap=False), row, 0, top)
         grid.addWidget(value, row, 1, top)
         grid.addWidget(secondary_label(field.help), row, 2, top)
     return grid
-
-
-def _value(field: FieldInfo) -> str:
-    if isinstance(field.default, bool):
-        return tr("yes") if field.default else tr("no")
-    return value_text(field.default)
 
 
 def _number_of_experts(method: MethodInfo) -> str:

@@ -19,6 +19,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
@@ -86,7 +87,7 @@ class OverrideDialog(QDialog):
         if chosen == _RECIPE:
             fate = None
         return Override(
-            role=None if self.role.currentIndex() == 0 else self.role.currentText(),
+            role=self.role.currentData(),
             blocks=self.blocks.text().strip() or None,
             pattern=self.pattern.text().strip() or None,
             tensors=self._rule.tensors,
@@ -105,8 +106,10 @@ class OverrideDialog(QDialog):
 
     def _fill(self) -> None:
         rows = self._session.layers.rows
-        self.role.addItems([tr(ANY_ROLE), *dict.fromkeys(row.role for row in rows)])
-        self.role.setCurrentIndex(max(0, self.role.findText(self._rule.role or tr(ANY_ROLE))))
+        self.role.addItem(tr(ANY_ROLE), None)
+        for role in dict.fromkeys(row.role for row in rows):
+            self.role.addItem(told(role), role)
+        self.role.setCurrentIndex(max(0, self.role.findData(self._rule.role)))
         self.role.setAccessibleName(tr("Role"))
         self.role.setToolTip(tr("What the tensors do in their model"))
         self.blocks.setText(self._rule.blocks or "")

@@ -17,8 +17,9 @@ _SIZE: Final = QSize(720, 560)
 _OF_SCREEN: Final = 0.92
 _SENTENCE: Final = later(
     "Say in the first lines what you did and what happened. Paths and the names of the open "
-    "models are left out; look through the text all the same. Nothing is sent: copy it to whoever "
-    "looks after the program for you."
+    "models are left out; look through the text all the same. It is in English for whoever reads "
+    "it, but for what the window said to you. Nothing is sent: copy it to whoever looks after the "
+    "program for you."
 )
 
 

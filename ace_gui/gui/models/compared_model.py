@@ -13,9 +13,10 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.told import told_list
 from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -57,7 +58,7 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 _METHOD = Figure(
     heading=later("Method"),
     tip=later("The method and the parameters set."),
-    value=lambda r: r.title,
+    value=lambda r: told_list(r.title),
 )
 _FIGURES = (
     Figure(
@@ -277,7 +278,8 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
 
 def _details(row: MethodCompared) -> str:
     """Parameters, and how far from each expert."""
-    lines = [row.title, ", ".join(f"{n} {v}" for n, v in row.parameters.items())]
+    parameters = (f"{name} {value_text(value)}" for name, value in row.parameters.items())
+    lines = [told_list(row.title), ", ".join(parameters)]
     lines += [
         tr("distance from {name}: {value:.2f}", name=name, value=value)
         for name, value in row.distances.items()

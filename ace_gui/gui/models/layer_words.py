@@ -54,7 +54,7 @@ class LayerWords:
             case Column.TENSOR:
                 return plain(self._short(row.name))
             case Column.ROLE:
-                return row.role
+                return told(row.role)
             case Column.SHAPE:
                 return shape_text(row.shape)
             case Column.OUTCOME:

@@ -36,6 +36,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
+from ace_gui.gui.told import told
 from ace_gui.gui.words import local, tr
 
 GAMMA_USUAL: Final = 2.0  # a γ above it is drawn to the end of its bar
@@ -347,7 +348,7 @@ class LayersModel(QAbstractTableModel):
             return np.array([prod(row.shape) for row in self._rows], dtype=np.float64)
         if column is Column.TENSOR:
             return self._ranked_names()
-        texts = [row.role if column is Column.ROLE else row.disposition for row in self._rows]
+        texts = [told(row.role) if column is Column.ROLE else row.disposition for row in self._rows]
         return np.unique(texts, return_inverse=True)[1]
 
     def _ranked_names(self) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from PySide6.QtCore import (
 )
 
 from ace_gui.formatting import duration
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.runs import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
@@ -131,7 +131,7 @@ class RunsModel(QAbstractListModel):
     def _tip(self, run: MergeRun) -> str:
         made = QDateTime.fromSecsSinceEpoch(int(run.made))
         when = QLocale().toString(made, QLocale.FormatType.ShortFormat) if run.made else ""
-        parameters = ", ".join(f"{name} {value}" for name, value in run.parameters.items())
+        parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
         took = duration(run.finished.seconds) if run.finished is not None else ""
         lines = [
             self.title(run),

@@ -20,6 +20,7 @@ from ace_gui.gui.models.layer_columns import OVERRIDDEN, Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.told import told
 from ace_gui.gui.words import tr
 
 _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
@@ -151,7 +152,7 @@ class LayerView(QTreeView):
         rows = self._tree.rows
         found = [rows.row_at(place) for place in range(rows.rowCount())]
         self._texts = {
-            Column.ROLE: {row.role for row in found},
+            Column.ROLE: {told(role) for role in {row.role for row in found}},
             Column.SHAPE: {shape_text(shape) for shape in {row.shape for row in found}},
         }
         self._scale()

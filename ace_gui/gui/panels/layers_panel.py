@@ -25,6 +25,7 @@ from ace_gui.gui.panels.layer_view import LayerView
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.segments import Segments
 from ace_gui.gui.widgets.table_tools import copy_table, save_table
@@ -79,7 +80,7 @@ class LayersPanel(QWidget):
         self._lay_out()
         self.setMinimumWidth(_LEAST * self.fontMetrics().height())
         self.text.textChanged.connect(self._filter)
-        self.role.currentTextChanged.connect(self._filter)
+        self.role.currentIndexChanged.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
         self.tree.modelReset.connect(self._after_reset)
         session.draft.changed.connect(self._fill_roles)
@@ -171,19 +172,20 @@ class LayersPanel(QWidget):
 
     def _fill_roles(self) -> None:
         self._rows = self._session.layers.rows
-        chosen = self.role.currentText()
+        chosen = self.role.currentData()
         self.role.blockSignals(True)
         self.role.clear()
-        self.role.addItems([tr(EVERY_ROLE), *self.model.roles])
-        self.role.setCurrentIndex(max(0, self.role.findText(chosen)))
+        self.role.addItem(tr(EVERY_ROLE), "")
+        for role in self.model.roles:
+            self.role.addItem(told(role), role)
+        self.role.setCurrentIndex(max(0, self.role.findData(chosen)))
         self.role.blockSignals(False)
         self._filter()
 
     def _filter(self) -> None:
-        role = self.role.currentText()
         self.model.set_filter(
             self.text.text().strip(),
-            "" if self.role.currentIndex() <= 0 else role,
+            self.role.currentData() or "",
             merged=self.shown.current == MERGED,
         )
         self._after_reset()

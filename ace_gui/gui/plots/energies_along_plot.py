@@ -23,6 +23,7 @@ from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.plots.layer_plot import LayersPlot, block_starts, same_figures, symbol_size
 from ace_gui.gui.theme import DARK, LIGHT, Tokens
+from ace_gui.gui.told import told
 from ace_gui.gui.words import counted, later, tr
 
 EMPTY = later("The experts' energies appear here once a base and its experts are open.")
@@ -107,7 +108,7 @@ class EnergiesAlongPlot(LayersPlot):
         """The energies as a table, a row a shown layer, a column an expert."""
         shown = self._shown
         names = FigureColumn(title=tr("layer"), values=[self._names[index] for index in shown])
-        roles = FigureColumn(title=tr("role"), values=[self._roles[index] for index in shown])
+        roles = FigureColumn(title=tr("role"), values=[told(self._roles[index]) for index in shown])
         energies = [
             FigureColumn(
                 title=expert,
@@ -285,4 +286,4 @@ def _brush(colour: str) -> QBrush:
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
     """None stands for all of them."""
     every: dict[Hashable, tuple[str, str]] = {None: (tr("All roles"), tr(_ROLE_TIP))}
-    return every | {role: (role, tr(_ROLE_TIP)) for role in roles}
+    return every | {role: (told(role), tr(_ROLE_TIP)) for role in roles}

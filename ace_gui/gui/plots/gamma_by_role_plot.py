@@ -15,6 +15,7 @@ import pyqtgraph as pg
 from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.told import told
 from ace_gui.gui.words import tr
 
 STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
@@ -47,7 +48,7 @@ class RolePlot(GammaPlot):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._bottom.set_names(self._role_names, self.width())
+        self._bottom.set_names([*map(told, self._role_names)], self.width())
 
     def _place(self) -> None:
         self._role_names = tuple(dict.fromkeys(self._roles))
@@ -58,7 +59,7 @@ class RolePlot(GammaPlot):
             chosen = np.flatnonzero(self._role == place)
             depth = (np.arange(chosen.size) + 0.5) / chosen.size - 0.5
             self._x[chosen] += STRIP * depth
-        self._bottom.set_names(self._role_names, self.width())
+        self._bottom.set_names([*map(told, self._role_names)], self.width())
 
     def _walk(self) -> Sequence[int]:
         return [int(index) for index in np.argsort(self._x, kind="stable")]

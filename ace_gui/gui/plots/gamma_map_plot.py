@@ -14,6 +14,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.plots.gamma_plot import treated_alike
+from ace_gui.gui.told import told
 
 # isort: split
 import pyqtgraph as pg
@@ -163,8 +164,8 @@ class RoleMapPlot(LayersPlot):
         roles = dict(zip(slots, self._roles, strict=True))
         once = [role for role, same in groupby(sorted(roles.values())) if len(list(same)) == 1]
         self._labels = tuple(
-            roles[slot] if roles[slot] in once else f"{roles[slot]}: {_short(slot)}"
-            for slot in rows
+            told(role) if role in once else f"{told(role)}: {_short(slot)}"
+            for slot, role in ((slot, roles[slot]) for slot in rows)
         )
         self._blocks = tuple(sorted(set(blocks)))
         columns = {block: column for column, block in enumerate(self._blocks)}
@@ -238,7 +239,7 @@ class RoleMapPlot(LayersPlot):
         block = self._blocks[self._column[index]]
         known = tr("γ not known") if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
         place = tr("block {block}", block=block)
-        return " · ".join([known, place, self._roles[index], self._names[index]])
+        return " · ".join([known, place, told(self._roles[index]), self._names[index]])
 
     # Mouse and keyboard
 

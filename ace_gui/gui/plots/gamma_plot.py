@@ -142,7 +142,7 @@ class GammaPlot(LayersPlot):
         deviation = np.sqrt(self._gamma * self._mean_log**2)
         return (
             FigureColumn(title=tr("layer"), values=self._names),
-            FigureColumn(title=tr("role"), values=self._roles),
+            FigureColumn(title=tr("role"), values=list(map(told, self._roles))),
             FigureColumn(title="γ", values=self._gamma, tip=tr("Heterogeneity (ACE, Eq. 7)")),
             FigureColumn(title=tr("regime"), values=[self._regime(index) for index in shown]),
             FigureColumn(
@@ -308,7 +308,7 @@ class GammaPlot(LayersPlot):
         else:
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
-            self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}  ")
+            self._said.setText(f"{told(self._roles[index])} {number_text(self._gamma[index], 3)}  ")
             self._said.setAnchor((1.0, 0.5) if index > len(self._names) // 4 else (-0.08, 0.5))
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
@@ -324,7 +324,7 @@ class GammaPlot(LayersPlot):
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
-        name, role = self._names[index], self._roles[index]
+        name, role = self._names[index], told(self._roles[index])
         if np.isnan(gamma):
             return " · ".join([tr("γ not known"), role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]

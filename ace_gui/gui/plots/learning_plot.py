@@ -21,6 +21,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.told import told
 from ace_gui.gui.words import later, tr
 
 EMPTY: Final = later(
@@ -78,7 +79,7 @@ class LearningPlot(Plot):
         self.shown.offer(
             {
                 LOSSES: (tr("Loss"), tr("Of each task, the mean of {n} steps", n=WINDOW)),
-                FIGURES: (_capital(tr(curve)), tr("Of each expert, the mean over the tensors")),
+                FIGURES: (_capital(told(curve)), tr("Of each expert, the mean over the tensors")),
             }
         )
         self._draw_all()
@@ -94,7 +95,7 @@ class LearningPlot(Plot):
             for name, each in self._losses.items()
         ]
         return found + [
-            FigureColumn(title=name, values=_filled(each, count), tip=tr(self._curve))
+            FigureColumn(title=name, values=_filled(each, count), tip=told(self._curve))
             for name, each in self._figures.items()
         ]
 
@@ -125,8 +126,8 @@ class LearningPlot(Plot):
     def _draw_all(self) -> None:
         drawn = self._drawn()
         losses = self.shown.current == LOSSES
-        self._left.set_titles(tr("loss") if losses else tr(self._curve))
-        self.title.set_whole(tr("Loss of every task") if losses else _capital(tr(self._curve)))
+        self._left.set_titles(tr("loss") if losses else told(self._curve))
+        self.title.set_whole(tr("Loss of every task") if losses else _capital(told(self._curve)))
         entries = [
             LegendEntry(key=name, label=name, colour=self._colours.get(name, self.theme.merged))
             for name in drawn

@@ -24,13 +24,13 @@ from ace_gui.gui.plots.frame.marks import Bands
 from ace_gui.gui.state.score_figures import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
-from ace_gui.gui.words import later, tr
+from ace_gui.gui.words import later, local, tr
 
 EMPTY: Final = later("Scores stand here once the models have been tried.")
 WIDTH: Final = 0.25  # of a group, one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")
-_QUARTERS: Final = [[(0.25 * n, f"{0.25 * n:g}") for n in range(5)], []]
+_QUARTERS: Final = [0.25 * n for n in range(5)]
 _PALE: Final = 48  # of 255, the fill of an outlined bar
 
 
@@ -109,7 +109,8 @@ class ScoreBarsPlot(Plot):
         top = max([*known, 0.0]) or 1.0
         low = min([*known, 0.0])
         view = self.canvas.getViewBox()
-        self._left.setTicks(_QUARTERS if top <= 1.15 and low >= 0.0 else None)
+        quarters = [[(at, local(f"{at:g}")) for at in _QUARTERS], []]
+        self._left.setTicks(quarters if top <= 1.15 and low >= 0.0 else None)
         view.setXRange(-0.55, len(self._groups) - 0.45, padding=0)
         view.setYRange(low, 1.1 * top, padding=0)
 

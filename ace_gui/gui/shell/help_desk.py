@@ -12,13 +12,16 @@ from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.availability import NO_MODEL
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.widgets.terms import term_of
-from ace_gui.gui.words import tr
+from ace_gui.gui.words import later, tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.models.command_search import Command
     from ace_gui.gui.shell.shell_window import ShellWindow
     from ace_gui.gui.shell.tours.tour import Tour
 
+_COPIED: Final = later(
+    "Versions, device, memory and platform are copied, in English; nothing of your models."
+)
 _LEVELS: Final = {
     Severity.INFO: Level.INFO,
     Severity.WARNING: Level.WARNING,
@@ -104,8 +107,7 @@ class HelpDesk(QObject):
         from ace_gui.gui.control.diagnostics import diagnostics
 
         QGuiApplication.clipboard().setText(diagnostics(self._session))
-        said = tr("Versions, device, memory and platform are copied; nothing of your models.")
-        self._session.advice.emit(said)
+        self._session.advice.emit(tr(_COPIED))
 
     def report_problem(self) -> None:
         """A text to complete and to copy."""

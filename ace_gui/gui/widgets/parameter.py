@@ -20,11 +20,12 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.terms import OF_PARAMETERS, explain
-from ace_gui.gui.words import later, local, tr
+from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 
 _DECIMALS = 3
@@ -130,12 +131,8 @@ def _range(field: FieldInfo) -> str:
     else:
         bounds = later("At most {high}.") if high else ""
     limits = tr(bounds, low=low, high=high) if bounds else ""
-    default = tr("Default {value}.", value=_written(field.default))
+    default = tr("Default {value}.", value=value_text(field.default))
     return f"{field.help}\n{limits} {default}".replace("\n ", "\n")
-
-
-def _written(value: ParameterValue) -> str:
-    return local(str(value)) if isinstance(value, float) else str(value)
 
 
 _Made = tuple[Callable[[ParameterValue], None], QWidget]
@@ -177,9 +174,10 @@ def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
 
 def _choice(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
     box = QComboBox(parent)
-    box.addItems(field.choices)
-    box.currentTextChanged.connect(edited)
-    return lambda value: box.setCurrentText(str(value)), box
+    for choice in field.choices:
+        box.addItem(told(choice), choice)
+    box.currentIndexChanged.connect(lambda _: edited(box.currentData()))
+    return lambda value: box.setCurrentIndex(box.findData(value)), box
 
 
 def _str(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QLocale, Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -20,6 +21,7 @@ from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.buttons import plain_button
 from ace_gui.gui.widgets.plain_label import muted_label
@@ -100,7 +102,7 @@ class MergeChoices(QWidget):
         for family, members in by_family(self._session.draft.methods):
             layout.addWidget(muted_label(family, column))
             for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
-                title = method.title if variant is None else f"{method.title}, {variant}"
+                title = method.title if variant is None else f"{method.title}, {told(variant)}"
                 box = QCheckBox(title, column)
                 box.setToolTip(tooltip(method.summary))
                 box.setChecked(self._is_current(method, variant))
@@ -139,7 +141,7 @@ class MergeChoices(QWidget):
                 self.parameter.addItem(item.label, item)
         self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
         self.values.setAccessibleName(tr("Values to try"))
-        self.values.setPlaceholderText("0.1, 0.2, 0.5")
+        self.values.setPlaceholderText(tr("0.1, 0.2, 0.5"))
         title = method.title if method is not None else tr("the method")
         tip = tr(
             "Values of one parameter of {title}, with commas between, instead of other methods",
@@ -154,7 +156,7 @@ class MergeChoices(QWidget):
         if item is None:
             return []
         found = []
-        for text in self.values.text().split(","):
+        for text in _apart(self.values.text()):
             try:
                 value = int(text) if item.kind == "int" else float(text)
             except ValueError:
@@ -170,6 +172,13 @@ class MergeChoices(QWidget):
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():
             box.setChecked(ticked and not box.isHidden())
+
+
+def _apart(written: str) -> list[str]:
+    """The numbers of a line, with points; between those with commas stand semicolons or blanks."""
+    if QLocale().decimalPoint() == "," and "." not in written:
+        return re.sub(r",(?=\s)", ";", written).replace(",", ".").split(";")
+    return written.replace(";", ",").split(",")
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:

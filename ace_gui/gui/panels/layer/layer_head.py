@@ -84,7 +84,7 @@ class LayerHead(QWidget):
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
         outcome = [] if row.disposition is Disposition.MERGED else [told(row.disposition.value)]
-        facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
+        facts = " · ".join([told(row.role), shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
         report = self._report(row)
         numbers = told(report.precision) if report is not None and report.precision else ""

@@ -10,8 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.routes import TaskRoutes
-from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.routing_operation import RoutingOperation
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
