@@ -99,6 +99,7 @@ def main() -> None:
 def all_texts() -> list[Text]:
     """Every text once, sorted."""
     found = {Text(told.CONTEXT, source) for source in (*declared_texts(), *engine_texts())}
+    found |= {Text(told.CHOICES, choice) for choice in choices()}
     for file in (ROOT / "ace_gui" / "gui").rglob("*.py"):
         found.update(window_texts(ast.parse(file.read_text("utf-8"))))
     return sorted(found)
@@ -122,7 +123,7 @@ def window_texts(tree: ast.Module) -> Iterator[Text]:
 def declared_texts() -> Iterator[str]:
     """What the engine and the methods declare."""
     yield told.LANGUAGE
-    yield from (*ROLE_FAMILIES, *Role, YOUR_OWN)
+    yield from (*ROLE_FAMILIES, YOUR_OWN)
     for enum in ENUMS:
         yield from (each.value for each in enum)
     yield from (scope.description for scope in SCOPES.values())
@@ -130,6 +131,13 @@ def declared_texts() -> Iterator[str]:
         yield from filter(None, (method.title, method.family, method.summary, method.needs))
         for field in method.fields:
             yield from (field.label, field.help, *(title for title, _ in field.presets))
+
+
+def choices() -> Iterator[str]:
+    """Roles, and what parameters can be."""
+    yield from Role
+    for method in map(method_info, METHODS):
+        for field in method.fields:
             yield from field.choices
 
 
@@ -197,7 +205,7 @@ def ts_text(code: str, texts: list[Text], known: dict[Text, list[str]]) -> str:
     """A file of Qt's translation: its contexts, and in each the texts in their order."""
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<!DOCTYPE TS>"]
     lines.append(f'<TS version="2.1" language="{code}" sourcelanguage="{SOURCE}">')
-    for context in (words.CONTEXT, told.CONTEXT):
+    for context in (words.CONTEXT, told.CONTEXT, told.CHOICES):
         lines += ["<context>", f"<name>{context}</name>"]
         for text in texts:
             if text.context == context:
@@ -248,9 +256,10 @@ def _changes(english: Path, since: str) -> str:
 
 
 def release(file: Path, compiled: Path) -> None:
-    """Compile a file for the window."""
-    tool = Path(PySide6.__file__).with_name("lrelease")
-    subprocess.run([tool, "-silent", file, "-qm", compiled], check=True)
+    """Compile a file for the window; one that is open keeps the file that it has."""
+    tool, fresh = Path(PySide6.__file__).with_name("lrelease"), compiled.with_suffix(".new")
+    subprocess.run([tool, "-silent", file, "-qm", fresh], check=True)
+    fresh.replace(compiled)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ from ace_gui.paths import resource_path
 CONTEXT: Final = "engine"
 """Of what the engine says, in the files of the languages."""
 
+CHOICES: Final = "choices"
+"""Of roles and of the choices of parameters: single words, which names of models may be, too."""
+
 LANGUAGE: Final = "this language"
 """A text of which each file has its language's code in the place of a translation."""
 
@@ -36,7 +39,10 @@ class _Form(NamedTuple):
 def told(sentence: str) -> str:
     """A sentence, title or word of the engine, as far as it is known in the person's language."""
     code = language()
-    return _translated(sentence, code) if code and sentence else sentence
+    if not code or not sentence:
+        return sentence
+    choice = QCoreApplication.translate(CHOICES, sentence)
+    return _translated(sentence, code) if choice == sentence else choice
 
 
 def language() -> str:
@@ -68,8 +74,13 @@ def _translated(sentence: str, code: str) -> str:
     first, between, rest = sentence.partition(". ")
     for pattern, said, is_whole in _forms(code):
         if (is_whole or not between) and (found := pattern.fullmatch(sentence)):
-            parts = {name: _translated(part, code) for name, part in found.groupdict().items()}
-            return said.format(**parts)
+            parts = found.groupdict().items()
+            return said.format(
+                **{
+                    name: told_list(part) if name.startswith("join") else _translated(part, code)
+                    for name, part in parts
+                }
+            )
     return f"{_translated(f'{first}.', code)} {_translated(rest, code)}" if between else sentence
 
 

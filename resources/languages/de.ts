@@ -49,7 +49,7 @@
 </message>
 <message numerus="yes">
 <source>%n other tensors are not shown.</source>
-<translation><numerusform>%n anderer Tensor ist nicht gezeigt.</numerusform><numerusform>%n andere Tensoren sind nicht gezeigt.</numerusform></translation>
+<translation><numerusform>%n anderer Tensor wird nicht gezeigt.</numerusform><numerusform>%n andere Tensoren werden nicht gezeigt.</numerusform></translation>
 </message>
 <message numerus="yes">
 <source>%n overrides</source>
@@ -3259,7 +3259,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>The first {count} of {total} are shown.</source>
-<translation>Die ersten {count} von {total} sind gezeigt.</translation>
+<translation>Die ersten {count} von {total} werden gezeigt.</translation>
 </message>
 <message>
 <source>The folder is empty and will be filled.</source>
@@ -4739,7 +4739,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>{count} outside the blocks are not shown</source>
-<translation>{count} außerhalb der Blöcke sind nicht gezeigt</translation>
+<translation>{count} außerhalb der Blöcke werden nicht gezeigt</translation>
 </message>
 <message>
 <source>{count} tasks × {each}</source>
@@ -5713,12 +5713,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Seine Module haben ihre Plätze in diesem Modell.</translation>
 </message>
 <message>
-<source>Its task vector has {share} the base's norm, the median expert's {percent}; check that it was tuned from this base, or give it less weight.</source>
-<translation>Sein Aufgabenvektor hat {share} Norm der Basis, der des mittleren Experten {percent}; prüfen Sie, ob er aus dieser Basis feinabgestimmt wurde, oder geben Sie ihm weniger Gewicht.</translation>
+<source>Its task vector has {share}, the median expert's {percent}; check that it was tuned from this base, or give it less weight.</source>
+<translation>Sein Aufgabenvektor hat {share}, der des mittleren Experten {percent}; prüfen Sie, ob er aus dieser Basis feinabgestimmt wurde, oder geben Sie ihm weniger Gewicht.</translation>
 </message>
 <message>
-<source>Its task vector has {share} the base's norm, too far for a fine-tune; probably it was tuned from another base.</source>
-<translation>Sein Aufgabenvektor hat {share} Norm der Basis, zu weit für eine Feinabstimmung; wahrscheinlich wurde er aus einer anderen Basis feinabgestimmt.</translation>
+<source>Its task vector has {share}, too far for a fine-tune; probably it was tuned from another base.</source>
+<translation>Sein Aufgabenvektor hat {share}, zu weit für eine Feinabstimmung; wahrscheinlich wurde er aus einer anderen Basis feinabgestimmt.</translation>
 </message>
 <message>
 <source>Its {named} differ{len} from the base's: {plain}{len2}. The output has the base's config, under which this expert computes something else.</source>
@@ -5875,22 +5875,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>MLP</source>
 <translation>MLP</translation>
-</message>
-<message>
-<source>MLP down</source>
-<translation>MLP Down</translation>
-</message>
-<message>
-<source>MLP gate</source>
-<translation>MLP Gate</translation>
-</message>
-<message>
-<source>MLP gate+up</source>
-<translation>MLP Gate+Up</translation>
-</message>
-<message>
-<source>MLP up</source>
-<translation>MLP Up</translation>
 </message>
 <message>
 <source>Mask threshold</source>
@@ -6127,6 +6111,18 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Of {n} examples, {first} {does} on {first2} and {second} on {second2}.</source>
 <translation>Von {n} Beispielen: {first} {does} bei {first2}, {second} bei {second2}.</translation>
+</message>
+<message>
+<source>Of {total}: {tensors} with a note.</source>
+<translation>Von {total}: {tensors} mit einem Hinweis.</translation>
+</message>
+<message>
+<source>Of {total}: {tensors} with a warning, {noted} with a note.</source>
+<translation>Von {total}: {tensors} mit einer Warnung, {noted} mit einem Hinweis.</translation>
+</message>
+<message>
+<source>Of {total}: {tensors} with a warning.</source>
+<translation>Von {total}: {tensors} mit einer Warnung.</translation>
 </message>
 <message>
 <source>Off-diagonal share α</source>
@@ -6965,10 +6961,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>ein Puffer, den die Basis nicht hat: verworfen</translation>
 </message>
 <message>
-<source>a note</source>
-<translation>einem Hinweis</translation>
-</message>
-<message>
 <source>a position embedding has no inputs to decorrelate: averaged</source>
 <translation>eine Positionseinbettung hat keine Eingänge zu dekorrelieren: gemittelt</translation>
 </message>
@@ -6985,10 +6977,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>ein Aufgabenkopf: gemittelt</translation>
 </message>
 <message>
-<source>a warning</source>
-<translation>einer Warnung</translation>
-</message>
-<message>
 <source>about {over}</source>
 <translation>etwa {over}</translation>
 </message>
@@ -7001,20 +6989,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Genauigkeit</translation>
 </message>
 <message>
-<source>adam</source>
-<translation>Adam</translation>
-</message>
-<message>
 <source>adam: as published, from the sum of the task vectors; stops long before the minimum, as no entry moves by more than about steps · learning rate. closed: the minimiser of the same loss, of least norm, which uses neither.</source>
 <translation>Adam: wie veröffentlicht, von der Summe der Aufgabenvektoren aus; hält lange vor dem Minimum an, da sich kein Eintrag um mehr als etwa Schritte · Lernrate bewegt. Geschlossen: das Minimum desselben Verlusts mit der kleinsten Norm, das keines von beiden braucht.</translation>
-</message>
-<message>
-<source>adamerging</source>
-<translation>AdaMerging</translation>
-</message>
-<message>
-<source>agreeing</source>
-<translation>wenn einig</translation>
 </message>
 <message>
 <source>all experts are {model_class}</source>
@@ -7035,10 +7011,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>alone is right</source>
 <translation>hat allein recht</translation>
-</message>
-<message>
-<source>always</source>
-<translation>immer</translation>
 </message>
 <message>
 <source>an embedding has no inputs to decorrelate: averaged</source>
@@ -7069,28 +7041,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Attention-Köpfe</translation>
 </message>
 <message>
-<source>attention output</source>
-<translation>Attention-Ausgang</translation>
-</message>
-<message>
-<source>automatic</source>
-<translation>automatisch</translation>
-</message>
-<message>
 <source>averaged</source>
 <translation>gemittelt</translation>
 </message>
 <message>
-<source>bias</source>
-<translation>Bias</translation>
-</message>
-<message>
 <source>blocks {blocks}</source>
 <translation>Blöcke {blocks}</translation>
-</message>
-<message>
-<source>buffer</source>
-<translation>Puffer</translation>
 </message>
 <message>
 <source>cap δ {delta}</source>
@@ -7109,16 +7065,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>CLIP ohne Beispiele</translation>
 </message>
 <message>
-<source>closed</source>
-<translation>geschlossen</translation>
-</message>
-<message>
 <source>config.json points to code (`auto_map`), which is neither run nor copied. A copy of this config still does: put that code beside it if you need and trust it.</source>
 <translation>config.json verweist auf Code (`auto_map`), der weder ausgeführt noch kopiert wird. Eine Kopie dieser Konfiguration tut es weiterhin: Legen Sie den Code daneben, wenn Sie ihn brauchen und ihm vertrauen.</translation>
-</message>
-<message>
-<source>convolution</source>
-<translation>Faltung</translation>
 </message>
 <message>
 <source>copied</source>
@@ -7139,14 +7087,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>embedding</source>
 <translation>Einbettung</translation>
-</message>
-<message>
-<source>entries</source>
-<translation>Einträge</translation>
-</message>
-<message>
-<source>equal</source>
-<translation>gleich</translation>
 </message>
 <message>
 <source>error</source>
@@ -7177,12 +7117,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>allein aus den Namen</translation>
 </message>
 <message>
-<source>has the smaller loss</source>
-<translation>hat den kleineren Verlust</translation>
+<source>from {low} to {high}</source>
+<translation>{low} bis {high}</translation>
 </message>
 <message>
-<source>head</source>
-<translation>Kopf</translation>
+<source>has the smaller loss</source>
+<translation>hat den kleineren Verlust</translation>
 </message>
 <message>
 <source>heterogeneous</source>
@@ -7233,20 +7173,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>je Experte</translation>
 </message>
 <message>
-<source>key</source>
-<translation>Key</translation>
-</message>
-<message>
 <source>language</source>
 <translation>Sprache</translation>
-</message>
-<message>
-<source>layer-wise</source>
-<translation>schichtweise</translation>
-</message>
-<message>
-<source>layer-wise++</source>
-<translation>schichtweise++</translation>
 </message>
 <message>
 <source>layer-wise: a coefficient for each expert and tensor; task-wise: one for each expert; ++: of task vectors that were trimmed and agree in sign, as in TIES-Merging.</source>
@@ -7257,10 +7185,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Lernen mit {title}</translation>
 </message>
 <message>
-<source>least squares</source>
-<translation>kleinste Quadrate</translation>
-</message>
-<message>
 <source>less than once in 1000 times (p &lt; 0.001)</source>
 <translation>seltener als einmal in 1000 Fällen (p &lt; 0,001)</translation>
 </message>
@@ -7269,20 +7193,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>das ganze Modell wird betrachtet</translation>
 </message>
 <message>
-<source>low rank</source>
-<translation>niedriger Rang</translation>
-</message>
-<message>
-<source>magnitude</source>
-<translation>Betrag</translation>
-</message>
-<message>
 <source>magnitude: in proportion to the mean magnitude of what is left, adding up to 1, as in the paper; equal: 1 for every expert, as in its code, which scales the sum by 0.7.</source>
 <translation>Betrag: im Verhältnis zum mittleren Betrag dessen, was übrig ist, zusammen 1, wie im Artikel; gleich: 1 für jeden Experten, wie in seinem Code, der die Summe mit 0,7 skaliert.</translation>
-</message>
-<message>
-<source>majority</source>
-<translation>Mehrheit</translation>
 </message>
 <message>
 <source>matrix of a linear layer</source>
@@ -7297,10 +7209,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Matthews</translation>
 </message>
 <message>
-<source>mean</source>
-<translation>Mittel</translation>
-</message>
-<message>
 <source>mean coefficient λ</source>
 <translation>mittlerer Koeffizient λ</translation>
 </message>
@@ -7311,10 +7219,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>mean: averaged over the experts that agree, as in the TIES paper; sum: added up, as in FusionBench and, with weights not normalised, in mergekit.</source>
 <translation>Mittel: gemittelt über die übereinstimmenden Experten, wie im Artikel zu TIES; Summe: addiert, wie in FusionBench und, mit nicht normierten Gewichten, in mergekit.</translation>
-</message>
-<message>
-<source>measured</source>
-<translation>gemessen</translation>
 </message>
 <message>
 <source>measuring the gradients of {name}</source>
@@ -7363,10 +7267,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>mixture of experts</source>
 <translation>Mixture of Experts</translation>
-</message>
-<message>
-<source>model</source>
-<translation>Modell</translation>
 </message>
 <message>
 <source>model: magnitudes and scores are compared over the whole model, as in the paper, which reads the experts four times more; tensor: within each tensor.</source>
@@ -7505,20 +7405,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>einfache Summe</translation>
 </message>
 <message>
-<source>position embedding</source>
-<translation>Positionseinbettung</translation>
-</message>
-<message>
 <source>position encoding</source>
 <translation>Positionscodierung</translation>
-</message>
-<message>
-<source>positive</source>
-<translation>positiv</translation>
-</message>
-<message>
-<source>published</source>
-<translation>veröffentlicht</translation>
 </message>
 <message>
 <source>published code</source>
@@ -7527,14 +7415,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>published script</source>
 <translation>veröffentlichtes Skript</translation>
-</message>
-<message>
-<source>query</source>
-<translation>Query</translation>
-</message>
-<message>
-<source>query+key+value</source>
-<translation>Query+Key+Value</translation>
 </message>
 <message>
 <source>quoted</source>
@@ -7569,10 +7449,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>geteiltes float32 beim Summieren der Experten, float64 beim Lösen des Systems</translation>
 </message>
 <message>
-<source>sum</source>
-<translation>Summe</translation>
-</message>
-<message>
 <source>task head: every expert's own is saved in heads/, the base's stays in the model</source>
 <translation>Aufgabenkopf: Der eigene jedes Experten wird in heads/ gespeichert, der der Basis bleibt im Modell</translation>
 </message>
@@ -7581,32 +7457,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Aufgabenkopf: mit seinem Experten in heads/ gespeichert{because}</translation>
 </message>
 <message>
-<source>task-arithmetic</source>
-<translation>Aufgabenarithmetik</translation>
-</message>
-<message>
 <source>task-arithmetic: the mask alone is learned; adamerging: together with a coefficient for each expert and tensor.</source>
 <translation>Aufgabenarithmetik: Nur die Maske wird gelernt; AdaMerging: zusammen mit einem Koeffizienten für jeden Experten und Tensor.</translation>
 </message>
 <message>
-<source>task-wise</source>
-<translation>aufgabenweise</translation>
-</message>
-<message>
-<source>task-wise++</source>
-<translation>aufgabenweise++</translation>
-</message>
-<message>
-<source>tensor</source>
-<translation>Tensor</translation>
-</message>
-<message>
 <source>tensor: each tensor is weighted by the norms of its own changes, as in the paper; model: all tensors alike, by the norms of the whole task vectors. The paper derives inverse squares; its formula, which counts here, has inverse norms.</source>
 <translation>Tensor: Jeder Tensor wird nach den Normen seiner eigenen Änderungen gewichtet, wie im Artikel; Modell: alle Tensoren gleich, nach den Normen der ganzen Aufgabenvektoren. Der Artikel leitet inverse Quadrate her; seine Formel, die hier gilt, hat inverse Normen.</translation>
-</message>
-<message>
-<source>tensors</source>
-<translation>Tensoren</translation>
 </message>
 <message>
 <source>text-classification</source>
@@ -7717,20 +7573,12 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>üblich ohne Validierung</translation>
 </message>
 <message>
-<source>value</source>
-<translation>Value</translation>
-</message>
-<message>
 <source>vision</source>
 <translation>Bild</translation>
 </message>
 <message>
 <source>vision models</source>
 <translation>Bildmodelle</translation>
-</message>
-<message>
-<source>vocabulary head</source>
-<translation>Vokabularkopf</translation>
 </message>
 <message>
 <source>warning</source>
@@ -7769,8 +7617,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{abs} Token</translation>
 </message>
 <message>
-<source>{change} times</source>
-<translation>das {change}fache der</translation>
+<source>{change} times the base's norm</source>
+<translation>das {change}-Fache der Norm der Basis</translation>
 </message>
 <message>
 <source>{count} experts</source>
@@ -7865,6 +7713,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{over} über ihrer Obergrenze</translation>
 </message>
 <message>
+<source>{percent} of the base's norm</source>
+<translation>{percent} der Norm der Basis</translation>
+</message>
+<message>
 <source>{p} times in 100</source>
 <translation>in {p} von 100 Fällen</translation>
 </message>
@@ -7895,10 +7747,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{sentence}: both are widened before they are subtracted.</source>
 <translation>{sentence}: Beide werden erweitert, bevor sie voneinander abgezogen werden.</translation>
-</message>
-<message>
-<source>{tensors} with {word}</source>
-<translation>{tensors} mit {word}</translation>
 </message>
 <message>
 <source>{title} ({name}) is of architecture {architecture}, which this build of torch has no code for (it has {join}); install another build, {GET_TORCH}.</source>
@@ -7987,6 +7835,181 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>γ near its pole</source>
 <translation>γ nahe seinem Pol</translation>
+</message>
+</context>
+<context>
+<name>choices</name>
+<message>
+<source>MLP down</source>
+<translation>MLP Down</translation>
+</message>
+<message>
+<source>MLP gate</source>
+<translation>MLP Gate</translation>
+</message>
+<message>
+<source>MLP gate+up</source>
+<translation>MLP Gate+Up</translation>
+</message>
+<message>
+<source>MLP up</source>
+<translation>MLP Up</translation>
+</message>
+<message>
+<source>adam</source>
+<translation>Adam</translation>
+</message>
+<message>
+<source>adamerging</source>
+<translation>AdaMerging</translation>
+</message>
+<message>
+<source>agreeing</source>
+<translation>wenn einig</translation>
+</message>
+<message>
+<source>always</source>
+<translation>immer</translation>
+</message>
+<message>
+<source>attention output</source>
+<translation>Attention-Ausgang</translation>
+</message>
+<message>
+<source>automatic</source>
+<translation>automatisch</translation>
+</message>
+<message>
+<source>bias</source>
+<translation>Bias</translation>
+</message>
+<message>
+<source>buffer</source>
+<translation>Puffer</translation>
+</message>
+<message>
+<source>closed</source>
+<translation>geschlossen</translation>
+</message>
+<message>
+<source>convolution</source>
+<translation>Faltung</translation>
+</message>
+<message>
+<source>embedding</source>
+<translation>Einbettung</translation>
+</message>
+<message>
+<source>entries</source>
+<translation>Einträge</translation>
+</message>
+<message>
+<source>equal</source>
+<translation>gleich</translation>
+</message>
+<message>
+<source>head</source>
+<translation>Kopf</translation>
+</message>
+<message>
+<source>key</source>
+<translation>Key</translation>
+</message>
+<message>
+<source>layer-wise</source>
+<translation>schichtweise</translation>
+</message>
+<message>
+<source>layer-wise++</source>
+<translation>schichtweise++</translation>
+</message>
+<message>
+<source>least squares</source>
+<translation>kleinste Quadrate</translation>
+</message>
+<message>
+<source>low rank</source>
+<translation>niedriger Rang</translation>
+</message>
+<message>
+<source>magnitude</source>
+<translation>Betrag</translation>
+</message>
+<message>
+<source>majority</source>
+<translation>Mehrheit</translation>
+</message>
+<message>
+<source>mean</source>
+<translation>Mittel</translation>
+</message>
+<message>
+<source>measured</source>
+<translation>gemessen</translation>
+</message>
+<message>
+<source>model</source>
+<translation>Modell</translation>
+</message>
+<message>
+<source>norm</source>
+<translation>Norm</translation>
+</message>
+<message>
+<source>other</source>
+<translation>andere</translation>
+</message>
+<message>
+<source>position embedding</source>
+<translation>Positionseinbettung</translation>
+</message>
+<message>
+<source>positive</source>
+<translation>positiv</translation>
+</message>
+<message>
+<source>published</source>
+<translation>veröffentlicht</translation>
+</message>
+<message>
+<source>query</source>
+<translation>Query</translation>
+</message>
+<message>
+<source>query+key+value</source>
+<translation>Query+Key+Value</translation>
+</message>
+<message>
+<source>sum</source>
+<translation>Summe</translation>
+</message>
+<message>
+<source>task-arithmetic</source>
+<translation>Aufgabenarithmetik</translation>
+</message>
+<message>
+<source>task-wise</source>
+<translation>aufgabenweise</translation>
+</message>
+<message>
+<source>task-wise++</source>
+<translation>aufgabenweise++</translation>
+</message>
+<message>
+<source>tensor</source>
+<translation>Tensor</translation>
+</message>
+<message>
+<source>tensors</source>
+<translation>Tensoren</translation>
+</message>
+<message>
+<source>value</source>
+<translation>Value</translation>
+</message>
+<message>
+<source>vocabulary head</source>
+<translation>Vokabularkopf</translation>
 </message>
 </context>
 </TS>

@@ -345,6 +345,14 @@ def test_sentences_of_the_engine_are_recognised_by_their_form(german: None) -> N
         "Berechnet in geteiltes float32 beim Summieren der Experten, float64 beim Lösen des "
         "Systems, mit einem Fehler von 3,2e-07 der Änderung (Grenze: 1e-06)."
     )
+    assert told("value") == "Value"
+    assert told("weight of value 0.5") == "Gewicht von value 0,5"  # an expert of that name
+    assert told("overridden: TIES-Merging, density 0.25, combine sum") == (
+        "Ausnahme: TIES-Merging, density 0,25, combine Summe"
+    )
+    assert told("Of 72: 1 tensor with a warning, 3 with a note.") == (
+        "Von 72: 1 Tensor mit einer Warnung, 3 mit einem Hinweis."
+    )
     assert told("measuring the inputs of sst2") == "Eingaben von sst2 werden gemessen"
     assert told("There is no config.json. Tensors are described by their names.") == (
         "Es gibt keine config.json. Tensoren werden nach ihren Namen beschrieben."

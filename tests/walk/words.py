@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import CHOICES
 from ace_gui.gui.told import CONTEXT as ENGINE
 from ace_gui.gui.words import CONTEXT as WINDOW
 
@@ -61,7 +62,7 @@ class Brackets(QTranslator):
         return False
 
     def translate(self, context: str, source: str, note: str = "", n: int = -1) -> str | None:  # type: ignore[override]
-        return f"⟦{source}⟧" if context in (WINDOW, ENGINE) else None
+        return f"⟦{source}⟧" if context in (WINDOW, ENGINE, CHOICES) else None
 
 
 def english_in(root: QWidget, session: Session) -> list[str]:

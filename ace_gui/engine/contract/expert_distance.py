@@ -91,12 +91,12 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
         sentence = "Equal to the base in every tensor that is merged; remove it from the list."
     elif change > LARGE_CHANGE:
         sentence = (
-            f"Its task vector has {_share(change)} the base's norm, too far for a fine-tune; "
+            f"Its task vector has {_share(change)}, too far for a fine-tune; "
             "probably it was tuned from another base."
         )
     elif change > OUTLYING * middle:
         sentence = (
-            f"Its task vector has {_share(change)} the base's norm, the median expert's "
+            f"Its task vector has {_share(change)}, the median expert's "
             f"{_percent(middle)}; check that it was tuned from this base, or give it less weight."
         )
     else:
@@ -106,7 +106,7 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
 
 def _range(changes: Mapping[str, float]) -> str:
     low, high = _percent(min(changes.values())), _percent(max(changes.values()))
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else f"from {low} to {high}"
 
 
 def _percent(change: float) -> str:
@@ -114,8 +114,9 @@ def _percent(change: float) -> str:
 
 
 def _share(change: float) -> str:
-    """ "44 % of", or "1.4 times"."""
-    return f"{_percent(change)} of" if change < 1 else f"{change:.2g} times"
+    if change < 1:
+        return f"{_percent(change)} of the base's norm"
+    return f"{change:.2g} times the base's norm"
 
 
 def _ratio(change: float, base: float) -> float:

@@ -349,12 +349,11 @@ def _summary(counts: Mapping[Verdict, int]) -> str:
     warned, noted = counts.get(Verdict.WARNING, 0), counts.get(Verdict.NOTE, 0)
     if not warned and not noted:
         return f"Nothing out of the ordinary in {_tensors(total)}."
-    parts = [
-        f"{_tensors(count)} with {word}"
-        for count, word in ((warned, "a warning"), (noted, "a note"))
-        if count
-    ]
-    return f"Of {total}: {', '.join(parts)}."
+    if not noted:
+        return f"Of {total}: {_tensors(warned)} with a warning."
+    if not warned:
+        return f"Of {total}: {_tensors(noted)} with a note."
+    return f"Of {total}: {_tensors(warned)} with a warning, {noted} with a note."
 
 
 def _tensors(count: int) -> str:

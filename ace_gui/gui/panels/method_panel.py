@@ -272,19 +272,20 @@ class MethodPanel(QWidget):
         if self.scope.count() != len(scopes):
             self.scope.clear()
             for name, description in scopes:
-                self.scope.addItem(name, description)
+                self.scope.addItem(told(name), name)
                 tip = tooltip(description)
                 self.scope.setItemData(self.scope.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
-        self.scope.setCurrentText(self._session.draft.inputs.scope)
-        self._scope_note.setText(self.scope.currentData() or "")
-        self._scope_note.setVisible(self.scope.currentText() != Inputs().scope)
+        scope = self._session.draft.inputs.scope
+        self.scope.setCurrentIndex(self.scope.findData(scope))
+        self._scope_note.setText(dict(scopes).get(scope, ""))
+        self._scope_note.setVisible(scope != Inputs().scope)
 
     def _choose(self) -> None:
         inputs: Inputs = self._session.draft.inputs
         self.inputs_edited.emit(
             replace(
                 inputs,
-                scope=self.scope.currentText(),
+                scope=self.scope.currentData(),
                 out_dtype=OUT_DTYPES[self.out_dtype.currentIndex()][0],
                 non_finite=NON_FINITE[self.non_finite.currentIndex()][0],
                 vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],

@@ -110,7 +110,7 @@ class WhatIfPanel(QWidget):
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)
         self.back.clicked.connect(what_if.back)
-        self.scope.activated.connect(lambda: what_if.try_scope(self.scope.currentText()))
+        self.scope.activated.connect(lambda: what_if.try_scope(self.scope.currentData()))
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
@@ -186,10 +186,10 @@ class WhatIfPanel(QWidget):
         if self.scope.count() != len(scopes):
             self.scope.clear()
             for name, description in scopes:
-                self.scope.addItem(name)
+                self.scope.addItem(told(name), name)
                 last = self.scope.count() - 1
                 self.scope.setItemData(last, tooltip(description), Qt.ItemDataRole.ToolTipRole)
-        self.scope.setCurrentText(self._what_if.scope)
+        self.scope.setCurrentIndex(self.scope.findData(self._what_if.scope))
 
     # The answer
 
