@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -20,7 +21,9 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.one_operation import OneOperation
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told, told_list
 from ace_gui.recipe import Recipe
 
 
@@ -49,8 +52,8 @@ class MethodComparison(OneOperation):
     @property
     def obstacle(self) -> str:
         """What the checks have against any merge, as a sentence; memory is each method's own."""
-        errors = (check.line for check in self._session.checks.errors if check.title != MEMORY)
-        return next(errors, "")
+        errors = (check for check in self._session.checks.errors if check.title != MEMORY)
+        return next(map(check_line, errors), "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:
         """Merge these, one after another. Rows of another base are forgotten."""
@@ -82,12 +85,12 @@ class MethodComparison(OneOperation):
         """A step, or a row."""
         match event:
             case CompareProgress():
-                self.progress = event
+                self.progress = replace(event, title=told_list(event.title))
                 self._session.activity.set_progress(
                     Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
                 )
             case MethodCompared():
-                self._add(event)
+                self._add(replace(event, title=told_list(event.title), error=told(event.error)))
 
     def _add(self, row: MethodCompared) -> None:
         same = row.variant.recipe

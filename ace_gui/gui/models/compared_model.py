@@ -16,7 +16,6 @@ from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.told import told_list
 from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -58,7 +57,7 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 _METHOD = Figure(
     heading=later("Method"),
     tip=later("The method and the parameters set."),
-    value=lambda r: told_list(r.title),
+    value=lambda r: r.title,
 )
 _FIGURES = (
     Figure(
@@ -279,7 +278,7 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
 def _details(row: MethodCompared) -> str:
     """Parameters, and how far from each expert."""
     parameters = (f"{name} {value_text(value)}" for name, value in row.parameters.items())
-    lines = [told_list(row.title), ", ".join(parameters)]
+    lines = [row.title, ", ".join(parameters)]
     lines += [
         tr("distance from {name}: {value:.2f}", name=name, value=value)
         for name, value in row.distances.items()

@@ -67,13 +67,6 @@ def count_of(checks: Iterable[Check]) -> str:
     return ", ".join(parts)
 
 
-def check_line(check: Check) -> str:
-    """The sentence after what it is about, for a list without columns."""
-    title = told(check.title)
-    about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
-    return f"{about}: {told(check.sentence)}"
-
-
 class PreflightPanel(QWidget):
     """Follows the session's checks. Details stay open while the same checks are shown."""
 

@@ -10,8 +10,9 @@ from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.panels.checks_panel import check_line, count_of
+from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 from ace_gui.gui.told import told

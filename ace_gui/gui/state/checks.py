@@ -6,10 +6,18 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import Check, Verdict, replaced, worst_first
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, replaced, worst_first
 from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.gui.told import told
+
+
+def check_line(check: Check) -> str:
+    """The sentence after what it is about, for a list without columns."""
+    title = told(check.title)
+    about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
+    return f"{about}: {told(check.sentence)}"
 
 
 class Checks(QObject):
