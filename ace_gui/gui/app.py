@@ -80,7 +80,8 @@ class Workbench:
         speak(settings.language)
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
-        set_letters(app, settings.letters)
+        for _piece in set_letters(app, settings.letters):
+            pass  # nothing is seen yet
         self.worker = EngineWorker(app)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._preload = Preload(app)

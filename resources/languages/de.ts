@@ -560,8 +560,8 @@
 <translation>Ein Export läuft.</translation>
 </message>
 <message>
-<source>Another language begins with the next start, and so does the layout for letters.</source>
-<translation>Eine andere Sprache gilt ab dem nächsten Start, ebenso die Anordnung für andere Buchstaben.</translation>
+<source>Another language begins with the next start.</source>
+<translation>Eine andere Sprache gilt ab dem nächsten Start.</translation>
 </message>
 <message>
 <source>Another one was started; what is finished is kept.</source>
@@ -4422,8 +4422,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>keines Experten</translation>
 </message>
 <message>
-<source>or values of</source>
-<translation>oder Werte von</translation>
+<source>or values of one parameter</source>
+<translation>oder Werte eines Parameters</translation>
 </message>
 <message>
 <source>other tensors than the base has</source>
@@ -4776,6 +4776,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{figure} against norm</source>
 <translation>{figure} gegen Norm</translation>
+</message>
+<message>
+<source>{figure} by {of}</source>
+<translation>{figure} nach {of}</translation>
 </message>
 <message>
 <source>{folder} (default)</source>

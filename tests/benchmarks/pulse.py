@@ -10,14 +10,14 @@ from PySide6.QtCore import Qt, QTimer
 class Pulse:
     """The longest silence of the event loop, by what was being done: seconds, and of processor.
 
-    The second is what the window itself had to do; a silence that is much longer is the machine's,
-    which had others to serve.
+    The second is what the window's own thread had to do; a silence that is much longer is the
+    machine's, which had others to serve.
     """
 
     def __init__(self) -> None:
         self.longest: dict[str, tuple[float, float]] = {}
         self.doing = "start"
-        self._last = time.perf_counter(), time.process_time()
+        self._last = time.perf_counter(), time.thread_time()
         self._timer = QTimer()
         self._timer.setInterval(1)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -29,7 +29,7 @@ class Pulse:
         self._timer.stop()
 
     def _beat(self) -> None:
-        now = time.perf_counter(), time.process_time()
+        now = time.perf_counter(), time.thread_time()
         wall, processor = (after - before for after, before in zip(now, self._last, strict=True))
         longest = self.longest.get(self.doing, (0.0, 0.0))
         self.longest[self.doing] = max(longest[0], wall), max(longest[1], processor)

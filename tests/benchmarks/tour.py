@@ -1,9 +1,10 @@
-"""A tour of every panel during a merge: ``python -m tests.benchmarks.tour RECIPE --seconds 60``.
+"""A tour of the window during merges: ``python -m tests.benchmarks.tour RECIPE --seconds 120``.
 
 A timer beats in the window's event loop while the tour walks through the layers, turns to every
-tab, reads every table, drags τ, sorts and filters, tries other values, and switches between light
-and dark; the merge under it begins anew, with another ε, whenever it is finished. The longest
-silence between two beats is the longest pause; it is told by what was being done.
+tab, reads every table, drags τ, sorts and filters, tries other values, opens every dialog, scores
+and tunes, and switches colours, letters and sizes; the merge under it begins anew, with another ε,
+whenever a round is done. The longest silence between two beats is the longest pause; it is told by
+what was being done.
 """
 
 from __future__ import annotations
@@ -12,31 +13,38 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEventLoop, Qt, QTimer
+from PySide6.QtWidgets import QApplication, QDialog
 
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels.layer_views import GammaView
+from ace_gui.gui.panels.scores.scores_page import EXAMPLES, PLACES, TUNE
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
+from ace_gui.recipe import Override
 from tests.benchmarks.pulse import Pulse
 from tests.helpers.windows import keep_settings_in
 
 STEP = 120  # ms between two things that a person does
-WORST_SHOWN = 12
+WORST_SHOWN = 40
+RULE = Override(blocks="0-1", disposition="base")
 
 
 class Tour:
     """Steps through everything that there is to look at, again and again."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Studio, recipe: Path) -> None:
+        self._recipe = recipe
         self._window = studio.window
         self._session = studio.window.session
         self._workspace = studio.window.workspace
@@ -53,6 +61,9 @@ class Tour:
             yield from self._drag()
             yield from self._table()
             yield from self._try_out()
+            yield from self._dialogs()
+            yield from self._score()
+            yield from self._compare()
             yield from self._window_wide()
 
     def next_step(self) -> tuple[str, Callable[[], object]]:
@@ -127,17 +138,76 @@ class Tour:
         yield "what if: another scope", lambda: what_if.try_scope("authors-vit")
         yield "what if: back", what_if.back
 
+    def _dialogs(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        window = self._window
+        for name, open_it in (
+            ("command palette", window.help.show_palette),
+            ("help", window.help.show_help),
+            ("glossary", lambda: window.help.show_page("glossary", "Ridge mass")),
+            ("shortcuts", window.help.show_shortcuts),
+            ("log", window.help.show_log),
+            ("diagnostics", window.help.copy_diagnostics),
+            ("report of a problem", window.help.report_problem),
+            ("about", window.help.show_about),
+            ("preferences", window.actions_.preferences.trigger),
+            ("methods to choose from", window.dialogs.choose_method),
+            ("clean up", window.dialogs.clean_up_runs),
+            ("cached models", window.opener.open_cached),
+            ("scan", lambda: window.opener._scan([self._recipe.parent], None)),
+            ("override", lambda: window.override_editor.complete(RULE)),
+            ("export", window.dialogs.open_export),
+        ):
+            yield f"open: {name}", open_it
+            yield f"look at: {name}", lambda: None
+            yield f"close: {name}", _close_dialogs
+        tour = []
+        yield "begin the tutorial", lambda: tour.append(window.help.begin_tutorial())
+        yield "end the tutorial", lambda: tour.pop().end()
+
+    def _score(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        window, session = self._window, self._session
+        few = tuple(replace(task, limit=20) for task in session.draft.inputs.tasks)
+        yield "few examples", lambda: session.draft.set_tasks(few)
+        yield "scores", window.workspace.show_scores
+        yield "evaluate", window.scoring.evaluate
+        tabs = window.workspace.show_scores().tabs
+        for place, (title, _) in enumerate(PLACES):
+            yield f"scores: {title}", lambda place=place: tabs.setCurrentIndex(place)
+            if place == EXAMPLES:
+                yield "compare answers", lambda: tabs.current.compare_button.click()
+                yield from (("answers compared", lambda: None) for _ in range(20))
+            if place == TUNE:
+                yield "tune", lambda: tabs.current.button.click()
+                yield from (("tuning", lambda: None) for _ in range(20))
+                yield "stop tuning", lambda: tabs.current.button.click()
+        yield "layers", lambda: window.workspace.show_space(0)
+
+    def _compare(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        workspace = self._window.workspace
+        yield "compare methods", workspace.show_methods
+        yield "compare merges", workspace.show_comparison
+        yield "report", lambda: workspace.show_space(len(WORKSPACES) - 1)
+        yield "layers", lambda: workspace.show_space(0)
+
     def _window_wide(self) -> Iterator[tuple[str, Callable[[], object]]]:
         yield "dark", lambda: set_scheme("dark")
         yield "light", lambda: set_scheme("light")
         for size in ((1100, 700), (1300, 800), (1440, 900)):
             yield "resize", lambda size=size: self._resize(*size)
+        for percent in (125, 100):
+            yield "letters", lambda percent=percent: self._window.preferences.enlarge(percent)
 
     def _resize(self, width: int, height: int) -> None:
         """As a window manager does it, and so that it is laid out and painted once."""
         handle = self._window.windowHandle()
         assert handle is not None
         handle.resize(width, height)
+
+
+def _close_dialogs() -> None:
+    for widget in QApplication.topLevelWidgets():
+        if isinstance(widget, QDialog) and widget.isVisible():
+            widget.close()
 
 
 def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
@@ -148,7 +218,7 @@ def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
         studio.settle()
         pulse.doing = "open"
         studio.open(recipe)
-        tour = Tour(studio)
+        tour = Tour(studio, recipe)
         loop = QEventLoop()
 
         def go_on() -> None:

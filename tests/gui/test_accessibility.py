@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible, QColor
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import set_scheme
@@ -107,17 +108,20 @@ def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
     assert not cards.in_turns
 
 
-def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded: MainWindow):
+def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(
+    loaded: MainWindow, qtbot: QtBot
+):
     left, line = loaded.workspace.left, loaded.fontMetrics().height()
     loaded.resize(100 * line, 60 * line)
     assert not left.is_folded
     loaded.resize(80 * line, 60 * line)
-    assert left.is_folded
+    qtbot.waitUntil(lambda: left.is_folded)
     assert not loaded.actions_.inputs.isChecked()
     left.rail.buttons[0].click()
     assert not left.is_folded
     assert loaded.actions_.inputs.isChecked()
     loaded.resize(82 * line, 60 * line)
+    qtbot.wait(20)  # it would fold a turn later
     assert not left.is_folded, "as the person wants it"
 
 

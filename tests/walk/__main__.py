@@ -1,10 +1,12 @@
 """Walk through the window and print what is wrong: ``python -m tests.walk --size 1366x768``.
 
     python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark] [--language de]
-                         [--pictures FOLDER]
+                         [--late] [--display] [--pictures FOLDER]
 
-On a screen of that size, with letters of so many percent. A line a fault, with the states in which
-it is seen; the exit status is 1 where there is one.
+On a screen of that size, or with ``--display`` in a window of that size on the one there is; with
+letters of so many percent from the start, or as a preference that is changed while the window is
+open (``--late``). A line a fault, with the states in which it is seen; the exit status is 1 where
+there is one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 
 SIZES = ((1280, 720), (1366, 768), (1600, 1000), (2560, 1440))
 FONTS = (100, 150, 200)
+CHANGES = "merged"  # the state in which letters become larger
 _BODY = 9.75  # points: what the window writes in at 100 %
 _TURN = 60  # ms that a state is given to be laid out and painted
 _PATIENCE = 8  # times that much, where something is wrong
@@ -30,24 +33,30 @@ def walk(
     schemes: list[str],
     recipe: Path,
     pictures: Path | None,
+    *,
+    late: bool = False,
     words: bool = False,
 ) -> dict[str, list[str]]:
-    """The faults, and the states in which each is seen. ``words``: what is English, instead."""
+    """The faults, and the states in which each is seen.
+
+    ``late``: the letters become so large once something is merged; ``words``: what is English,
+    instead of faults.
+    """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
     from PySide6.QtWidgets import QWidget
 
     from ace_gui.gui.app import make_application
     from ace_gui.gui.picture import Studio
-    from ace_gui.gui.theme import set_scheme
+    from ace_gui.gui.theme import current_theme, set_scheme
     from tests.walk.faults import faults_in
     from tests.walk.states import states
-    from tests.walk.words import Brackets, english_in, points_in
+    from tests.walk.words import Brackets, Escapes, points_in
 
     application = make_application()
     letters = application.font()
-    letters.setPointSizeF(_BODY * font / 100)
+    letters.setPointSizeF(_BODY * (1 if late else font / 100))
     application.setFont(letters)
-    brackets = Brackets(application)
+    brackets, escapes = Brackets(application), Escapes()
     if words:
         application.installTranslator(brackets)
     studio = Studio(schemes[0])
@@ -64,7 +73,7 @@ def walk(
         while not studio.window.centralWidget().updatesEnabled():
             turn()  # the colours of the other scheme are on their way
         if words:
-            return english_in(root, studio.window.session)
+            return escapes.within(root, studio.window.session)
         for _ in range(_PATIENCE):
             if not (faults := faults_in(root, QSize(*size)) + points_in(root)):
                 break
@@ -73,10 +82,16 @@ def walk(
 
     def look(step: tuple[str, QWidget]) -> None:
         state, root = step
+        if late and state == CHANGES:
+            studio.window.preferences.enlarge(font)
+        if current_theme().dark != (schemes[0] == "dark"):
+            schemes.reverse()  # begin with the colours that are shown: changing them takes longest
         for scheme in schemes:
             set_scheme(scheme)
             faults = settled(root)
             for fault in faults:
+                if fault not in found:
+                    sys.stderr.write(f"{state}: {fault}\n")
                 found[fault].append(f"{state} ({scheme})" if len(schemes) > 1 else state)
             if pictures is not None:
                 name = state.replace(": ", "-").replace(" ", "-").replace(",", "")
@@ -108,15 +123,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", default="1366x768")
     parser.add_argument("--font", type=int, default=100, help="percent")
+    parser.add_argument("--display", action="store_true", help="on the display that there is")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
     parser.add_argument("--language", default="en")
+    parser.add_argument("--late", action="store_true", help="enlarge the letters of an open window")
     parser.add_argument("--words", action="store_true", help="print what is not translated")
     parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     width, height = map(int, options.size.split("x"))
     with tempfile.TemporaryDirectory() as name:
-        use_screen((width, height), Path(name))
+        if not options.display:
+            use_screen((width, height), Path(name))
         os.environ["LC_ALL"] = f"{options.language}.UTF-8"
         keep_settings_in(Path(name))
         for kind in ("CACHE", "DATA", "STATE"):
@@ -129,7 +147,8 @@ def main() -> int:
             options.scheme,
             options.recipe,
             options.pictures,
-            options.words,
+            late=options.late,
+            words=options.words,
         )
     for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
         more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""

@@ -136,7 +136,9 @@ def _combo(combo: QComboBox) -> Iterator[str]:
     combo.initStyleOption(option)
     part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
     room = combo.style().subControlRect(control, option, part, combo)
-    needed = combo.fontMetrics().horizontalAdvance(combo.currentText())
+    needed = combo.fontMetrics().horizontalAdvance(option.currentText)
+    if option.currentText != combo.currentText():
+        yield from _nonsense(option.currentText, combo.currentText())
     if needed > room.width() + SLACK or combo.fontMetrics().height() > combo.height():
         yield f"{room.width()} px for {combo.currentText()!r}, which needs {needed}"
 

@@ -12,7 +12,9 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.languages import LANGUAGES, SOURCE
+from ace_gui.gui.plots.spectrum_curves import Quantity
 from ace_gui.gui.widgets.plain_label import ElidedLabel, plain_label
+from tests.helpers.glue_family import glue_family
 from tests.helpers.windows import in_view
 from tests.walk.__main__ import FONTS, SIZES
 from tests.walk.faults import faults_in
@@ -20,7 +22,7 @@ from tests.walk.faults import faults_in
 ORDINARY = (("1366x768", 150), ("1280x720", 200), ("1440x900", 100))
 """Where there is least room, and what the window has when nobody changes it."""
 
-PATIENCE = 300  # s
+PATIENCE = 580  # s
 ROOM = QSize(800, 600)
 
 
@@ -55,11 +57,28 @@ def test_every_state_is_in_order_in_the_usual_places():
             walk.communicate()
 
 
+def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
+    recipe = glue_family(tmp_path / "models", blocks=1, width=32)
+    pictures = tmp_path / "pictures"
+    options = ("--scheme", "dark", "--recipe", str(recipe), "--pictures", str(pictures))
+    end(start("1600x1000", 100, *options))
+    taken = {file.name.removesuffix("-1600-100-dark.png") for file in pictures.iterdir()}
+    assert {"welcome", "opened", "merging", "merged", "two-merges", "export"} <= taken
+    assert {f"spectrum-{quantity.name.lower()}" for quantity in Quantity} <= taken
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in pictures.iterdir())
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("font", FONTS)
 @pytest.mark.parametrize("size", [f"{width}x{height}" for width, height in SIZES])
 def test_every_state_is_in_order(size: str, font: int):
     end(start(size, font, "--scheme", "light", "dark"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "font"), [("1366x768", 150), ("1600x1000", 200)])
+def test_letters_become_larger_in_an_open_window(size: str, font: int):
+    end(start(size, font, "--late"))
 
 
 @pytest.mark.long

@@ -65,18 +65,32 @@ class Brackets(QTranslator):
         return f"⟦{source}⟧" if context in (WINDOW, ENGINE, CHOICES) else None
 
 
-def english_in(root: QWidget, session: Session) -> list[str]:
-    """What is seen, read aloud or under the pointer, and neither translated nor data."""
-    data = sorted({*NAMES, *data_of(session)}, key=len, reverse=True)
-    names = re.compile("|".join(rf"(?<![A-Za-z]){re.escape(each)}(?![A-Za-z])" for each in data))
-    found = []
-    for widget in (root, *root.findChildren(QWidget)):
-        if widget.window() is root and not _is_english(widget):
-            for text in texts_of(widget):
-                rest = _DATA.sub("", names.sub("", _DATA.sub("", outside(text))))
-                if _WORD.search(rest):
-                    found.append(f"{type(widget).__name__}: {text[:100]!r}: {rest.strip()[:60]!r}")
-    return found
+class Escapes:
+    """Finds what is seen, read aloud or under the pointer, and neither translated nor data."""
+
+    def __init__(self) -> None:
+        self._judged: set[str] = set()  # the same texts come again in every state
+
+    def within(self, root: QWidget, session: Session) -> list[str]:
+        """One line each, of what was not told before."""
+        new = {
+            text: type(widget).__name__
+            for widget in (root, *root.findChildren(QWidget))
+            if widget.window() is root and not _is_english(widget)
+            for text in texts_of(widget)
+            if text not in self._judged and _WORD.search(outside(text))
+        }
+        self._judged.update(new)
+        if not new:
+            return []
+        data = sorted({*NAMES, *data_of(session)}, key=len, reverse=True)
+        names = re.compile("|".join(rf"(?<![A-Za-z]){re.escape(d)}(?![A-Za-z])" for d in data))
+        rests = {text: _DATA.sub("", names.sub("", _DATA.sub("", outside(text)))) for text in new}
+        return [
+            f"{new[text]}: {text[:100]!r}: {rest.strip()[:60]!r}"
+            for text, rest in rests.items()
+            if _WORD.search(rest)
+        ]
 
 
 def points_in(root: QWidget) -> list[str]:

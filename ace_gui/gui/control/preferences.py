@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QApplication
 
 from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.gui.control.engine_client import EngineClient
@@ -15,7 +14,7 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Scheme, set_letters, set_scheme
+from ace_gui.gui.theme import Scheme, set_scheme
 from ace_gui.paths import use_scratch
 
 LETTERS: Final = (100, 110, 125, 150, 175, 200)
@@ -23,12 +22,14 @@ LETTERS: Final = (100, 110, 125, 150, 175, 200)
 
 
 class Preferences(QObject):
-    """The one place that changes a preference. ``changed`` follows each.
+    """The one place that changes a preference. ``changed`` follows each; ``enlarged`` carries the
+    percentage that the letters of the window should have.
 
     An engine that starts computes as it likes; it is told otherwise as soon as it is up.
     """
 
     changed = Signal()
+    enlarged = Signal(int)
 
     def __init__(
         self,
@@ -102,9 +103,7 @@ class Preferences(QObject):
     def enlarge(self, percent: int) -> None:
         """The size of all letters, by the system's."""
         self.settings.letters = percent
-        app = QApplication.instance()
-        if isinstance(app, QApplication):
-            set_letters(app, percent)
+        self.enlarged.emit(percent)
         self.changed.emit()
 
     def export_to(self, folder: Path | None) -> None:

@@ -129,9 +129,7 @@ class PreferencesDialog(QDialog):
             tr("Language"), languages, settings.language, preferences.choose_language
         )
         form.addRow(tr("Language"), self.language)
-        self._note(
-            tr("Another language begins with the next start, and so does the layout for letters.")
-        )
+        self._note(tr("Another language begins with the next start."))
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings

@@ -24,6 +24,7 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import Column, clear_layout, scroll_area
 from ace_gui.gui.widgets.icon_label import IconLabel
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.words import counted, later, tr
 
@@ -205,7 +206,7 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
     )
     box.setFont(face(Face.MONO))
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
-    box.setFixedHeight(box.fontMetrics().lineSpacing() * lines + 8)
+    by_letters(box, lambda letters: box.setFixedHeight(letters.lineSpacing() * lines + 8))
     box.hide()
     return box
 

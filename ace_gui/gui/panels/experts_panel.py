@@ -28,6 +28,7 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.swatch import SWATCH
 from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.table_tools import plain_rows
 from ace_gui.gui.widgets.terms import explain
@@ -96,7 +97,7 @@ class ExpertsPanel(QWidget):
             self._facts.set_full_text(tr("reading headers …") if base else "")
         experts = self._session.draft.inputs.experts
         self._stack.setCurrentWidget(self.table if experts else self._hint)
-        self._fit()
+        by_letters(self, lambda _: self._fit())
         self._allow()
         self._show_checks()
 

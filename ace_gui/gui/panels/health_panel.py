@@ -165,6 +165,9 @@ class _OneLine(QStyledItemDelegate):
         option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
 
 
+_APART: Final = 8  # px between two rows that wrap
+
+
 class _LayerTable(QTableWidget):
     """Rows that are about a layer each. ``chosen`` carries its name."""
 
@@ -198,12 +201,18 @@ class _LayerTable(QTableWidget):
         for column in range(self.columnCount() - 1):
             self.resizeColumnToContents(column)
             self.setColumnWidth(column, min(self.columnWidth(column) + 8, _WIDEST))
-        self.resizeRowsToContents()
+        self._fit_rows()
         self.blockSignals(False)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.resizeRowsToContents()  # sentences wrap
+        self._fit_rows()
+
+    def _fit_rows(self) -> None:
+        """Sentences wrap, and stand apart from the next."""
+        self.resizeRowsToContents()
+        for row in range(self.rowCount()):
+            self.setRowHeight(row, self.rowHeight(row) + _APART)
 
     def mark(self, name: str | None) -> None:
         """Mark a layer's first row, where there is one; no signal."""

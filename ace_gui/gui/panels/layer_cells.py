@@ -44,9 +44,13 @@ class Cell(QStyledItemDelegate):
         hint = super().sizeHint(option, index)
         return QSize(hint.width() + 2 * round(_PADDING), option.fontMetrics.height() + self.padding)
 
+    def alignment(self, index: _Index) -> Qt.AlignmentFlag:
+        """Where in its cell the text stands: as in the table of layers."""
+        return alignment(index.column())
+
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         option.text = index.data() or ""  # Qt's ``initStyleOption`` would ask for seven roles
-        option.displayAlignment = alignment(index.column())
+        option.displayAlignment = self.alignment(index)
         style = option.widget.style() if option.widget is not None else QApplication.style()
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         style.drawPrimitive(element, option, painter, option.widget)

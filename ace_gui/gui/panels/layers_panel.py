@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -26,6 +26,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.told import told
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.segments import Segments
 from ace_gui.gui.widgets.table_tools import copy_table, save_table
@@ -56,8 +57,6 @@ class LayersPanel(QWidget):
         self.text.setPlaceholderText(tr("Filter by name"))
         self.text.setAccessibleName(tr("Filter layers by name"))
         self.text.setClearButtonEnabled(True)
-        letters = self.text.fontMetrics().horizontalAdvance(self.text.placeholderText())
-        self.text.setMinimumWidth(letters + 4 * self.text.fontMetrics().height())
         self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.shown = Segments(tr("Which tensors are shown"), self)
         self.shown.add(tr("Merged"), tr("Only the tensors that a method merges"))
@@ -78,7 +77,7 @@ class LayersPanel(QWidget):
         self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
-        self.setMinimumWidth(_LEAST * self.fontMetrics().height())
+        by_letters(self, self._measure)
         self.text.textChanged.connect(self._filter)
         self.role.currentIndexChanged.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
@@ -88,6 +87,11 @@ class LayersPanel(QWidget):
         session.selection_changed.connect(self._follow)
         self._fill_roles()
         self._after_reset()
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        self.setMinimumWidth(_LEAST * letters.height())
+        words = letters.horizontalAdvance(self.text.placeholderText())
+        self.text.setMinimumWidth(words + 4 * letters.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give up first what the least is lost by."""

@@ -31,6 +31,7 @@ from ace_gui.gui.widgets.buttons import action_button
 from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.folding import Folding
 from ace_gui.gui.widgets.formula import citation
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.words import later, tr
@@ -349,6 +350,7 @@ def _form(widget: QWidget) -> QFormLayout:
 def _row_label(text: str, tip: str) -> QWidget:
     label = plain_label(text, wrap=False)
     label.setProperty("kind", "secondary")
-    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(tr("Refined fraction")) + 4)
+    widest = tr("Refined fraction")
+    by_letters(label, lambda each: label.setMinimumWidth(each.horizontalAdvance(widest) + 4))
     label.setToolTip(tip)
     return label

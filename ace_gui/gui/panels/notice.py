@@ -20,11 +20,12 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.text import error_details, plain
+from ace_gui.gui.text import breakable, error_details, plain
 from ace_gui.gui.theme import icon
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import FlowLayout
 from ace_gui.gui.widgets.icon_label import IconLabel
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import plain_label
 from ace_gui.gui.words import later, tr
 
@@ -76,13 +77,18 @@ class Notice(QFrame):
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
         self.details.setAccessibleName(tr("Details of the message"))
-        lines = self.details.fontMetrics().lineSpacing() * _DETAIL_LINES
-        self.details.setFixedHeight(lines)
+        box = self.details
+        by_letters(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
         self._lay_out()
         self.details_button.toggled.connect(self.details.setVisible)
         self._copy.clicked.connect(self._copy_text)
         self._dismiss.clicked.connect(self.hide)
         self.hide()
+
+    @property
+    def said(self) -> str:
+        """The sentence, without the places where it may wrap."""
+        return plain(self.sentence.text())
 
     def show_error(self, error: WorkbenchError) -> None:
         """An error: its sentence, and what it knows of the place under Details."""
@@ -91,7 +97,7 @@ class Notice(QFrame):
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence in place of the one before."""
         self.severity, self.passes = severity, severity is Severity.INFO
-        self.sentence.setText(plain(sentence))
+        self.sentence.setText(breakable(sentence))
         self.sentence.setAccessibleName(f"{tr(_SPOKEN[severity])}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
@@ -175,5 +181,5 @@ class Notice(QFrame):
         self.answers = []
 
     def _copy_text(self) -> None:
-        text = f"{self.sentence.text()}\n\n{self.details.toPlainText()}".strip()
+        text = f"{self.said}\n\n{self.details.toPlainText()}".strip()
         QGuiApplication.clipboard().setText(text)

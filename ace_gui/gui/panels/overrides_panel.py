@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QListWidget,
@@ -17,6 +17,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.told import told_list
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
@@ -59,6 +60,7 @@ class OverridesPanel(QWidget):
         layout.addLayout(buttons)
         session.draft.changed.connect(self.refresh)
         session.activity.changed.connect(self._allow)
+        by_letters(self.list, self._measure)
         self.refresh()
 
     def refresh(self) -> None:
@@ -71,9 +73,12 @@ class OverridesPanel(QWidget):
         self.list.setCurrentRow(min(chosen, len(rules) - 1))
         self.list.setVisible(bool(rules))
         self._none.setVisible(not rules)
-        line = 2 * self.list.fontMetrics().lineSpacing() + 8
-        self.list.setFixedHeight(min(len(rules), _LINES_SHOWN) * line + 6)
+        self._measure(self.list.fontMetrics())
         self._allow()
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        line = 2 * letters.lineSpacing() + 8
+        self.list.setFixedHeight(min(self.list.count(), _LINES_SHOWN) * line + 6)
 
     def _item(self, place: int, rule: Override) -> QListWidgetItem:
         titles = {method.name: method.title for method in self._session.draft.methods}

@@ -32,6 +32,7 @@ from ace_gui.gui.told import told, told_list
 from ace_gui.gui.widgets.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.parameter import ParameterField
 from ace_gui.gui.widgets.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.table_tools import fit_rows
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.rules import describe
@@ -273,7 +274,7 @@ def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTa
     table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
     table.horizontalHeader().setHighlightSections(False)
     table.verticalHeader().setHighlightSections(False)
-    table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 5)
+    fit_rows(table, 5)
     cells = []
     for row, (title, tip, _figure) in enumerate(FIGURES):
         head, old, new = (QTableWidgetItem(text) for text in (GAP + tr(title), "–", "–"))

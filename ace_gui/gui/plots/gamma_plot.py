@@ -174,7 +174,6 @@ class GammaPlot(LayersPlot):
         self._path = pg.PlotDataItem()
         self._halo = pg.ScatterPlotItem(size=22)
         self._said = pg.TextItem(anchor=(1.0, 0.5))
-        self._said.setFont(face(Face.CAPTION_STRONG))
         self._crosses = Points(symbol="x")
         self._line = ThresholdLine()
         self._line.sigDragged.connect(self._dragged)
@@ -204,6 +203,7 @@ class GammaPlot(LayersPlot):
         self._path.setPen(pg.mkPen(trail, width=1.4))
         self._halo.setPen(pg.mkPen(None))
         self._halo.setBrush(pg.mkBrush(halo))
+        self._said.setFont(face(Face.CAPTION_STRONG))
         self._said.setColor(theme.text)
         self._said.fill = pg.mkBrush(theme.card)  # its role's line goes on below it
         self._crosses.setPen(pg.mkPen(theme.text, width=1))

@@ -1,7 +1,8 @@
-"""Merges by several methods: one figure as bars, and how far each moved against what it gained."""
+"""Several merges: one figure as bars, and as points against the norm or a parameter's values."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ _SHARE: Final = 0.34  # of the width, for names
 _BAR: Final = 0.62
 _POINT: Final = 10  # px
 _NEAR: Final = 24.0  # px
+_DECADES: Final = 100.0  # from which ratio of values on their scale is logarithmic
 
 
 @dataclass(frozen=True)
@@ -115,15 +117,14 @@ class MergeBars(Plot):
 
 
 class MergeScatter(Plot):
-    """How far each merge moved the model against what came of it."""
+    """What came of each merge, against how far it moved the model or a value that was tried."""
 
     merge_chosen = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._points: tuple[MergePoint, ...] = ()
-        self._bottom = quantity_axis(
-            "bottom", tr("norm of the change, by the experts' mean"), tr("norm")
-        )
+        self._parameter = ""
+        self._bottom = quantity_axis("bottom")
         self._left = quantity_axis("left", grid=True)
         super().__init__(
             name=tr("Norm of the change and result of every merge"),
@@ -135,17 +136,27 @@ class MergeScatter(Plot):
         self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
         self.canvas.scene().sigMouseClicked.connect(self._click)
         self._spots = pg.ScatterPlotItem(pxMode=True, size=_POINT)
-        self.canvas.addItem(self._spots, ignoreBounds=True)
+        self._curve = pg.PlotCurveItem()
+        for item in (self._curve, self._spots):
+            self.canvas.addItem(item, ignoreBounds=True)
         self._names: list[pg.TextItem] = []
 
-    def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
-        """Show these; ``figure``: what ``y`` is."""
-        self._points = tuple(points)
+    def show_merges(self, figure: str, points: Sequence[MergePoint], parameter: str = "") -> None:
+        """Show these; ``figure``: what ``y`` is; ``parameter``: what ``x`` is instead of a norm."""
+        self._points, self._parameter = tuple(points), parameter
         if not self._points:
             self.show_message(tr(EMPTY))
             return
         self._left.set_titles(figure)
-        self.title.set_whole(tr("{figure} against norm", figure=figure))
+        values = [point.x for point in self._points]
+        wide = bool(parameter) and min(values) > 0 and max(values) >= _DECADES * min(values)
+        self._bottom.logarithmic = wide
+        if parameter:
+            self._bottom.set_titles(parameter)
+            self.title.set_whole(tr("{figure} by {of}", figure=figure, of=parameter))
+        else:
+            self._bottom.set_titles(tr("norm of the change, by the experts' mean"), tr("norm"))
+            self.title.set_whole(tr("{figure} against norm", figure=figure))
         self._draw()
         said = ", ".join(
             tr("{title} {y:.3g} at {x:.3g}", title=p.title, y=p.y, x=p.x) for p in self._points
@@ -162,17 +173,31 @@ class MergeScatter(Plot):
     def fit(self) -> None:
         if not self._points:
             return
-        x, y = (np.array(axis) for axis in zip(*((p.x, p.y) for p in self._points), strict=True))
+        x, y = (
+            np.array([self._across(p) for p in self._points]),
+            np.array([p.y for p in self._points]),
+        )
         view = self.canvas.getViewBox()
-        wide, high = max(float(np.ptp(x)), 0.1), max(float(np.ptp(y)), 0.02)
-        view.setXRange(max(0.0, x.min() - 0.08 * wide), x.max() + 0.35 * wide, padding=0)
+        high = max(float(np.ptp(y)), 0.02)
+        if self._parameter:
+            view.setXRange(x.min(), x.max(), padding=0.06)
+        else:  # with room for names
+            wide = max(float(np.ptp(x)), 0.1)
+            view.setXRange(max(0.0, x.min() - 0.08 * wide), x.max() + 0.35 * wide, padding=0)
         view.setYRange(y.min() - 0.12 * high, y.max() + 0.12 * high, padding=0)
 
+    def _across(self, point: MergePoint) -> float:
+        return math.log10(point.x) if self._bottom.logarithmic else point.x
+
     def _draw(self) -> None:
+        """A curve along a parameter; else a name at each point."""
         theme = self.theme
+        order = sorted(self._points, key=lambda p: p.x) if self._parameter else []
+        pen = pg.mkPen(theme.merged, width=1.8)
+        self._curve.setData([self._across(p) for p in order], [p.y for p in order], pen=pen)
         ink = [theme.merged if point.current else theme.control for point in self._points]
         self._spots.setData(
-            [point.x for point in self._points],
+            [self._across(point) for point in self._points],
             [point.y for point in self._points],
             brush=[QColor(colour) for colour in ink],
             pen=pg.mkPen(theme.card, width=1.5),
@@ -180,7 +205,7 @@ class MergeScatter(Plot):
         for name in self._names:
             self.canvas.removeItem(name)
         self._names = []
-        for point in self._points:
+        for point in () if self._parameter else self._points:
             name = pg.TextItem(f"  {point.title}  ", color=theme.text2, anchor=(0, 0.5))
             name.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
             name.setPos(point.x, point.y)
@@ -197,7 +222,7 @@ class MergeScatter(Plot):
         """Leave out the names that would lie on another; the tip and the table have them."""
         view = self.canvas.getViewBox()
         taken: list[QRectF] = []
-        order = sorted(range(len(self._points)), key=lambda n: not self._points[n].current)
+        order = sorted(range(len(self._names)), key=lambda n: not self._points[n].current)
         for place in order:
             name, point = self._names[place], self._points[place]
             corner = view.mapViewToScene(QPointF(point.x, point.y)) + QPointF(_POINT, 0)
@@ -215,7 +240,8 @@ class MergeScatter(Plot):
     def _click(self, event: object) -> None:
         scene = event.scenePos()  # type: ignore[attr-defined]
         view = self.canvas.getViewBox()
-        spots = [view.mapViewToScene(QPointF(p.x, p.y)) - scene for p in self._points]
+        places = (QPointF(self._across(p), p.y) for p in self._points)
+        spots = [view.mapViewToScene(place) - scene for place in places]
         lengths = [float(np.hypot(spot.x(), spot.y())) for spot in spots]
         if lengths and min(lengths) < _NEAR:
             self.merge_chosen.emit(int(np.argmin(lengths)))

@@ -176,7 +176,7 @@ class ScoreBarsPlot(Plot):
         theme = self.theme
         entries = [
             LegendEntry(key="base", label=tr("base"), colour=theme.base, symbol="s", filled=False),
-            LegendEntry(key="merge", label=self._merge, colour=theme.merged, symbol="s"),
+            LegendEntry(key="merge", label=tr("merged"), colour=theme.merged, symbol="s"),
             LegendEntry(
                 key="expert",
                 label=tr("its expert, in colour"),

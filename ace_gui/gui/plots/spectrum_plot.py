@@ -36,6 +36,7 @@ from ace_gui.gui.plots.spectrum_curves import (
     same_experts,
     unrefined,
 )
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.words import counted, later, tr
 
@@ -84,7 +85,7 @@ class SpectrumPlot(Plot):
             parent=parent,
         )
         self.quantity = Choice(
-            tr("Quantity"), {q: (tr(q.value), tr(_TIPS[q])) for q in Quantity}, self
+            tr("Quantity"), {q: (sentence_case(tr(q.value)), tr(_TIPS[q])) for q in Quantity}, self
         )
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)

@@ -131,5 +131,5 @@ class HelpDesk(QObject):
     def _note(self) -> None:
         """What the window says stays in the log."""
         level = _LEVELS[self._notice.severity]
-        said, details = self._notice.sentence.text(), self._notice.details.toPlainText()
+        said, details = self._notice.said, self._notice.details.toPlainText()
         self._session.log.add(level, Source.WINDOW, said, details)

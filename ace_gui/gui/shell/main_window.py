@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMenuBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
@@ -51,7 +51,7 @@ from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
-from ace_gui.gui.theme import Tokens, current_theme, icon
+from ace_gui.gui.theme import Tokens, current_theme, icon, set_letters
 from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.step_queue import Turns
 from ace_gui.gui.widgets.written_files import offers
@@ -112,7 +112,7 @@ class MainWindow(ShellWindow):
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
-        self._preparing, self._restyling = Turns(self), Turns(self)
+        self._preparing, self._restyling, self._enlarging = Turns(self), Turns(self), Turns(self)
         self.closing = Closing(self.session, self)
         self.closing.agreed.connect(self.close_unasked)
         self._closing = False
@@ -253,6 +253,19 @@ class MainWindow(ShellWindow):
         finally:
             self._central.setUpdatesEnabled(True)
 
+    def _enlarge(self, percent: int) -> Generator[None, None, None]:
+        """Other letters, likewise: first the widgets, in several turns, then plot by plot."""
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        self._central.setUpdatesEnabled(False)
+        try:
+            yield from set_letters(app, percent)
+            yield
+            if self._workspace is not None:
+                yield from self._workspace.restyle(current_theme())
+        finally:
+            self._central.setUpdatesEnabled(True)
+
     # Connections
 
     def _connect_session(self) -> None:
@@ -261,6 +274,9 @@ class MainWindow(ShellWindow):
             signal.connect(self._refresh)
         session.engine_changed.connect(self._show_engine)
         self.preferences.changed.connect(self._show_preferences)
+        self.preferences.enlarged.connect(
+            lambda percent: self._enlarging.run(self._enlarge(percent))
+        )
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
         session.written.connect(lambda said, path: self.notice.offer(said, offers(path)))
@@ -451,6 +467,7 @@ class MainWindow(ShellWindow):
             event.ignore()  # cancelled; the end of the job closes
             return
         self._restyling.stop()
+        self._enlarging.stop()
         self.settings.geometry = self.saveGeometry()
         if self._workspace is not None:
             self._workspace.save_layout(self.settings)

@@ -101,7 +101,8 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     """The method, and what a person set that differs from its defaults."""
     recipe = run.recipe
     method = next((each for each in methods if each.name == recipe.merge_method), None)
-    labels = {field.name: field.label for field in method.fields} if method is not None else {}
+    fields = method.fields if method is not None else ()
+    labels = {field.name: _short(field.label) for field in fields}
     parts = [method.title if method is not None else recipe.merge_method]
     for name, value in recipe.parameters.items():
         parts.append(f"{labels.get(name, name)} {value_text(value)}")
@@ -111,6 +112,12 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return parts
+
+
+def _short(label: str) -> str:
+    """``τ`` for ``Threshold τ``; a label without a symbol as it is."""
+    symbol = label.rpartition(" ")[2]
+    return symbol if len(symbol) == 1 else label
 
 
 def mean_score(run: MergeRun) -> float | None:

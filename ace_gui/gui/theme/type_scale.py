@@ -6,6 +6,7 @@ larger system font enlarges all of them.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import Enum, unique
 from functools import lru_cache
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
+from shiboken6 import isValid
 
 from ace_gui.paths import resource_path
 
@@ -59,8 +61,11 @@ def use_fonts(app: QApplication) -> None:
     face.cache_clear()
 
 
-def set_letters(app: QApplication, percent: int) -> None:
-    """Write everything larger than the system would, or smaller again, also what is shown."""
+def set_letters(app: QApplication, percent: int) -> Generator[None, None, None]:
+    """Write everything larger than the system would, or smaller again, also what is shown.
+
+    In two pieces, since every widget is laid out anew after each; the second is never left out.
+    """
     before = app.font().pointSizeF()
     usual = float(app.property(_USUAL) or before)
     app.setProperty(_USUAL, usual)
@@ -72,12 +77,16 @@ def set_letters(app: QApplication, percent: int) -> None:
     body = QFont(app.font())
     body.setPointSizeF(before * ratio)
     app.setFont(body)
+    face.cache_clear()
     for window in app.topLevelWidgets():  # Qt tells them of it only while its main loop runs
         app.sendEvent(window, QEvent(QEvent.Type.ApplicationFontChange))
-    face.cache_clear()
-    for widget, font in fonts:
-        font.setPointSizeF(font.pointSizeF() * ratio)
-        widget.setFont(font)
+    try:
+        yield
+    finally:
+        for widget, font in fonts:
+            if isValid(widget):
+                font.setPointSizeF(font.pointSizeF() * ratio)
+                widget.setFont(font)
 
 
 @lru_cache(maxsize=len(Face))

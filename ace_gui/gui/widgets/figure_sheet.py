@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.table_tools import copy_table, save_table
+from ace_gui.gui.widgets.table_tools import copy_table, fit_rows, save_table
 from ace_gui.gui.words import tr
 
 _SWATCH = 9  # px
@@ -58,7 +58,7 @@ class FigureSheet(QTableWidget):
         contents = QHeaderView.ResizeMode.ResizeToContents
         self.horizontalHeader().setSectionResizeMode(contents)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 5)
+        fit_rows(self, 5)
         self.setCornerButtonEnabled(False)
         self._add_actions()
 

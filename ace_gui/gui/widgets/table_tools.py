@@ -21,6 +21,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.file_dialogs import TABLES, ask_target
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.words import tr
 
 _LEAST: Final = 16  # digits
@@ -42,8 +43,15 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
     table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + padding)
+    fit_rows(table, padding)
     table.horizontalHeader().setHighlightSections(False)
+
+
+def fit_rows(table: QTableView, padding: int) -> None:
+    """Rows ``padding`` pixels higher than their text."""
+    rows = table.verticalHeader()
+    rows.setMinimumSectionSize(1)  # Qt's own follows the letters later
+    by_letters(table, lambda letters: rows.setDefaultSectionSize(letters.height() + padding))
 
 
 class FittedTable(QTableView):

@@ -11,6 +11,7 @@ import pytest
 from PySide6.QtCore import QThreadPool
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.engine.contract.events import EngineReady, JobDone
@@ -21,6 +22,8 @@ from ace_gui.gui.control.run_operations import read_all
 from ace_gui.gui.dialogs.export_dialog import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 from ace_gui.gui.languages import speak
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.shell.layout.cards import VIEWS
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, current_theme, face
@@ -135,22 +138,57 @@ def test_a_language_is_that_of_the_next_start(dialog: PreferencesDialog, qapp) -
     assert tr("Language") == "Sprache"
 
 
+def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:
+    """Prefer letters of this size, and wait until the window has them."""
+    window.preferences.enlarge(percent)
+    qtbot.waitUntil(window.centralWidget().updatesEnabled)
+
+
 def test_letters_grow_everywhere_and_shrink_again(
-    dialog: PreferencesDialog, window: MainWindow, qapp: QApplication
+    dialog: PreferencesDialog, window: MainWindow, qapp: QApplication, qtbot: QtBot
 ) -> None:
     before = {each: each.font().pointSizeF() for each in window.findChildren(QWidget)}
     body, title = qapp.font().pointSizeF(), face(Face.TITLE).pointSizeF()
     try:
-        window.preferences.enlarge(150)
+        enlarge(window, 150, qtbot)
         assert qapp.font().pointSizeF() == pytest.approx(1.5 * body)
         assert face(Face.TITLE).pointSizeF() == pytest.approx(1.5 * title)
+        before = {each: size for each, size in before.items() if isValid(each)}
         for widget, size in before.items():
             assert widget.font().pointSizeF() == pytest.approx(1.5 * size), widget
     finally:
-        window.preferences.enlarge(100)
+        enlarge(window, 100, qtbot)
     assert qapp.font().pointSizeF() == pytest.approx(body)
     for widget, size in before.items():
         assert widget.font().pointSizeF() == pytest.approx(size), widget
+
+
+def test_what_is_measured_in_letters_follows_them(loaded: MainWindow, qtbot: QtBot) -> None:
+    workspace = loaded.workspace
+
+    def measures() -> list[float]:
+        workspace.cards.bring(VIEWS)  # a plot that nobody sees catches up when it is shown
+        axis = workspace.heterogeneity.findChildren(Plot)[0].canvas.getAxis("bottom")
+        rows = workspace.experts.table.verticalHeader()
+        return [
+            rows.defaultSectionSize(),
+            workspace.layers.text.minimumWidth(),
+            workspace.inspector.minimumWidth(),
+            workspace.left.rail.maximumWidth(),
+            axis.style["tickFont"].pointSizeF(),
+        ]
+
+    before = measures()
+    try:
+        enlarge(loaded, 200, qtbot)
+        for now, then in zip(measures(), before, strict=True):
+            assert 1.5 * then < now < 2.5 * then
+        loaded.preferences.enlarge(150)  # before its second half is done, another size is wanted
+        enlarge(loaded, 200, qtbot)
+        assert measures()[0] > 1.5 * before[0]
+    finally:
+        enlarge(loaded, 100, qtbot)
+    assert measures() == pytest.approx(before)
 
 
 def test_exports_are_proposed_in_the_folder_that_is_preferred(

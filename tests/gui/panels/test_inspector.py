@@ -484,3 +484,5 @@ def test_runs_have_distinct_titles(session: Session) -> None:
         "ACE-Merging (2)",
     )
     assert run_titles(made[1:2], ()) == ("linear",)
+    labelled = replace(ACE, fields=tuple(replace(f, label="Ridge ε") for f in ACE.fields))
+    assert run_titles(made[2:3], (labelled,)) == ("ACE-Merging · ε 1e-5",)

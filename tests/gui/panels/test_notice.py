@@ -30,7 +30,7 @@ def test_there_is_nothing_to_see_at_first(notice: Notice) -> None:
 
 def test_the_sentence_is_shown_and_the_details_are_folded_away(notice: Notice) -> None:
     notice.show_error(ERROR)
-    assert notice.sentence.text() == ERROR.sentence
+    assert notice.said == ERROR.sentence
     assert not notice.isHidden()
     assert notice.details.isHidden()
     notice.details_button.click()
@@ -50,7 +50,15 @@ def test_a_new_message_folds_the_details_again(notice: Notice) -> None:
 def test_markup_and_control_characters_of_file_names_do_nothing(notice: Notice) -> None:
     notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
     assert notice.sentence.textFormat() == Qt.TextFormat.PlainText
-    assert notice.sentence.text() == "<b>bold</b>"
+    assert notice.said == "<b>bold</b>"
+
+
+def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:
+    name = "a_very_long_name/" * 6
+    notice.show_message(Severity.WARNING, f"“{name}” holds no tensors.")
+    assert notice.sentence.minimumSizeHint().width() < notice.fontMetrics().horizontalAdvance(name)
+    notice._copy.click()
+    assert QGuiApplication.clipboard().text() == f"“{name}” holds no tensors."
 
 
 def test_everything_can_be_copied(notice: Notice) -> None:

@@ -26,6 +26,7 @@ from ace_gui.engine.contract.shown_examples import (
 from ace_gui.engine.contract.verdicts import Verdict
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.score_cells import FigureCell
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, ScoresPage
 from ace_gui.gui.panels.scores.scores_place import ScoresPlace
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
@@ -232,6 +233,19 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     assert "cola: base 0.250 ± 0.100" in place.bars.accessibleDescription()
     run = loaded.session.results.runs.all[0]
     assert run.accuracies == {"cola": 0.75, "sst2": 1.0}
+
+
+def test_figures_stand_below_their_titles(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    record_scores(loaded, worker)
+    figures = scores_place(page).figures
+    role, header = Qt.ItemDataRole.TextAlignmentRole, Qt.Orientation.Horizontal
+    cell, model = FigureCell(loaded.session), figures.model
+    for column in range(model.columnCount()):
+        wanted = model.headerData(column, header, role)
+        assert cell.alignment(model.index(0, column)) == wanted
+    assert cell.alignment(model.index(0, GAINED)) & Qt.AlignmentFlag.AlignRight
 
 
 def test_two_models_are_tested_against_each_other_in_words(

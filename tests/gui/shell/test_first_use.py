@@ -18,10 +18,13 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.jobs import Variant
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.experts_model import WEIGHT
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels import layer_cells
+from ace_gui.gui.panels.compare.compare_methods_panel import swept
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.shell.main_window import MainWindow
@@ -29,7 +32,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.file_dialogs import PICTURES
 from ace_gui.gui.widgets.table_tools import FittedTable
-from tests.gui.fakes import FakeWorker
+from tests.gui.fakes import FakeWorker, recipe
 from tests.helpers.windows import in_view
 
 
@@ -177,6 +180,31 @@ def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) 
         if name.isVisible():
             place = name.mapRectToScene(name.boundingRect())
             assert place.right() <= right + 1, name.toPlainText()
+
+
+def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
+    scatter = MergeScatter()
+    in_view(qtbot, scatter, width=320, height=240)
+    tried = [_point("c", 1e-3), _point("a", 1e-7), _point("b", 1e-5)]
+    scatter.show_merges("Mean", tried, "Ridge ε")
+    assert scatter.title.whole == "Mean by Ridge ε"
+    assert scatter._curve.getData()[0].tolist() == pytest.approx([-7, -5, -3])
+    assert not scatter._names, "the axis says which is which"
+    scatter.show_merges("Mean", tried)
+    assert scatter._curve.getData()[0] is None or not len(scatter._curve.getData()[0])
+    assert len(scatter._names) == 3
+
+
+def test_merges_differ_in_one_number_or_not() -> None:
+    def row(method: str, **parameters: object) -> MethodCompared:
+        variant = Variant(recipe=recipe(merge_method=method), store=Path("/store"))
+        return MethodCompared(title="", variant=variant, place=0, parameters=parameters)
+
+    assert swept([row("ace", epsilon=0.1, tau=1.0), row("ace", epsilon=0.2, tau=1.0)]) == "epsilon"
+    assert swept([row("ace", epsilon=0.1, tau=1.0), row("ace", epsilon=0.2, tau=2.0)]) == ""
+    assert swept([row("ace", epsilon=0.1), row("ties", epsilon=0.2)]) == ""
+    assert swept([row("ace", refine="always"), row("ace", refine="never")]) == ""
+    assert swept([]) == ""
 
 
 def _point(title: str, x: float) -> MergePoint:

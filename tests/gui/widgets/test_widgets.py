@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QStyleOptionComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
 from tests.gui.test_theme import contrast
@@ -95,3 +96,15 @@ def test_a_check_box_is_seen_on_its_background(theme: Tokens, checked: bool, qtb
     strengths = [contrast(QColor(picture.pixel(x, middle)).name(), theme.canvas) for x in range(12)]
     set_scheme("system")
     assert max(strengths) >= 3  # WCAG 2.2 for graphics
+
+
+def test_a_choice_gives_up_the_middle_of_what_does_not_fit(qtbot: QtBot) -> None:
+    choice = Choice("Merge", {1: ("ACE-Merging · τ 0.2 · ε 1e-9", ""), 2: ("TIES-Merging", "")})
+    qtbot.addWidget(choice)
+    choice.setFixedWidth(4 * choice.fontMetrics().horizontalAdvance("ACE-"))
+    option = QStyleOptionComboBox()
+    choice.initStyleOption(option)
+    assert option.currentText.startswith("ACE")
+    assert "…" in option.currentText
+    assert option.currentText.endswith("9")
+    assert choice.currentText() == "ACE-Merging · τ 0.2 · ε 1e-9"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
@@ -24,6 +25,7 @@ from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.buttons import plain_button
+from ace_gui.gui.widgets.card import GAP
 from ace_gui.gui.widgets.file_dialogs import ask_target
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import FittedTable, plain_rows
@@ -53,6 +55,7 @@ class CompareMethodsPanel(QWidget):
         self.start = plain_button(
             tr("&Compare"), tr("Merge by each method ticked, one after another"), self
         )
+        self.start.setProperty("kind", "tinted")
         self.stop = plain_button(
             tr("&Stop"), tr("Stop after the present tensor; rows that are there stay"), self
         )
@@ -122,18 +125,23 @@ class CompareMethodsPanel(QWidget):
             ],
         )
         self._spotted = [row for row in good if model.figure_of(row, main) is not None]
-        self.scatter.show_merges(
-            main.title,
-            [
-                MergePoint(
-                    row.title,
-                    row.relative_norm,
-                    model.figure_of(row, main) or 0.0,
-                    row.place in now,
-                )
-                for row in self._spotted
-            ],
-        )
+        name = swept(self._spotted)
+        points = [
+            MergePoint(
+                row.title,
+                float(row.parameters[name]) if name else row.relative_norm,
+                model.figure_of(row, main) or 0.0,
+                row.place in now,
+            )
+            for row in self._spotted
+        ]
+        self.scatter.show_merges(main.title, points, self._label_of(name))
+
+    def _label_of(self, parameter: str) -> str:
+        """What the window's method calls it."""
+        method = self._session.draft.method
+        fields = method.fields if method is not None else ()
+        return next((each.label for each in fields if each.name == parameter), parameter)
 
     def _select_only(self, row: MethodCompared) -> None:
         self.table.selectRow(self.model.position(row))
@@ -192,6 +200,7 @@ class CompareMethodsPanel(QWidget):
         splitter.addWidget(left)
         splitter.addWidget(right)
         splitter.setChildrenCollapsible(False)
+        splitter.setHandleWidth(2 * GAP)
         splitter.setSizes([250, 900])
         layout = QVBoxLayout(self)
         layout.addWidget(splitter)
@@ -230,10 +239,11 @@ class CompareMethodsPanel(QWidget):
         self.start.setText(tr("&Compare {count}", count=count) if count else tr("&Compare"))
         free = self._session.can_merge and not running and not self._comparison.obstacle
         self.start.setEnabled(bool(count) and free)
-        self.stop.setEnabled(running)
+        self.stop.setVisible(running)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
         self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
-        self.save.setEnabled(self.model.rowCount() > 0)
+        for button in (self.use, self.pair, self.save):
+            button.setVisible(self.model.rowCount() > 0)
 
     def _ask_for_file(self) -> None:
         def write(paths: list[Path]) -> None:
@@ -250,3 +260,15 @@ class CompareMethodsPanel(QWidget):
             save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
         except WorkbenchError as error:
             self._session.fail(error)
+
+
+def swept(rows: Sequence[MethodCompared]) -> str:
+    """The number in which merges by one method differ, where that is one alone; else ""."""
+    methods = {row.variant.recipe.merge_method for row in rows}
+    names = {name for row in rows for name in row.parameters}
+    differ = [name for name in names if len({row.parameters.get(name) for row in rows}) > 1]
+    if len(methods) != 1 or len(differ) != 1:
+        return ""
+    values = [row.parameters.get(differ[0]) for row in rows]
+    numbers = all(isinstance(value, int | float) for value in values)
+    return differ[0] if numbers and not any(isinstance(value, bool) for value in values) else ""

@@ -9,7 +9,6 @@ from PySide6.QtCore import QLocale, Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QFormLayout,
     QHBoxLayout,
     QLineEdit,
     QVBoxLayout,
@@ -79,17 +78,16 @@ class MergeChoices(QWidget):
         ticks = QHBoxLayout()
         ticks.addWidget(self.all)
         ticks.addWidget(self.none)
-        values = QFormLayout()
-        values.addRow(tr("or values of"), self.parameter)
-        values.addRow("", self.values)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.methods, 1)
         column.addLayout(ticks)
-        column.addLayout(values)
+        column.addWidget(muted_label(tr("or values of one parameter"), self))
+        column.addWidget(self.parameter)
+        column.addWidget(self.values)
 
     def _allow(self) -> None:
-        self.values.setEnabled(self._varies)
+        self.values.setVisible(self._varies)
         self.methods.setEnabled(not self._varies)
         self.changed.emit()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
 from functools import cached_property
 from typing import Final, TypeVar
@@ -17,6 +18,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import counted, later, tr
@@ -55,9 +57,9 @@ class SubspacesPanel(LayerPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         explain(self, tr("Subspace"))
-        self.look = Choice(
-            tr("What is compared"), {k: (tr(k.value), tr(_TIPS[k])) for k in Look}, self
-        )
+        looks: dict[Hashable, tuple[str, str]]
+        looks = {look: (sentence_case(tr(look.value)), tr(_TIPS[look])) for look in Look}
+        self.look = Choice(tr("What is compared"), looks, self)
         self.look.chosen.connect(self.refresh)
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
@@ -111,6 +113,7 @@ class SubspacesPanel(LayerPanel):
             self._show_subspaces(row)
 
     def _add(self, plot: _P) -> _P:
+        plot.name_outside()  # in the head of the inspector, or in the choice
         self._views[plot] = PlotWithTable(plot, plot.columns)
         self._stack.addWidget(self._views[plot])
         return plot

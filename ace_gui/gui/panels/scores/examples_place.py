@@ -89,7 +89,7 @@ class ExamplesPlace(QWidget):
 
     def _make_button(self) -> QPushButton:
         self.compare_button = QPushButton(tr("Compare the answers"), self)
-        self.compare_button.setProperty("kind", "primary")
+        self.compare_button.setProperty("kind", "tinted")
         self.compare_button.setFont(face(Face.STRONG))
         self.compare_button.setAccessibleName(
             tr("Compare the answers of the merge and the experts")

@@ -18,6 +18,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.known_scores import BASE
 from ace_gui.gui.state.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
 from ace_gui.gui.words import later, tr
@@ -73,7 +74,10 @@ class FiguresCard(QWidget):
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
-        header.setMinimumSectionSize(self.fontMetrics().horizontalAdvance("100 %") + 16)
+        by_letters(
+            self,
+            lambda letters: header.setMinimumSectionSize(letters.horizontalAdvance("100 %") + 16),
+        )
         header.setSectionsMovable(False)
         copy = QAction(tr("Copy table"), table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QWidget
 
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.engine.contract.tuned import ParameterRange
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.arrangement import clear_layout
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.widgets.scientific import ScientificSpinBox
 from ace_gui.gui.words import tr
@@ -61,7 +64,7 @@ class RangeRows(QWidget):
             box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
             box.setAccessibleName(f"{field.label}, {end}")
             box.set_value(number)
-            box.setMinimumWidth(self.fontMetrics().horizontalAdvance("0.00000") + 24)
+            by_letters(box, partial(_give_room, box))
             box.setEnabled(False)
             box.value_changed.connect(lambda _: self.changed.emit())
             tick.toggled.connect(box.setEnabled)
@@ -103,3 +106,7 @@ def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]
     if field.low_open and field.low is not None and low <= field.low:
         low = field.low + (high - field.low) / 20
     return (float(round(low)), float(round(high))) if field.kind == "int" else (low, high)
+
+
+def _give_room(box: QWidget, letters: QFontMetrics) -> None:
+    box.setMinimumWidth(letters.horizontalAdvance("0.00000") + 24)

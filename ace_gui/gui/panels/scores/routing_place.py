@@ -42,7 +42,7 @@ class RoutingPlace(QWidget):
         self._session, self._routing = session, routing
         self.merge = Choice(tr("Merge whose routes are shown"), {"": (tr("no merge yet"), "")})
         self.button = QPushButton(tr("Look"))
-        self.button.setProperty("kind", "primary")
+        self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.said = plain_label("", self)
         self.cost = secondary_label("", self)

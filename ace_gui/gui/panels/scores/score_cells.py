@@ -44,6 +44,9 @@ class FigureCell(Cell):
         more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
         return QSize(hint.width() + more, hint.height())
 
+    def alignment(self, index: _Index) -> Qt.AlignmentFlag:
+        return Qt.AlignmentFlag(index.data(Qt.ItemDataRole.TextAlignmentRole))
+
     def draw(
         self,
         painter: QPainter,

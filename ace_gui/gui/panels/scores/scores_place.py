@@ -259,7 +259,7 @@ class EvaluateButton(ProgressButton):
 def _button(text: str, slot: Callable[[], object]) -> QPushButton:
     button = QPushButton(text)
     button.setFont(face(Face.STRONG))
-    button.setProperty("kind", "primary")
+    button.setProperty("kind", "tinted")
     button.setAccessibleName(text.removesuffix("…"))
     button.clicked.connect(lambda _=False: slot())
     return button

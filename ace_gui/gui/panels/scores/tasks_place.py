@@ -70,7 +70,7 @@ class TasksPlace(QWidget):
         self.editor.edited.connect(self._edit)
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
-        self.empty = EmptyState(tr(NO_DATA), self._add_button(tr("Add data…"), "primary"))
+        self.empty = EmptyState(tr(NO_DATA), self._add_button(tr("Add data…"), "tinted"))
         self._stack = QStackedLayout(self)
         self._stack.addWidget(card(self.empty))
         self._stack.addWidget(self._make_columns())

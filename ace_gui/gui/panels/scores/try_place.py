@@ -34,6 +34,7 @@ from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import muted_label
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.tasks import Task, TaskKind
@@ -78,7 +79,7 @@ class TryPlace(QWidget):
         self.choose.setAccessibleName(tr("Choose a picture"))
         self.seed, self.temperature = QSpinBox(), QDoubleSpinBox()
         self.button = QPushButton(tr("Try"))
-        self.button.setProperty("kind", "primary")
+        self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.problem = QLabel()
         self.cards = [AnswerCard(role) for role in (later("base"), later("expert"), later("merge"))]
@@ -102,7 +103,7 @@ class TryPlace(QWidget):
         column.addLayout(self._make_head())
         column.addLayout(self._make_given())
         column.addWidget(self.problem)
-        top.setMaximumHeight(round(15 * self.fontMetrics().height()))
+        by_letters(self, lambda letters: top.setMaximumHeight(15 * letters.height()))
         row = QHBoxLayout()
         row.setSpacing(GAP)
         for each in self.cards:

@@ -33,6 +33,7 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
@@ -58,7 +59,7 @@ class TunePlace(QWidget):
         self.limit = _spin(tr("Examples of each task at most"), tr("all"))
         self.cost = muted_label("", self)
         self.button = QPushButton(tr("Start"))
-        self.button.setProperty("kind", "primary")
+        self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.problem = plain_label("", self)
         self.problem.setProperty("kind", "bad")
@@ -128,7 +129,8 @@ class TunePlace(QWidget):
         column.addWidget(self.figures)
         column.addWidget(self.note)
         column.addWidget(self.take, 0, Qt.AlignmentFlag.AlignLeft)
-        self.figures.setMaximumHeight(round(6.5 * self.fontMetrics().height()))
+        sheet = self.figures
+        by_letters(self, lambda letters: sheet.setMaximumHeight(round(6.5 * letters.height())))
         return made
 
     def _connect(self) -> None:

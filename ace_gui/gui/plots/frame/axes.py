@@ -67,6 +67,7 @@ class QuantityAxis(PlainAxis):
     """
 
     labelText: str
+    labelStyle: dict[str, str]
     _titles: tuple[str, ...] = ()
 
     def __init__(self, orientation: str) -> None:
@@ -87,8 +88,15 @@ class QuantityAxis(PlainAxis):
         if self.orientation == "left":  # stands above the plot: turned, it is hard to read
             self.retitled(titles[0])
             return
-        self.setLabel(titles[0], **{"font-size": f"{face(Face.CAPTION).pointSizeF():.2f}pt"})
-        self._fit_title()
+        self.fit_letters()
+
+    def fit_letters(self) -> None:
+        """Write the title as large as captions are now."""
+        if self.orientation != "left" and self._titles:
+            points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
+            self._title_widths.clear()
+            self.setLabel(self._titles[0], **{**self.labelStyle, "font-size": points})
+            self._fit_title()
 
     @property
     def title(self) -> str:

@@ -18,6 +18,7 @@ from PySide6.QtGui import (
     QShowEvent,
 )
 from PySide6.QtWidgets import (
+    QApplication,
     QHBoxLayout,
     QLabel,
     QMenu,
@@ -82,6 +83,7 @@ class Plot(ThemedWidget):
     ) -> None:
         super().__init__(parent)
         self.theme = current_theme()
+        self._letters = QApplication.font().pointSizeF()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.canvas = Canvas(bottom, left)
@@ -202,10 +204,11 @@ class Plot(ThemedWidget):
             self._before_busy = said
 
     def set_theme(self, theme: Tokens) -> None:
-        """Draw in the colours of ``theme``."""
-        if theme is self.theme:
+        """Draw in the colours of ``theme``, and in the letters of the window."""
+        letters = QApplication.font().pointSizeF()
+        if theme is self.theme and letters == self._letters:
             return
-        before, self.theme = self.theme, theme
+        before, self.theme, self._letters = self.theme, theme, letters
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()
@@ -236,7 +239,7 @@ class Plot(ThemedWidget):
         """Follow the palette, unless a window that is not painted has its plots do so in turns."""
         super().changeEvent(event)
         seen = self.isVisible() and self.updatesEnabled()
-        if event.type() == QEvent.Type.PaletteChange and seen:
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and seen:
             self.set_theme(current_theme())
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -340,6 +343,8 @@ class Plot(ThemedWidget):
             axis.setTextPen(pg.mkPen(theme.text3))
             axis.setTickPen(pg.mkPen(theme.grid) if axis.grid is not False else pg.mkPen(None))
             axis.setTickFont(face(Face.CAPTION))
+            if isinstance(axis, QuantityAxis):
+                axis.fit_letters()
         for label, colour in (
             (self.title, theme.text),
             (self.caption, theme.text2),

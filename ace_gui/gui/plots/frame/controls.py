@@ -7,7 +7,14 @@ from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QComboBox, QMenu, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QMenu,
+    QStyle,
+    QStyleOptionComboBox,
+    QToolButton,
+    QWidget,
+)
 
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
@@ -51,6 +58,14 @@ class Choice(QComboBox):
     def choose(self, value: Hashable) -> None:
         """Choose ``value``; ``ValueError`` where it is not offered."""
         self.setCurrentIndex(self._values.index(value))
+
+    def initStyleOption(self, option: QStyleOptionComboBox) -> None:
+        """A text that is too long gives up its middle: what tells runs apart stands at the end."""
+        super().initStyleOption(option)
+        part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
+        room = self.style().subControlRect(control, option, part, self).width()
+        middle = Qt.TextElideMode.ElideMiddle
+        option.currentText = self.fontMetrics().elidedText(option.currentText, middle, room)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self.property(IN_PICTURE):

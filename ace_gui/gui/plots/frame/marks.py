@@ -83,7 +83,6 @@ class ThresholdLine(pg.InfiniteLine):
     def __init__(self) -> None:
         super().__init__(angle=0, movable=True)
         self.pill = Pill(self, text="", position=_LEFT, anchors=[(0.5, 0.5), (0.5, 0.5)])
-        self.pill.textItem.setFont(face(Face.CAPTION_STRONG))
         for item in (self, self.pill):
             item.setCursor(Qt.CursorShape.SizeVerCursor)
         self.setZValue(10)
@@ -96,6 +95,7 @@ class ThresholdLine(pg.InfiniteLine):
         """In ink; in the accent's colour under the pointer."""
         self.setPen(pg.mkPen(theme.text, width=1.5))
         self.setHoverPen(pg.mkPen(theme.accent, width=2.5))
+        self.pill.textItem.setFont(face(Face.CAPTION_STRONG))
         self.pill.ground = QColor(theme.text)
         self.pill.setColor(theme.card)
         self.pill.update()

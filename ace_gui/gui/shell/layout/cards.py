@@ -17,6 +17,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.card import GAP, card
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.segments import Segments
 from ace_gui.gui.words import later, tr
 
@@ -28,7 +29,7 @@ _TURNS: Final = (
 )
 _LEAST: Final = (42, 39)  # lines of text, across and down, that all three need at once
 _APART: Final = (50, 28)  # lines of text that a window of its own has at least, at first
-_SIZES: Final = {"rows": (37, 20), "top": (54, 25)}  # lines of text
+_SIZES: Final = {"rows": (39, 18), "top": (54, 25)}  # lines of text
 
 
 class Cards(QWidget):
@@ -78,6 +79,7 @@ class Cards(QWidget):
         for place, button in self._buttons.items():
             QWidget.setTabOrder(self._bars[place], button)
         self.reset()
+        by_letters(self, lambda _: self._arrange())
 
     @property
     def in_turns(self) -> bool:

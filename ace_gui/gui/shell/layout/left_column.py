@@ -15,6 +15,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.arrangement import scroll_area
 from ace_gui.gui.widgets.card import GAP
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.written import write
 from ace_gui.gui.words import tr
 
@@ -35,11 +36,9 @@ class LeftColumn(QWidget):
 
     def __init__(self, session: Session, experts: QWidget, method: QWidget) -> None:
         super().__init__()
-        self._line = self.fontMetrics().height()
         self._narrow = False
         self._folded = False
         self._whole = QWidget(self)
-        self._whole.setMinimumWidth(round(_LEAST * self._line))
         content = QWidget()
         inputs = QVBoxLayout(content)
         inputs.setContentsMargins(0, 0, 0, 0)
@@ -54,13 +53,18 @@ class LeftColumn(QWidget):
         column.setSpacing(GAP)
         column.addWidget(area, 1)
         self.column = column
-        self.rail = Rail(session, round(_RAIL * self._line), self)
+        self.rail = Rail(session, self)
         self.rail.opened.connect(lambda: self.fold(False))
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)
         row.addWidget(self.rail)
         row.addWidget(self._whole, 1)
+        by_letters(self, self._measure)
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        self._whole.setMinimumWidth(round(_LEAST * letters.height()))
+        self.rail.setFixedWidth(round(_RAIL * letters.height()))
         self._show()
 
     @property
@@ -75,7 +79,7 @@ class LeftColumn(QWidget):
 
     def fit(self, width: int) -> None:
         """Fold or unfold by itself when the window of ``width`` pixels becomes narrow or wide."""
-        narrow = width < _ROOMY * self._line
+        narrow = width < _ROOMY * self.fontMetrics().height()
         if narrow != self._narrow:
             self._narrow = narrow
             self.fold(narrow)
@@ -91,10 +95,10 @@ class LeftColumn(QWidget):
         self.rail.setVisible(self._folded)
         self._whole.setVisible(not self._folded)
         if self._folded:
-            self.setFixedWidth(self.rail.width())
+            self.setFixedWidth(self.rail.maximumWidth())
         else:
             self.setMinimumWidth(self._whole.minimumWidth())
-            self.setMaximumWidth(2 * WIDTH * self._line)
+            self.setMaximumWidth(2 * WIDTH * self.fontMetrics().height())
 
 
 class Rail(QWidget):
@@ -102,9 +106,8 @@ class Rail(QWidget):
 
     opened = Signal()
 
-    def __init__(self, session: Session, width: int, parent: QWidget) -> None:
+    def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setFixedWidth(width)
         self.setAccessibleName(tr("Inputs, folded"))
         self.buttons = [
             self._button(

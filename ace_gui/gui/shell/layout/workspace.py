@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
@@ -37,6 +37,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.arrangement import tab_through
 from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
@@ -141,17 +142,28 @@ class Workspace(QWidget):
         self._columns = splitter("columns", Qt.Orientation.Horizontal, self.left, self._spaces)
         self._columns.setStretchFactor(1, 1)
         self.left.folded_changed.connect(lambda _: self._share_width())
-        line = self.fontMetrics().height()
-        self.inspector.setMinimumWidth(20 * line)
-        self.heterogeneity.setMinimumHeight(11 * line)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._columns)
+        self._fitting = QTimer(self, singleShot=True, interval=1)
+        self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
+        by_letters(self, self._measure)
         self.reset_layout()
 
+    def _measure(self, letters: QFontMetrics) -> None:
+        self.inspector.setMinimumWidth(20 * letters.height())
+        self.heterogeneity.setMinimumHeight(11 * letters.height())
+        if self.isVisible():
+            self._fitting.start()
+            self._share_width()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
+        """To fold or unfold the column lays out everything once more: in a turn of its own."""
         super().resizeEvent(event)
-        self.left.fit(event.size().width())
+        if self.isVisible():
+            self._fitting.start()
+        else:
+            self.left.fit(event.size().width())
 
     def order_tabs(self, first: QWidget) -> QWidget:
         """Have the Tab key go from ``first`` through what is seen, as one reads; the last stop."""

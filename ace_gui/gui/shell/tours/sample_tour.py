@@ -62,10 +62,11 @@ class Demo(QObject):
         window = self._window
         if not window.session.activity.is_running(State.SCORING):
             window.session.activity.changed.disconnect(self._show_marks)
-            self.tour = Tour(window, _marks(window))
+            self.tour = Tour(window, marks(window))
 
 
-def _marks(window: MainWindow) -> list[Step]:
+def marks(window: MainWindow) -> list[Step]:
+    """What the demo points at when it is done."""
     return [
         Step(
             sentence=tr(

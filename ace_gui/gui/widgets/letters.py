@@ -1,0 +1,26 @@
+"""What is measured in letters follows their size while the window is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QWidget
+
+
+def by_letters(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
+    """Set what depends on the letters of ``widget`` now, and whenever they become others."""
+    widget.installEventFilter(_Follower(widget, measure))
+    measure(widget.fontMetrics())
+
+
+class _Follower(QObject):
+    def __init__(self, widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
+        super().__init__(widget)
+        self._widget, self._measure = widget, measure
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._widget and event.type() == QEvent.Type.FontChange:
+            self._measure(self._widget.fontMetrics())
+        return False

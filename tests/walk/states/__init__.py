@@ -1,0 +1,35 @@
+"""Every state of the window in turn, with the sample or with models of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ace_gui.gui.picture import Studio
+from tests.walk.states.choices import choices
+from tests.walk.states.dialogs import dialogs
+from tests.walk.states.doing import Step
+from tests.walk.states.layers import all_tabs, looks_at_a_layer, panels
+from tests.walk.states.opening import before_merging, empty, first_merge
+from tests.walk.states.runs import menus, runs
+from tests.walk.states.spaces import comparison, routing, scores
+
+
+def states(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iterator[Step]:
+    """What is seen in each state: its name and the window, the dialog or the menu.
+
+    ``during`` is called in the middle of a merge, which does not wait for anybody.
+    """
+    yield from empty(studio, recipe)
+    yield from before_merging(studio, recipe)
+    yield from first_merge(studio, recipe, during)
+    yield from panels(studio)
+    yield from all_tabs(studio)
+    yield from looks_at_a_layer(studio)
+    yield from choices(studio)
+    yield from scores(studio)
+    yield from comparison(studio)
+    yield from runs(studio)
+    yield from menus(studio)
+    yield from dialogs(studio)
+    yield from routing(studio)

@@ -1,0 +1,140 @@
+"""From the empty window to the first merge."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ace_gui.errors import CheckpointError
+from ace_gui.gui.picture import Studio
+from ace_gui.gui.shell.tours.tour import Tour
+from ace_gui.gui.state.activity import State
+from ace_gui.paths import Sample
+from tests.walk.states.doing import Step, each_tab, until_ready
+
+
+def empty(studio: Studio, recipe: Path) -> Iterator[Step]:
+    """Nothing is open."""
+    window = studio.window
+    yield "welcome", window
+    window.opener._scan([recipe.parent], None)
+    scan = window.opener.scanned
+    assert scan is not None
+    studio.wait(lambda: not window.engine.is_busy, window.engine.idle)
+    yield "a scan", scan
+    scan.close()
+
+
+def before_merging(studio: Studio, recipe: Path) -> Iterator[Step]:
+    """The recipe is open, and nothing is chosen or merged."""
+    window, workspace = studio.window, studio.window.workspace
+    studio.open(recipe)
+    yield "opened", window
+    yield from each_tab("nothing chosen", workspace.inspector.tabs, window, tables=False)
+    yield from each_tab("nothing merged", workspace.heterogeneity.tabs, window, tables=False)
+    tabs = workspace.show_scores().tabs
+    yield from each_tab("nothing scored", tabs, window, tables=False)
+    workspace.show_methods()
+    yield "methods to compare", window
+    workspace.show_space(0)
+    yield from _checks(studio)
+    yield from _broken(studio)
+
+
+def _checks(studio: Studio) -> Iterator[Step]:
+    """Warnings about an expert that does not fit, then an error as well."""
+    window, session = studio.window, studio.window.session
+    last = len(session.draft.inputs.experts)
+    with tempfile.TemporaryDirectory() as name:
+        odd = Path(name) / "digits-again"
+        shutil.copytree(session.draft.inputs.experts[0].path, odd)
+        config = json.loads((odd / "config.json").read_text(encoding="utf-8"))
+        config["layer_norm_eps"] = 0.5
+        (odd / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        window.conductor.add_experts([odd])
+        until_ready(studio, lambda: bool(session.checks.worries))
+        window.actions_.merge.trigger()
+        yield "warnings before merging", window
+        session.limit_memory(1_000_000)
+        window.actions_.merge.trigger()
+        yield "errors before merging", window
+        window.notice.details_button.setChecked(True)
+        yield "errors in detail", window
+        session.limit_memory(None)
+        window.conductor.remove_experts([last])
+        until_ready(studio, lambda: not session.checks.worries)
+    window.notice.hide()
+
+
+def _broken(studio: Studio) -> Iterator[Step]:
+    window = studio.window
+    sentence = "“interrupted-download” holds no tensors; download it again or remove it."
+    window.show_error(CheckpointError(sentence))
+    yield "an error", window
+    window.notice.hide()
+
+
+def first_merge(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iterator[Step]:
+    """Led by the tutorial where the recipe is its sample."""
+    window = studio.window
+    if recipe == Sample.IMAGES.recipe:
+        window.conductor.close()
+        yield "recent projects", window
+        yield from _tutorial(studio, recipe, during)
+    else:
+        _merge(studio, during)
+        studio.select_most_heterogeneous()
+    window.workspace.show_space(0)
+    yield "merged", window
+
+
+def _tutorial(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iterator[Step]:
+    """Each step shown, then done as a person would."""
+    tour = studio.window.help.begin_tutorial()
+    while tour.is_running:
+        number = tour.place + 1
+        yield f"tutorial, step {number}", studio.window
+        _do(studio, tour, number, recipe, during)
+        if tour.is_running and tour.place + 1 == number:  # a step to read
+            tour.mark.next.click()
+
+
+def _do(
+    studio: Studio, tour: Tour, number: int, recipe: Path, during: Callable[[Step], None]
+) -> None:
+    """What the step with this number asks for."""
+    window = studio.window
+    match number:
+        case 1:
+            studio.open(recipe)
+        case 2:
+            studio.select_most_heterogeneous()
+        case 3:
+            window.workspace.heterogeneity.tau_committed.emit(0.2)
+            until_ready(studio)
+        case 4:
+            _merge(studio, during)
+        case 6:
+            window.header.workspaces.choose(1)
+            window.header.workspaces.chosen.emit(1)
+        case 7:
+            window.scoring.evaluate()
+            studio.wait(lambda: tour.place + 1 > number, window.scoring.changed)
+
+
+def _merge(studio: Studio, during: Callable[[Step], None]) -> None:
+    """Merge, and call ``during`` once when half of the tensors are done."""
+    activity, left = studio.window.session.activity, [during]
+
+    def watch() -> None:
+        progress = activity.progress
+        merging = progress is not None and progress.state is State.MERGING
+        if left and merging and progress is not None and 2 * progress.done >= progress.total:
+            left.pop()(("merging", studio.window))
+
+    activity.progressed.connect(watch)
+    studio.merge()
+    activity.progressed.disconnect(watch)
