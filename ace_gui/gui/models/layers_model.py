@@ -348,8 +348,10 @@ class LayersModel(QAbstractTableModel):
             return np.array([prod(row.shape) for row in self._rows], dtype=np.float64)
         if column is Column.TENSOR:
             return self._ranked_names()
-        texts = [told(row.role) if column is Column.ROLE else row.disposition for row in self._rows]
-        return np.unique(texts, return_inverse=True)[1]
+        if column is Column.ROLE:
+            roles, places = np.unique([row.role for row in self._rows], return_inverse=True)
+            return np.argsort(np.argsort([told(role) for role in roles.tolist()]))[places]
+        return np.unique([row.disposition for row in self._rows], return_inverse=True)[1]
 
     def _ranked_names(self) -> NDArray[np.intp]:
         if self._name_ranks is None:
