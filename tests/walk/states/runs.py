@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from PySide6.QtWidgets import QMenu
+from shiboken6 import isValid
 
 from ace_gui.gui.picture import Studio
 from tests.walk.states.doing import Step, opened
@@ -39,8 +40,8 @@ def _menu(studio: Studio, menu: QMenu) -> Iterator[Step]:
     title = menu.title().replace("&", "") or menu.accessibleName() or "of the layers"
     menu.popup(studio.window.mapToGlobal(studio.window.rect().topLeft()))
     yield f"menu {title}", menu
+    inner = [found for action in menu.actions() if isinstance(found := action.menu(), QMenu)]
     menu.close()
-    for action in menu.actions():
-        inner = action.menu()
-        if isinstance(inner, QMenu) and inner.actions():
-            yield from _menu(studio, inner)
+    for each in inner:  # some menus are filled anew whenever they are shown
+        if isValid(each) and each.actions():
+            yield from _menu(studio, each)
