@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -28,9 +28,11 @@ from ace_gui.architecture.names import Role
 from ace_gui.engine.capabilities import METHODS, SCOPES, method_info
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.gui import told, words
+from ace_gui.gui.control.engine_client import job_title
 from ace_gui.gui.dialogs.help_dialog import BLOCK
 from ace_gui.gui.languages import LANGUAGES, SOURCE
 from ace_gui.methods.registry import YOUR_OWN
@@ -134,8 +136,9 @@ def declared_texts() -> Iterator[str]:
 
 
 def choices() -> Iterator[str]:
-    """Roles, and what parameters can be."""
+    """Roles, kinds of jobs, and what parameters can be."""
     yield from Role
+    yield from map(job_title, get_args(Job))
     for method in map(method_info, METHODS):
         for field in method.fields:
             yield from field.choices

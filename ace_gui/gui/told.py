@@ -20,7 +20,7 @@ CONTEXT: Final = "engine"
 """Of what the engine says, in the files of the languages."""
 
 CHOICES: Final = "choices"
-"""Of roles and of the choices of parameters: single words, which names of models may be, too."""
+"""Of roles, jobs and the choices of parameters: words that names of models may be, too."""
 
 LANGUAGE: Final = "this language"
 """A text of which each file has its language's code in the place of a translation."""

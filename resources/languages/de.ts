@@ -1129,7 +1129,7 @@
 </message>
 <message>
 <source>Distribution of the changes in the layer</source>
-<translation>Verteilung der Änderungen in der Schicht</translation>
+<translation>Verteilung der Änderungen</translation>
 </message>
 <message>
 <source>Done</source>
@@ -2743,7 +2743,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Say in the first lines what you did and what happened. Paths and the names of the open models are left out; look through the text all the same. It is in English for whoever reads it, but for what the window said to you. Nothing is sent: copy it to whoever looks after the program for you.</source>
-<translation>Schreiben Sie in die ersten Zeilen, was Sie getan haben und was geschah. Pfade und die Namen der offenen Modelle sind weggelassen; sehen Sie den Text trotzdem durch. Er ist englisch für alle, die ihn lesen, bis auf das, was das Fenster Ihnen gesagt hat. Nichts wird gesendet: Kopieren Sie ihn an die Person, die das Programm für Sie betreut.</translation>
+<translation>Schreiben Sie in die ersten Zeilen, was Sie getan haben und was geschah. Pfade und die Namen der offenen Modelle sind weggelassen; sehen Sie den Text trotzdem durch. Er ist englisch, damit ihn alle lesen können, bis auf das, was das Fenster Ihnen gesagt hat. Nichts wird gesendet: Kopieren Sie ihn an die Person, die das Programm für Sie betreut.</translation>
 </message>
 <message>
 <source>Scale and curves of this plot, and its picture to copy or save</source>
@@ -3463,7 +3463,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Tick methods at the left, then Compare: each merges the models in turn, and their norms, distances and scores stand here side by side. The window's merge stays.</source>
-<translation>Haken Sie links Methoden an, dann Vergleichen: Jede führt die Modelle der Reihe nach zusammen, und ihre Normen, Abstände und Bewertungen stehen hier nebeneinander. Der Merge des Fensters bleibt.</translation>
+<translation>Haken Sie links Methoden an, und drücken Sie „Vergleichen“: Jede führt die Modelle der Reihe nach zusammen, und ihre Normen, Abstände und Bewertungen stehen hier nebeneinander. Der Merge des Fensters bleibt.</translation>
 </message>
 <message>
 <source>Tick no method</source>
@@ -3703,7 +3703,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>What it does</source>
-<translation>Was er tut</translation>
+<translation>Wirkung</translation>
 </message>
 <message>
 <source>What some tensors do differently; of two for one tensor the later wins</source>
@@ -7844,6 +7844,54 @@ irgendwo in diesem Fenster ablegen</translation>
 <context>
 <name>choices</name>
 <message>
+<source>Analyse</source>
+<translation>Experten vergleichen</translation>
+</message>
+<message>
+<source>Cached models</source>
+<translation>Modelle im Cache suchen</translation>
+</message>
+<message>
+<source>Compare</source>
+<translation>Methoden vergleichen</translation>
+</message>
+<message>
+<source>Compare examples</source>
+<translation>Antworten vergleichen</translation>
+</message>
+<message>
+<source>Configure</source>
+<translation>Einstellungen übernehmen</translation>
+</message>
+<message>
+<source>Convert</source>
+<translation>Umwandeln</translation>
+</message>
+<message>
+<source>Describe tasks</source>
+<translation>Aufgaben lesen</translation>
+</message>
+<message>
+<source>Difference</source>
+<translation>Unterschied zweier Merges</translation>
+</message>
+<message>
+<source>Distribution</source>
+<translation>Verteilung</translation>
+</message>
+<message>
+<source>Evaluate</source>
+<translation>Bewertung</translation>
+</message>
+<message>
+<source>Export</source>
+<translation>Export</translation>
+</message>
+<message>
+<source>Load recipe</source>
+<translation>Rezept laden</translation>
+</message>
+<message>
 <source>MLP down</source>
 <translation>MLP Down</translation>
 </message>
@@ -7858,6 +7906,50 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>MLP up</source>
 <translation>MLP Up</translation>
+</message>
+<message>
+<source>Merge</source>
+<translation>Merge</translation>
+</message>
+<message>
+<source>Plan</source>
+<translation>Plan</translation>
+</message>
+<message>
+<source>Read stores</source>
+<translation>Behaltene Merges lesen</translation>
+</message>
+<message>
+<source>Report</source>
+<translation>Bericht</translation>
+</message>
+<message>
+<source>Routes</source>
+<translation>Routing</translation>
+</message>
+<message>
+<source>Sample merges</source>
+<translation>Probe-Merges</translation>
+</message>
+<message>
+<source>Scan</source>
+<translation>Ordner durchsuchen</translation>
+</message>
+<message>
+<source>Spectrum</source>
+<translation>Spektrum</translation>
+</message>
+<message>
+<source>Subspaces</source>
+<translation>Unterräume</translation>
+</message>
+<message>
+<source>Try</source>
+<translation>Erproben</translation>
+</message>
+<message>
+<source>Tune</source>
+<translation>Abstimmung</translation>
 </message>
 <message>
 <source>adam</source>

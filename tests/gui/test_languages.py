@@ -19,6 +19,8 @@ from PySide6.QtWidgets import QComboBox, QPushButton
 
 from ace_gui.engine.contract.checks import disk_check, memory_check
 from ace_gui.engine.contract.forecast import Forecast
+from ace_gui.engine.contract.jobs import LoadRecipeJob
+from ace_gui.gui.control.engine_client import job_title
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.languages import LANGUAGES, SOURCE, speak, spoken
 from ace_gui.gui.models.figures_model import FigureColumn, write_csv
@@ -346,6 +348,7 @@ def test_sentences_of_the_engine_are_recognised_by_their_form(german: None) -> N
         "Systems, mit einem Fehler von 3,2e-07 der Änderung (Grenze: 1e-06)."
     )
     assert told("value") == "Value"
+    assert told(job_title(LoadRecipeJob)) == "Rezept laden"
     assert told("weight of value 0.5") == "Gewicht von value 0,5"  # an expert of that name
     assert told("overridden: TIES-Merging, density 0.25, combine sum") == (
         "Ausnahme: TIES-Merging, density 0,25, combine Summe"

@@ -131,14 +131,14 @@ def data_of(session: Session) -> set[str]:
     }
     found |= {*inputs.names, inputs.scope}
     for row in session.layers.rows:
-        found |= {row.name, row.role, row.dtype, row.tensor, *row.name.split(".")}
+        found |= {row.name, row.dtype, row.tensor, *row.name.split(".")}
     plan = session.draft.plan
     if plan is not None:
         found |= {s.architecture for s in (plan.base, *plan.experts)}
     for method in engine.methods if engine is not None else ():
         found |= {method.name, method.formula, method.citation}
         for field in method.fields:
-            found |= {field.name, *field.choices}
+            found.add(field.name)
     if engine is not None:
         found |= {device.title for device in engine.devices} | {name for name, _ in engine.scopes}
     return {each for each in found if len(each) > 1}

@@ -105,9 +105,8 @@ class Operation:
 
     @property
     def title(self) -> str:
-        """What it is called in the log: ``Load recipe``."""
-        words = re.findall("[A-Z][a-z]+", type(self.job).__name__.removesuffix("Job"))
-        return " ".join(words).capitalize()
+        """What it is called in the log."""
+        return told(job_title(type(self.job)))
 
     def cancel(self) -> None:
         """See to it that the job stops; ``on_end`` hears when it does."""
@@ -119,6 +118,12 @@ class Operation:
         ``enforced``: an engine that does not let go of it in time is replaced.
         """
         self._client.drop(self._number, enforced=enforced)
+
+
+def job_title(kind: type[Job]) -> str:
+    """What a kind of job is called, in English: ``Load recipe``."""
+    words = re.findall("[A-Z][a-z]+", kind.__name__.removesuffix("Job"))
+    return " ".join(words).capitalize()
 
 
 class EngineClient(QObject):
