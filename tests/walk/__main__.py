@@ -56,7 +56,7 @@ def walk(
     letters = application.font()
     letters.setPointSizeF(_BODY * (1 if late else font / 100))
     application.setFont(letters)
-    brackets, escapes = Brackets(application), Escapes()
+    brackets, escapes = Brackets(application), Escapes(recipe)
     if words:
         application.installTranslator(brackets)
     studio = Studio(schemes[0])

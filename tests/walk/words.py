@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QLocale, QModelIndex, Qt, QTranslator
@@ -43,6 +44,7 @@ ENGLISH: Final = ("Help pages", "Command")  # pages of the help; what a command 
 
 _DATA: Final = re.compile(
     r"(Ctrl|Alt|Shift|Esc|Return|Down|Up|F\d+|Delete)\b[+.]?"  # keys
+    r"|/[\w.~-]+(/[\w.~×-]+)+"  # paths
     r"|row \d+|\w+_(images|labels)|\S*heldout\.npz"  # of the sample's data
     r"|ViTFor\w*…?\w*|[\w.]+…[\w.]*"  # names that are cut
     r"|kind: \w+Error|\d+/\d+/\d+ \S+.[AP]M"
@@ -68,8 +70,9 @@ class Brackets(QTranslator):
 class Escapes:
     """Finds what is seen, read aloud or under the pointer, and neither translated nor data."""
 
-    def __init__(self) -> None:
+    def __init__(self, recipe: Path) -> None:
         self._judged: set[str] = set()  # the same texts come again in every state
+        self._files = {part.name for part in recipe.parent.rglob("*")}
 
     def within(self, root: QWidget, session: Session) -> list[str]:
         """One line each, of what was not told before."""
@@ -83,7 +86,7 @@ class Escapes:
         self._judged.update(new)
         if not new:
             return []
-        data = sorted({*NAMES, *data_of(session)}, key=len, reverse=True)
+        data = sorted({*NAMES, *self._files, *data_of(session)}, key=len, reverse=True)
         names = re.compile("|".join(rf"(?<![A-Za-z]){re.escape(d)}(?![A-Za-z])" for d in data))
         rests = {text: _DATA.sub("", names.sub("", _DATA.sub("", outside(text)))) for text in new}
         return [

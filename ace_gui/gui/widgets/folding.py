@@ -15,6 +15,7 @@ class Folding(QWidget):
         self._button = QToolButton(self)
         self._button.setText(title)
         self._button.setAccessibleName(title)
+        self._button.setProperty("kind", "fold")
         self._button.setCheckable(True)
         self._button.setAutoRaise(True)
         self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)

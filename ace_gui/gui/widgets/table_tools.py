@@ -24,7 +24,7 @@ from ace_gui.gui.widgets.file_dialogs import TABLES, ask_target
 from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.words import tr
 
-_LEAST: Final = 16  # digits
+_LEAST: Final = 22  # digits
 _Index = QModelIndex | QPersistentModelIndex
 _ROOM: Final = 8  # px
 

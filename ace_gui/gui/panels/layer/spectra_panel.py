@@ -25,7 +25,7 @@ from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.widgets.terms import explain
 from ace_gui.gui.words import tr
 
-_SIZES: Final = [370, 120]
+_SIZES: Final = [290, 200]
 
 
 class SpectraPanel(LayerPanel):
