@@ -18,6 +18,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.known_scores import BASE
 from ace_gui.gui.state.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told
 from ace_gui.gui.widgets.letters import by_letters
 from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
@@ -129,4 +130,4 @@ class FiguresCard(QWidget):
         pairs = [(one[task], two[task]) for task in one if task in two]
         metrics = [score.metric for score, _ in pairs]
         titles = self.first.currentText(), self.second.currentText()
-        self.test.setText(in_words(paired(pairs), *titles, metrics))
+        self.test.setText(told(in_words(paired(pairs), *titles, metrics)))
