@@ -16,6 +16,7 @@ from PySide6.QtGui import Qt
 from ace_gui.errors import WorkbenchError
 
 _ZERO_WIDTH_SPACE = "\u200b"
+_DOT: Final = re.compile(r"(?<=\w)\.(?=[^\W\d])")  # before a letter: not in a number
 TIP_WIDTH: Final = 64  # letters of a line of a tip
 
 _NOT_IN_NAMES: Final = re.compile(r'[\\/:*?"<>|\x00-\x1f]')
@@ -34,9 +35,11 @@ def plain(text: str) -> str:
     )
 
 
-def breakable(text: str) -> str:
-    """``plain``, with places inside long paths and names where a label may wrap."""
+def breakable(text: str, *, names: bool = False) -> str:
+    """``plain``, with places inside long paths where a label may wrap; ``names``: in those too."""
     text = plain(text)
+    if names:
+        text = _DOT.sub(f".{_ZERO_WIDTH_SPACE}", text)
     for character in "/\\_":
         text = text.replace(character, character + _ZERO_WIDTH_SPACE)
     return text

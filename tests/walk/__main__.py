@@ -34,13 +34,14 @@ def walk(
     recipe: Path,
     pictures: Path | None,
     *,
+    brief: bool = False,
     late: bool = False,
     words: bool = False,
 ) -> dict[str, list[str]]:
     """The faults, and the states in which each is seen.
 
-    ``late``: the letters become so large once something is merged; ``words``: what is English,
-    instead of faults.
+    ``brief``: without states that have to be computed; ``late``: the letters become so large once
+    something is merged; ``words``: what is English, instead of faults.
     """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
     from PySide6.QtWidgets import QWidget
@@ -99,7 +100,7 @@ def walk(
 
     studio.window.resize(*size)
     try:
-        for step in states(studio, recipe, look):
+        for step in states(studio, recipe, look, brief=brief):
             look(step)
     finally:
         studio.close()
@@ -126,6 +127,7 @@ def main() -> int:
     parser.add_argument("--display", action="store_true", help="on the display that there is")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
     parser.add_argument("--language", default="en")
+    parser.add_argument("--brief", action="store_true", help="only states that come quickly")
     parser.add_argument("--late", action="store_true", help="enlarge the letters of an open window")
     parser.add_argument("--words", action="store_true", help="print what is not translated")
     parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
@@ -147,6 +149,7 @@ def main() -> int:
             options.scheme,
             options.recipe,
             options.pictures,
+            brief=options.brief,
             late=options.late,
             words=options.words,
         )

@@ -97,7 +97,7 @@ class Notice(QFrame):
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence in place of the one before."""
         self.severity, self.passes = severity, severity is Severity.INFO
-        self.sentence.setText(breakable(sentence))
+        self.sentence.setText(breakable(sentence, names=True))
         self.sentence.setAccessibleName(f"{tr(_SPOKEN[severity])}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)

@@ -10,17 +10,27 @@ from tests.walk.states.choices import choices
 from tests.walk.states.dialogs import dialogs
 from tests.walk.states.doing import Step
 from tests.walk.states.layers import all_tabs, looks_at_a_layer, panels
-from tests.walk.states.opening import before_merging, empty, first_merge
+from tests.walk.states.opening import before_merging, empty, first_merge, only_merge
 from tests.walk.states.runs import menus, runs
 from tests.walk.states.spaces import comparison, routing, scores
 
 
-def states(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iterator[Step]:
+def states(
+    studio: Studio, recipe: Path, during: Callable[[Step], None], *, brief: bool = False
+) -> Iterator[Step]:
     """What is seen in each state: its name and the window, the dialog or the menu.
 
-    ``during`` is called in the middle of a merge, which does not wait for anybody.
+    ``during`` is called in the middle of a merge, which does not wait for anybody. ``brief``:
+    without what has to be computed first, one merge apart.
     """
     yield from empty(studio, recipe)
+    if brief:
+        studio.open(recipe)
+        yield from only_merge(studio, during)
+        yield from panels(studio)
+        yield from all_tabs(studio)
+        yield from dialogs(studio)
+        return
     yield from before_merging(studio, recipe)
     yield from first_merge(studio, recipe, during)
     yield from panels(studio)

@@ -84,11 +84,17 @@ def first_merge(studio: Studio, recipe: Path, during: Callable[[Step], None]) ->
         window.conductor.close()
         yield "recent projects", window
         yield from _tutorial(studio, recipe, during)
+        window.workspace.show_space(0)
+        yield "merged", window
     else:
-        _merge(studio, during)
-        studio.select_most_heterogeneous()
-    window.workspace.show_space(0)
-    yield "merged", window
+        yield from only_merge(studio, during)
+
+
+def only_merge(studio: Studio, during: Callable[[Step], None]) -> Iterator[Step]:
+    """The first merge without the tutorial."""
+    _merge(studio, during)
+    studio.select_most_heterogeneous()
+    yield "merged", studio.window
 
 
 def _tutorial(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> Iterator[Step]:
