@@ -7,6 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -29,6 +30,16 @@ def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
     step = max(1, PART_ELEMENTS // together) * together
     for start in range(0, max(elements, 1), step):
         yield start, min(start + step, elements)
+
+
+def single_threads(count: int | None = None) -> ThreadPoolExecutor:
+    """Threads, as many as torch has unless ``count`` says so, with one of torch's own in each.
+
+    Teams of threads within threads only wait for another, and a team that is called for something
+    short spins until it is called again.
+    """
+    one = partial(torch.set_num_threads, 1)
+    return ThreadPoolExecutor(count or torch.get_num_threads(), initializer=one)
 
 
 Item = TypeVar("Item")

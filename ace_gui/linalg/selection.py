@@ -40,11 +40,23 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     place, margin = rank * len(sample) // len(flat), 4 * math.isqrt(len(sample))
     low = float(sample[place - margin]) if place >= margin else -math.inf
     high = float(sample[place + margin]) if place + margin < len(sample) else math.inf
-    inside = flat[(flat >= low) & (flat <= high)]
-    rank_inside = rank - int(torch.count_nonzero(flat < low))
+    inside, below = _between(flat, low, high)
+    rank_inside = rank - below
     if 1 <= rank_inside <= len(inside):
         return inside.kthvalue(rank_inside).values
     return flat.kthvalue(rank).values
+
+
+def _between(flat: Tensor, low: float, high: float) -> tuple[Tensor, int]:
+    """The values from ``low`` to ``high``, and how many are smaller.
+
+    By numpy where it can, which takes a fifth of torch's time to choose few of many.
+    """
+    if flat.is_cpu and flat.dtype in {torch.float32, torch.float64}:
+        numbers = flat.numpy()
+        inside = numbers[(numbers >= low) & (numbers <= high)]
+        return torch.from_numpy(inside), int(np.count_nonzero(numbers < low))
+    return flat[(flat >= low) & (flat <= high)], int(torch.count_nonzero(flat < low))
 
 
 def upper_counts(values: Tensor) -> Tensor:
@@ -54,10 +66,10 @@ def upper_counts(values: Tensor) -> Tensor:
 
 def lower_counts(values: Tensor, upper: int) -> Tensor:
     """How many of the values in the upper bin ``upper`` fall into each lower one, int64."""
-    below = ((upper - ZERO_BIN) << 16) - 1
-    # Those outside get a bin on either side: to count them is faster than to take them out.
-    places = _ordered_bits(values).clamp(below, below + BINS + 1).sub_(below)
-    return torch.bincount(places, minlength=BINS + 2)[1:-1]
+    first = (upper - ZERO_BIN) << 16
+    bits = _ordered_bits(values).numpy()
+    inside = bits[(bits >= first) & (bits <= first + BINS - 1)]
+    return torch.from_numpy(np.bincount(inside - first, minlength=BINS))
 
 
 def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:

@@ -47,12 +47,12 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
-from ace_gui.engine.merging.units import Workers, single_threads
+from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.merging.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts
-from ace_gui.engine.streaming import ordered
+from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.linalg.split import choose, pays
 from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe

@@ -7,13 +7,12 @@ a header is not made again in reading it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
 from ace_gui.checkpoints import Shard, tag_of
-from ace_gui.engine.streaming import checksum, sha256
+from ace_gui.engine.streaming import checksum, sha256, single_threads
 from ace_gui.errors import OutputError
 from ace_gui.formatting import plain
 from ace_gui.linalg.finite import is_finite
@@ -35,9 +34,9 @@ def verify_shards(
 
 def _verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
     try:
-        with ThreadPoolExecutor(1) as beside:  # hashing holds no lock and takes as long as the rest
-            digest = beside.submit(sha256, path)
-            _require_planned(path, shard, checksums)
+        with single_threads(2) as pool:  # hashing holds no lock and takes as long as the rest
+            digest = pool.submit(sha256, path)
+            pool.submit(_require_planned, path, shard, checksums).result()
             return digest.result()
     except (SafetensorError, OSError) as error:
         raise _wrong(path, str(error)) from error

@@ -29,9 +29,9 @@ from ace_gui.engine.merging.non_finite import settle
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.tensor_merge import merge_deltas
-from ace_gui.engine.merging.units import Look, Workers, single_threads
+from ace_gui.engine.merging.units import Look, Workers
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part, ordered
+from ace_gui.engine.streaming import Part, ordered, single_threads
 from ace_gui.errors import NonFiniteError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey

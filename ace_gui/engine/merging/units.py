@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -30,7 +30,7 @@ from ace_gui.engine.merging.gpu_memory import Rooms, merged_with_room
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import checksum
+from ace_gui.engine.streaming import checksum, single_threads
 
 PACKED: Final = 1 << 22
 """Entries of small tensors that make one unit together: sending each by itself would take longer
@@ -192,13 +192,6 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
             pack = []
         pack.append(row)
     return found + ([tuple(pack)] if pack else [])
-
-
-def single_threads() -> ThreadPoolExecutor:
-    """As many threads as torch has, with one of torch's own in each: teams of threads within
-    threads only wait for another."""
-    one = partial(torch.set_num_threads, 1)
-    return ThreadPoolExecutor(torch.get_num_threads(), initializer=one)
 
 
 def look_at(look: Look, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Looked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from ace_gui.engine.contract.checks import Check
@@ -17,7 +18,7 @@ from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.inner_products import gram
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part
+from ace_gui.engine.streaming import Part, ordered, single_threads
 from ace_gui.errors import NonFiniteError
 
 MATRICES: Final = 32
@@ -28,10 +29,12 @@ BLOCK: Final = 1 << 14
 def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
     """A warning for each expert that is too far from the base, or much farther than the others.
 
-    Raises CheckpointError or FileChangedError.
+    Reads nothing where that was asked before. Raises CheckpointError or FileChangedError.
     """
-    weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
-    return far_experts(relative_changes(_sampled(prepared), weights))
+    if not prepared.distances:
+        weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
+        prepared.distances.update(relative_changes(_sampled(prepared), weights))
+    return far_experts(prepared.distances)
 
 
 def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
@@ -41,15 +44,20 @@ def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
         for row in prepared.plan.rows
         if row.in_base and row.disposition in COMBINED and len(row.shape) > 1 and row.experts
     ]
-    readers = Readers(prepared)
-    for row in rows[:: max(1, len(rows) // MATRICES)]:
-        try:
-            gram_TT, base_energy = gram(row, readers, [_middle(row)])
-        except NonFiniteError:  # the merge has its own word on these
-            continue
-        names = (readers.experts[t].model.name for t in row.experts)
-        energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
-        yield LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
+    chosen = rows[:: max(1, len(rows) // MATRICES)]
+    with single_threads() as pool:
+        found = ordered(pool, partial(_statistics, readers=Readers(prepared)), chosen)
+        yield from (statistics for statistics in found if statistics is not None)
+
+
+def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics | None:
+    try:
+        gram_TT, base_energy = gram(row, readers, [_middle(row)])
+    except NonFiniteError:  # the merge has its own word on these
+        return None
+    names = (readers.experts[t].model.name for t in row.experts)
+    energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
+    return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
 
 
 def _middle(row: PlanRow) -> Part:

@@ -61,7 +61,8 @@ class Prepared:
     that say which rows belong together, where these are matched by token. ``findings``: what is
     known so far of the whole model, by method and parameters; ``surveying`` adds to it.
     ``needs``: what is to be measured with the experts' data, each with a method that wants it;
-    ``measurements``: what was, one an expert; ``calibrating`` adds to it.
+    ``measurements``: what was, one an expert; ``calibrating`` adds to it. ``distances``: of the
+    experts from the base, by name, once ``unrelated`` has looked.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class Prepared:
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
     needs: Mapping[Need, str] = field(default_factory=dict)
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
+    distances: dict[str, float] = field(default_factory=dict, compare=False)
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row: the recipe's, or that of its override."""
