@@ -68,8 +68,11 @@ def lower_counts(values: Tensor, upper: int) -> Tensor:
     """How many of the values in the upper bin ``upper`` fall into each lower one, int64."""
     first = (upper - ZERO_BIN) << 16
     bits = _ordered_bits(values).numpy()
-    inside = bits[(bits >= first) & (bits <= first + BINS - 1)]
-    return torch.from_numpy(np.bincount(inside - first, minlength=BINS))
+    # Most of what 16-bit numbers differ by has no lower bits; to choose the rest takes longer.
+    inside = bits[(bits > first) & (bits <= first + BINS - 1)]
+    counts = np.bincount(inside - first, minlength=BINS)
+    counts[0] = np.count_nonzero(bits == first)
+    return torch.from_numpy(counts)
 
 
 def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
@@ -89,6 +92,22 @@ def number_of(upper: int, lower: int) -> float:
     bits = ((upper - ZERO_BIN) << 16) | lower
     turned = bits ^ _MAGNITUDE if bits < 0 else bits
     return float(struct.unpack("<f", struct.pack("<i", turned))[0])
+
+
+def order_in_rows(magnitudes: Tensor) -> Tensor:
+    """The places of each row's values from the smallest on, int64; of equal ones in their order.
+
+    No two are equal where a number's place stands behind its bits: such keys, of float32 on the
+    processor, are sorted in a tenth of the time of a stable sort.
+    """
+    if not magnitudes.is_cpu or magnitudes.dtype != torch.float32:
+        return magnitudes.argsort(dim=1, stable=True)
+    keys = magnitudes.contiguous().view(torch.int32).numpy().astype(np.int64)
+    keys <<= 32
+    keys |= np.arange(keys.shape[1])
+    keys.sort(axis=1)
+    keys &= (1 << 32) - 1
+    return torch.from_numpy(keys)
 
 
 def _ordered_bits(values: Tensor) -> Tensor:

@@ -25,9 +25,7 @@ from ace_gui.methods.method import (
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.election import (
     ElectionParameters,
-    SurplusSurvey,
     merged_by_election,
-    surplus_survey,
 )
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, magnitudes
@@ -125,20 +123,6 @@ def crumbs(delta: Tensor, t: int, findings: Findings) -> Tensor:
     return torch.where(inside, delta, 0)
 
 
-def surplus(
-    each: Sequence[BreadcrumbsTiesParameters],
-    weights: Sequence[float],
-    findings: Findings,
-    _place: Place | None,
-) -> SurplusSurvey | None:
-    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-
-    def sparse(deltas: Sequence[Tensor], _start: int, t: int) -> Tensor:
-        return crumbs(deltas[t], t, findings)
-
-    return surplus_survey(sparse, each[0], weights, findings)
-
-
 def breadcrumbs(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -214,5 +198,6 @@ BREADCRUMBS_TIES = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(7),
     for_one_expert=("density", "gamma"),
-    tensor_surveys=(bounds, surplus),
+    tensor_surveys=(bounds,),
+    votes=True,
 )

@@ -24,9 +24,7 @@ from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import (
     ElectionParameters,
-    SurplusSurvey,
     merged_by_election,
-    surplus_survey,
 )
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RankSurvey
@@ -126,22 +124,6 @@ def thresholds(
     return trim_survey([own.trim_density for own in each], values)
 
 
-def surplus(
-    each: Sequence[DareTiesParameters],
-    weights: Sequence[float],
-    findings: Findings,
-    place: Place | None,
-) -> SurplusSurvey | None:
-    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-    here = required(place, len(each))
-
-    def sparse(deltas: Sequence[Tensor], start: int, t: int) -> Tensor:
-        left = dropped(deltas[t], each[t].density, replace(here, start=start), t)
-        return kept(left, t, findings)
-
-    return surplus_survey(sparse, each[0], weights, findings)
-
-
 def dare_ties(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -203,5 +185,6 @@ DARE_TIES = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=(thresholds, surplus),
+    tensor_surveys=(thresholds,),
+    votes=True,
 )

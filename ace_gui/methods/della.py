@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Unpack
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.selection import order_in_rows
 from ace_gui.methods.method import (
     Context,
     Kind,
@@ -24,12 +25,9 @@ from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import (
     ElectionParameters,
-    SurplusSurvey,
     merged_by_election,
-    surplus_survey,
 )
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
@@ -86,7 +84,7 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     last = rows.shape[1] - 1
     if last < 1:
         return torch.full_like(delta, density, dtype=torch.float32)
-    order = rows.abs().argsort(dim=1, stable=True)
+    order = order_in_rows(rows.abs())
     steps = torch.linspace(density - epsilon, density + epsilon, last + 1, dtype=torch.float64)
     chances = torch.empty_like(rows, dtype=torch.float32)
     chances.scatter_(1, order, steps.to(delta.device, torch.float32).expand_as(order))
@@ -109,22 +107,6 @@ def check_chances(density: float, epsilon: float) -> None:
             f"Entries would be kept with chances from {low:g} to {high:g}, but these must be above "
             "0 and at most 1; choose a smaller epsilon, or a density nearer to 0.5."
         )
-
-
-def surplus(
-    each: Sequence[DellaParameters],
-    weights: Sequence[float],
-    findings: Findings,
-    place: Place | None,
-) -> SurplusSurvey | None:
-    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-    here = required(place, len(each))
-
-    def sparse(deltas: Sequence[Tensor], start: int, t: int) -> Tensor:
-        own = each[t]
-        return dropped(deltas[t], own.density, own.epsilon, replace(here, start=start), t)
-
-    return surplus_survey(sparse, each[0], weights, findings)
 
 
 def della(
@@ -187,7 +169,7 @@ DELLA = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
-    tensor_surveys=(surplus,),
+    votes=True,
 )
 
 DELLA_LINEAR = MergeMethod(

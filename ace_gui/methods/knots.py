@@ -190,8 +190,8 @@ def _elected(
         basis_OK = common_basis(plain.matrix, found.kept)
         election = Election(merged_OI[: basis_OK.shape[1]])
         for t in found.kept:
-            election.add(sparse(basis_OK.T @ plain.matrix(t), t), weights[t])
-        positive_wins = election.surplus() >= 0
+            election.add([sparse(basis_OK.T @ plain.matrix(t), t)], [weights[t]])
+        positive_wins = election.vote().surplus >= 0
         merged_OI = basis_OK @ election.result(combine, positive_wins=positive_wins)
     return finished(merged_OI, scaling, found.diagnostics(precision=IN_FLOAT64))
 

@@ -134,17 +134,37 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
 
 
+SURPLUS: Final = "surplus"
+"""Finding: the sum of the votes of a tensor's parts, the same for every expert."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vote:
+    """What a part of a tensor says on what all parts decide together, by the sign of a sum.
+
+    ``surplus``: the part's share of the sum. ``matters``: whether the part's result hangs on it.
+    """
+
+    surplus: float = 0.0
+    matters: bool = False
+
+    def __add__(self, other: Vote) -> Vote:
+        return Vote(surplus=self.surplus + other.surplus, matters=self.matters or other.matters)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merged:
     """A merged task vector, and what the method found out on the way.
 
     ``delta``: to be added to the base, same shape as the task vectors, float32 or float64.
     ``preliminary``: the solution before refinement, where the method has one and it was asked for.
+    ``vote``: of a method whose parts vote, as far as its parameters want that.
     """
 
     delta: Tensor
     diagnostics: Diagnostics = Diagnostics()
     preliminary: Tensor | None = None
+    vote: Vote = Vote()
 
 
 class Kind(StrEnum):
@@ -361,11 +381,12 @@ class MergeMethod(Generic[Parameters]):
     ``survey``: from the parameters and the number of experts to what it must know of the whole
     model first, None where it need not. ``tensor_surveys``: of a method for entries or rows, what
     it must know of each tensor before the first part of it, one after the other; given a tensor
-    without their findings, it takes it to be whole. ``modules``: what it leaves for each expert
-    beside the merged weights. ``merge_batch``: its mathematics for several tensors at once, where
-    it has that; such a method draws no random numbers and asks for no survey. ``working_memory``:
-    what it takes for a tensor in one piece, None where the engine should allow for much; a method
-    for entries or rows is given small parts. ``flops``: of a matrix.
+    without their findings, it takes it to be whole. ``votes``: its parts decide something together,
+    taken to be what a sum of 0 says until all of them were merged once. ``modules``: what it leaves
+    for each expert beside the merged weights. ``merge_batch``: its mathematics for several tensors
+    at once, where it has that; such a method draws no random numbers and asks for no survey.
+    ``working_memory``: what it takes for a tensor in one piece, None where the engine should allow
+    for much; a method for entries or rows is given small parts. ``flops``: of a matrix.
     ``needs``: from the parameters to what must be measured with the experts' data first, None
     without data; a row for which nothing could be measured is averaged.
     ``learning``: how it learns from data, of a method whose need is to be learned.
@@ -392,6 +413,7 @@ class MergeMethod(Generic[Parameters]):
     narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
     tensor_surveys: tuple[TensorSurvey, ...] = ()
+    votes: bool = False
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None

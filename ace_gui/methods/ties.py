@@ -23,9 +23,7 @@ from ace_gui.methods.method import (
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.election import (
     ElectionParameters,
-    SurplusSurvey,
     merged_by_election,
-    surplus_survey,
 )
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
@@ -83,20 +81,6 @@ def thresholds(
     return trim_survey([own.density for own in each])
 
 
-def surplus(
-    each: Sequence[TiesParameters],
-    weights: Sequence[float],
-    findings: Findings,
-    _place: Place | None,
-) -> SurplusSurvey | None:
-    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-
-    def sparse(deltas: Sequence[Tensor], _start: int, t: int) -> Tensor:
-        return kept(deltas[t], t, findings)
-
-    return surplus_survey(sparse, each[0], weights, findings)
-
-
 def ties(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -143,5 +127,6 @@ TIES = MergeMethod(
     for_one_expert=("density",),
     working_memory=per_entry(7),
     survey=survey,
-    tensor_surveys=(thresholds, surplus),
+    tensor_surveys=(thresholds,),
+    votes=True,
 )

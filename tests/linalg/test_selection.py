@@ -6,7 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.linalg.selection import BINS, bin_of_rank, lower_counts, number_of, upper_counts
+from ace_gui.linalg.selection import (
+    BINS,
+    bin_of_rank,
+    lower_counts,
+    number_of,
+    order_in_rows,
+    upper_counts,
+)
 
 numbers = st.floats(width=32, allow_nan=False)
 lists = st.lists(numbers, min_size=1, max_size=40)
@@ -45,3 +52,15 @@ def test_counts_are_of_all_entries_whatever_the_shape(shape: tuple[int, ...]) ->
 def test_a_transposed_matrix_counts_as_the_matrix() -> None:
     matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
     assert torch.equal(upper_counts(matrix.T), upper_counts(matrix))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(5, 1), (1, 9), (40, 77), (0, 3)], ids=str)
+def test_rows_are_put_in_order_and_equal_values_keep_theirs(
+    shape: tuple[int, int], dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 9, shape, generator=generator).to(dtype) / 8
+    expected = [sorted(range(shape[1]), key=row.__getitem__) for row in values.tolist()]
+    assert order_in_rows(values).tolist() == expected
+    assert order_in_rows(values.T.contiguous().T).tolist() == expected

@@ -12,7 +12,7 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
-from ace_gui.methods.method import Kind, found_by
+from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote, found_by
 from ace_gui.methods.shared.draws import seed_of
 from ace_gui.methods.shared.survey import Findings, Survey
 from tests.helpers.method_cases import (
@@ -212,12 +212,20 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
 
     each = [parameters] * len(deltas)
     found = found_by(method.tensor_surveys, each, weights, known, here, carry_out)
-    joined = []
-    for number, part in enumerate(parts):
-        told: dict[str, Any] = extra | _measured(method, part) | {"findings": found}
-        if here is not None:
-            told["place"] = replace(here, start=100 * number)
-        joined.append(method.merge(part, weights, parameters, **told).delta)
+
+    def merged(findings: Findings) -> list[Merged]:
+        pieces = []
+        for number, part in enumerate(parts):
+            told: dict[str, Any] = extra | _measured(method, part) | {"findings": findings}
+            if here is not None:
+                told["place"] = replace(here, start=100 * number)
+            pieces.append(method.merge(part, weights, parameters, **told))
+        return pieces
+
+    votes = sum((piece.vote for piece in merged(found)), Vote())
+    assert method.votes or votes == Vote()
+    decided = {SURPLUS: (votes.surplus,) * len(deltas)} if method.votes else {}
+    joined = [piece.delta for piece in merged({**found, **decided})]
     # Coefficients of SCE are sums over the tensor, which round differently in parts.
     close = 1e-6 if method.name == "sce" else 0
     torch.testing.assert_close(torch.cat(joined), whole, rtol=close, atol=0)

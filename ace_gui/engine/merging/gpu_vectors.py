@@ -19,12 +19,10 @@ class GpuVectors(TaskVectors):
     _checked = False
 
     def __init__(self, row: PlanRow, readers: Readers, device: torch.device, *, keep: bool) -> None:
-        self._keep = keep
-        self._kept: dict[int, tuple[Tensor, bool]] = {}
         self._finite: list[Tensor] = []
         self._norm: float | None = None
         self._read: list[tuple[ModelReader, str]] = []
-        super().__init__(row, readers, device)
+        super().__init__(row, readers, device, kept={} if keep else None)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight as it is stored, in the processor's memory, and a number.
@@ -52,12 +50,6 @@ class GpuVectors(TaskVectors):
         for model, name in self._read:
             model.require_finite(name)
 
-    def _fetched(self, index: int) -> tuple[Tensor, bool]:
-        found = self._kept.get(index) or super()._fetched(index)
-        if self._keep:
-            self._kept[index] = found
-        return found
-
     def _norm_of_base(self) -> float:
         assert self._norm is not None
         return self._norm
@@ -72,6 +64,3 @@ class GpuVectors(TaskVectors):
             self._finite.append(torch.isfinite(low) & torch.isfinite(high))
             self._read.append((model, name))
         return moved
-
-    def _oriented(self, moved: Tensor) -> Tensor:
-        return self._turn(moved.to(self._dtype, copy=self._keep))

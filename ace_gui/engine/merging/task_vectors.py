@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import overload
+from typing import Final, overload
 
 import torch
 from torch import Tensor
@@ -149,13 +149,23 @@ class Readers:
         self.witness.require_unchanged(self._files)
 
 
+Stored = tuple[Tensor, bool]
+"""What an expert stores; whether it is ΔW_t already."""
+
+Kept = dict[int, Stored]
+"""Of one part of a tensor, or of all of it, by expert; under ``BASE`` the base's."""
+
+BASE: Final = -1
+
+
 class TaskVectors(Sequence[Tensor]):
     """ΔW_t = W_t − W₀ of one tensor for the experts that have it, float32, oriented.
 
     Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
     in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
     says so. A float64 base makes everything float64. With a ``part``, all of them are flat, or in
-    rows of ``width`` entries.
+    rows of ``width`` entries. ``kept``: where what was read stays, as it is stored, so that it is
+    not read again; None: nowhere.
     """
 
     _checked = True
@@ -167,14 +177,16 @@ class TaskVectors(Sequence[Tensor]):
         device: torch.device,
         part: Part | None = None,
         width: int | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self._row = row
         self._device = device
         self.part = part
         self._width = width
+        self._kept = kept
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
-        stored = self._stored(readers.base, row.tensor)
+        stored, _ = self._remembered(BASE, lambda: (self._stored(readers.base, row.tensor), False))
         # Integers never come here; everything narrower than float32 is widened exactly.
         self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
         self.base = self._oriented(stored)
@@ -189,7 +201,7 @@ class TaskVectors(Sequence[Tensor]):
     def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
         if isinstance(index, slice):
             return [self[t] for t in range(*index.indices(len(self)))]
-        stored, is_change = self._fetched(index)
+        stored, is_change = self._remembered(index, partial(self._fetched, index))
         own = self._oriented(stored)
         return own if is_change else own.sub_(self.base)
 
@@ -207,7 +219,14 @@ class TaskVectors(Sequence[Tensor]):
     def require_finite(self) -> None:
         """Here everything is checked when it is read."""
 
-    def _fetched(self, index: int) -> tuple[Tensor, bool]:
+    def _remembered(self, index: int, fetch: Callable[[], Stored]) -> Stored:
+        if self._kept is None:
+            return fetch()
+        if index not in self._kept:
+            self._kept[index] = fetch()
+        return self._kept[index]
+
+    def _fetched(self, index: int) -> Stored:
         """What an expert stores, on the device; whether it is ΔW_t already."""
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
@@ -240,7 +259,7 @@ class TaskVectors(Sequence[Tensor]):
 
     def _oriented(self, moved: Tensor) -> Tensor:
         """In the working dtype; may be overwritten."""
-        ours = self._turn(moved.to(self._dtype))
+        ours = self._turn(moved.to(self._dtype, copy=self._kept is not None))
         if self.part is None or self._width is None or not ours.numel():
             return ours
         return ours.reshape(-1, self._width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -13,7 +13,7 @@ from torch import Tensor
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.drawing_place import place_of
 from ace_gui.engine.merging.error_place import merging_of
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered
 from ace_gui.methods.method import found_by
@@ -25,31 +25,29 @@ CPU: Final = torch.device("cpu")
 def tensor_findings(
     row: PlanRow,
     prepared: Prepared,
-    readers: Readers,
+    vectors: Callable[[Part], TaskVectors],
+    names: Sequence[str],
     pool: ThreadPoolExecutor,
     parts: Sequence[Part],
 ) -> Findings:
     """What the method's surveys of the model and then of this tensor found, for its experts.
 
-    Reads every part once for each pass of them. Raises as reading and merging do.
+    ``vectors``: of a part, asked for once for each pass. ``names``: the experts'. Raises as
+    reading and merging do.
     """
     known = prepared.findings_of(row) or {}
     surveys = prepared.method_of(row).tensor_surveys
     if row.disposition is not Disposition.MERGED or not surveys:
         return known
-    experts, width = range(len(row.experts)), prepared.row_width(row)
-    names = [readers.experts[t].model.name for t in row.experts]
+    experts = range(len(row.experts))
     place = place_of(row, prepared, names, parts[0])
-
-    def vectors(part: Part) -> TaskVectors:
-        return TaskVectors(row, readers, CPU, part, width)
 
     def measure(survey: Survey, part: Part) -> Tensor:
         return survey.measure(experts, vectors(part), part[0])
 
     def carry_out(survey: Survey) -> Findings:
         if len(parts) == 1:
-            return found_at_once(survey, vectors(parts[0]))
+            return pool.submit(lambda: found_at_once(survey, vectors(parts[0]))).result()
         unfinished = True
         while unfinished:
             for measured in ordered(pool, partial(measure, survey), parts):

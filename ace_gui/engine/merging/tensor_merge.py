@@ -20,16 +20,16 @@ from ace_gui.engine.merging.error_place import merging_of
 from ace_gui.engine.merging.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.non_finite import Settled, settle
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.task_vectors import Kept, Readers, TaskVectors
 from ace_gui.engine.merging.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row
-from ace_gui.engine.planning.memory import FLOAT32, whole_bytes
+from ace_gui.engine.planning.memory import FLOAT32, kept_bytes, whole_bytes
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import Context, Diagnostics, Layer, Merged
+from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Layer, Merged, Vote
 from ace_gui.methods.shared.cap import limited
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
@@ -55,6 +55,7 @@ class Piece:
     values: Tensor
     squared_norm: float = 0.0
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    vote: Vote = field(default_factory=Vote)
 
 
 class TensorMerge:
@@ -84,6 +85,7 @@ class TensorMerge:
         self._diagnostics = Diagnostics()
         self._hindrances: tuple[str, ...] = ()
         self._settled: Settled | None = None
+        self._kept: dict[Part, Kept] = {}
         self.keeps_experts = False
 
     @property
@@ -101,7 +103,8 @@ class TensorMerge:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
 
         It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
-        on. Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        on, and where the pieces decide something together, and not as was expected. Raises
+        NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
         """
         try:
             yield from self._pieces(pool)
@@ -122,10 +125,32 @@ class TensorMerge:
             (piece,) = merge_whole([self])
             yield self.took(piece)
             return
-        findings = tensor_findings(self._row, self._prepared, self._readers, pool, parts)
-        for piece in ordered(pool, partial(self._merged, findings=findings), parts):
+        if kept_bytes(self._row, self._prepared.method):
+            self._kept = {part: {} for part in parts}
+        findings = tensor_findings(
+            self._row, self._prepared, self._vectors, self._names, pool, parts
+        )
+        yield from self._in_parts(parts, findings, pool)
+        self._kept = {}
+
+    def _in_parts(
+        self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
+    ) -> Iterator[Piece]:
+        """Piece by piece; all of them once more where their votes come out otherwise than taken."""
+        given, experts = findings, len(self._row.experts)
+        if self._prepared.method_of(self._row).votes and len(parts) > 1:
+            given = {**findings, SURPLUS: (0.0,) * experts}
+        vote = Vote()
+        for piece in ordered(pool, partial(self._merged, findings=given), parts):
             self._note(piece)
+            vote += piece.vote
             yield piece
+        if SURPLUS in given and vote.matters and vote.surplus < 0:
+            self._squared_norm = 0.0
+            known = {**findings, SURPLUS: (vote.surplus,) * experts}
+            for piece in ordered(pool, partial(self._merged, findings=known), parts):
+                self._note(piece)
+                yield piece
 
     @property
     def report(self) -> LayerReport:
@@ -193,17 +218,23 @@ class TensorMerge:
     def _report(self) -> LayerReport:
         if not self._is_combined:
             return LayerReport(name=self._row.name)
-        names = tuple(self._readers.experts[t].model.name for t in self._row.experts)
-        return report_of(self._row, names, self._diagnostics, math.sqrt(self._squared_norm))
+        return report_of(self._row, self._names, self._diagnostics, math.sqrt(self._squared_norm))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._readers.experts[t].model.name for t in self._row.experts)
 
     def _copied(self, part: Part) -> Piece:
         read = partial(self._readers.base.read, self._row.tensor)
         return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
 
-    def _merged(self, part: Part, findings: Findings | None) -> Piece:
+    def _vectors(self, part: Part) -> TaskVectors:
         width = self._prepared.row_width(self._row)
-        deltas = TaskVectors(self._row, self._readers, CPU, part, width)
-        piece = _merged_piece(self, deltas, part[0], findings)
+        kept = self._kept.get(part)
+        return TaskVectors(self._row, self._readers, CPU, part, width, kept)
+
+    def _merged(self, part: Part, findings: Findings | None) -> Piece:
+        piece = _merged_piece(self, self._vectors(part), part[0], findings)
         return self._rounded(self._with_new_rows(piece))
 
 
@@ -270,6 +301,7 @@ def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
         values=values.reshape(-1),
         squared_norm=norm * norm,
         diagnostics=merged.diagnostics,
+        vote=merged.vote,
     )
 
 

@@ -123,7 +123,8 @@ class SharedOutput:
         running = 0
         for stretch in found.stretches:
             write_in_place(self.model, shard, found.tensor, stretch.start, stretch.data)
-            running = checksum(torch.from_numpy(stretch.data), running)
+            before = running if stretch.start else 0  # a row may have begun anew
+            running = checksum(torch.from_numpy(stretch.data), before)
         return replace(found, stretches=(), written=running)
 
 

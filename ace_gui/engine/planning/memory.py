@@ -32,6 +32,8 @@ PARTS_UNDER_WAY = 4
 CAPPED_NUMBERS = 3  # for each entry: the merged change, and an expert's as read and centred
 ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
 
+KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
+
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
 
@@ -169,7 +171,18 @@ def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
     # Part by part: stored, base, one task vector and their sum, for every part under way.
     elements, part = prod(row.shape), max(PART_ELEMENTS, row_width(row, default) or 1)
     at_once = PARTS_UNDER_WAY * part if row.part is None else elements
-    return 4 * FLOAT32 * min(elements, at_once)
+    return 4 * FLOAT32 * min(elements, at_once) + kept_bytes(row, default)
+
+
+def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+    """What base and experts take as they are stored, of a row that is not to be read again for
+    each time that its method looks at it part by part; 0 where that is too much, or it need not.
+    """
+    method = method_of(row, default)
+    if row.disposition is not Disposition.MERGED or not (method.tensor_surveys or method.votes):
+        return 0
+    kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
+    return kept if kept <= KEPT_BYTES else 0
 
 
 def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Merged, parameter, scaling_parameter
+from ace_gui.methods.method import SURPLUS, Merged, Vote, parameter, scaling_parameter
 from ace_gui.methods.shared.census import finished
 from ace_gui.methods.shared.survey import Findings
 
-PART = 1 << 15
+PART = 1 << 16
 """Entries worked on at a time: their temporaries stay in the cache."""
 
-SURPLUS = "surplus"
-"""Finding: how many more entries of a tensor elected the positive sign than the negative one."""
+TOGETHER = 4
+"""Experts of whom a part is counted before the next part is: sums then stay in the cache, too."""
 
 TINY = torch.finfo(torch.float32).tiny
 
@@ -58,7 +56,7 @@ class ElectionParameters:
 
 
 class Election:
-    """Gathers one sparse task vector after another, in one pass, and elects signs at the end.
+    """Gathers sparse task vectors, in one pass, and elects signs at the end.
 
     Sums are float64, so that entries that nearly cancel get the sign of their exact sum.
     """
@@ -67,28 +65,34 @@ class Election:
         size = like.numel()
         self._shape = like.shape
         self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
-        magnitudes = torch.zeros_like(self._total)
-        counts = [torch.zeros(size, device=like.device) for _ in range(2)]
-        arrays = (self._total, magnitudes, *counts)
+        self._magnitudes = torch.zeros_like(self._total)
+        signed, everyone = (torch.zeros(size, device=like.device) for _ in range(2))
+        arrays = (self._total, self._magnitudes, signed, everyone)
         self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
 
-    def add(self, values: Tensor, weight: float) -> None:
-        """Add ``weight`` · ``values``; in a mean they count by the weight's magnitude."""
-        flat, counted = torch.split(values.reshape(-1), PART), abs(weight)
-        for own, (total, magnitudes, positive, negative) in zip(flat, self._parts, strict=True):
-            scaled, signs = own.to(torch.float64, copy=True), own.sign()
-            if weight != 1:
-                scaled.mul_(weight)
-                signs.mul_(math.copysign(1, weight))
-            total.add_(scaled)
-            magnitudes.add_(scaled.abs_())
-            upwards = signs.relu()
-            positive.add_(upwards, alpha=counted)
-            negative.add_(upwards.sub_(signs), alpha=counted)
+    def add(self, vectors: Sequence[Tensor], weights: Sequence[float]) -> None:
+        """Add each vector times its weight; in a mean they count by the weights' magnitudes."""
+        flat = [torch.split(values.reshape(-1), PART) for values in vectors]
+        for place, (total, magnitudes, signed, everyone) in enumerate(self._parts):
+            for own, weight in zip(flat, weights, strict=True):
+                scaled, signs = own[place].to(torch.float64, copy=True), own[place].sign()
+                if weight != 1:
+                    scaled.mul_(weight)
+                total.add_(scaled)
+                magnitudes.add_(scaled.abs_())
+                signed.add_(signs, alpha=weight)
+                everyone.add_(signs.abs_(), alpha=abs(weight))
 
-    def surplus(self) -> float:
-        """How many more entries elected the positive sign than the negative one."""
-        return sum(float(total.sign().sum()) for total, *_ in self._parts)
+    def vote(self) -> Vote:
+        """How many more entries elected the positive sign than the negative one; whether both
+        weigh the same in any."""
+        surplus = elected = voted = 0.0
+        for total, _, _, everyone in self._parts:
+            signs = total.sign()
+            surplus += float(signs.sum())
+            elected += float(signs.abs_().sum())
+            voted += float(everyone.sign().sum())
+        return Vote(surplus=surplus, matters=elected < voted)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
         """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
@@ -97,14 +101,14 @@ class Election:
         the negative one. Works in place: to be called once, at the end.
 
         Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without cancellation;
-        choosing by a mask would take ten times as long.
+        choosing by a mask would take ten times as long. Who counts is found likewise.
         """
-        for total, magnitudes, positive, negative in self._parts:
+        for total, magnitudes, signed, everyone in self._parts:
             leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
             values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
             if combine == "mean":
-                side = torch.ones_like(positive).copysign_(leaning)
-                counts = negative.mul_(side.neg().relu_()).addcmul_(positive, side.relu_())
+                side = torch.ones_like(signed).copysign_(leaning.to(signed.dtype))
+                counts = signed.mul_(side).add_(everyone).mul_(0.5)
                 values.div_(counts.clamp_(min=TINY))  # where nobody counts there is only 0
             total.copy_(values)
         return self._total.reshape(self._shape)
@@ -112,12 +116,14 @@ class Election:
 
 def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Election:
     """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, asked for once each."""
-    vector = sparse(0)
-    election = Election(vector)
-    election.add(vector, weights[0])
-    del vector
-    for t in range(1, len(weights)):
-        election.add(sparse(t), weights[t])
+    election = None
+    for first in range(0, len(weights), TOGETHER):
+        some = weights[first : first + TOGETHER]
+        vectors = [sparse(first + place) for place in range(len(some))]
+        election = election or Election(vectors[0])
+        election.add(vectors, some)
+        del vectors
+    assert election is not None
     return election
 
 
@@ -133,55 +139,9 @@ def merged_by_election(
     signs in the tensor, where these may be only some of its entries.
     """
     election = elected(sparse, weights)
-    wins = parameters.balanced == "positive"
-    if not wins:
-        known = (findings or {}).get(SURPLUS)
-        wins = (election.surplus() if known is None else known[0]) >= 0
-    return finished(election.result(parameters.combine, positive_wins=wins), parameters.scaling)
-
-
-Sparse = Callable[[Sequence[Tensor], int, int], Tensor]
-"""From the task vectors of a part, where it begins, and t to τ̂_t."""
-
-
-def surplus_survey(
-    sparse: Sparse, parameters: ElectionParameters, weights: Sequence[float], findings: Findings
-) -> SurplusSurvey | None:
-    """Which sign most entries of a tensor elect, where that decides the balanced ones."""
-    if parameters.balanced == "positive" or SURPLUS in findings:
-        return None
-    return SurplusSurvey(sparse, weights)
-
-
-class SurplusSurvey:
-    """By how much the positive signs of a tensor outnumber the negative ones, the same for all."""
-
-    whole = False
-
-    def __init__(self, sparse: Sparse, weights: Sequence[float]) -> None:
-        self._sparse = sparse
-        self._weights = weights
-        self._surplus = torch.zeros((), dtype=torch.float64)
-
-    def measure(
-        self,
-        experts: Sequence[int],  # noqa: ARG002
-        deltas: Sequence[Tensor],
-        start: int = 0,
-    ) -> Tensor:
-        """The surplus of a part."""
-        election = elected(partial(self._sparse, deltas, start), self._weights)
-        return torch.tensor(election.surplus(), dtype=torch.float64)
-
-    def add(self, measured: Tensor) -> None:
-        """Add a surplus."""
-        self._surplus += measured
-
-    def finish_pass(self) -> bool:
-        """One pass is all."""
-        return False
-
-    @property
-    def findings(self) -> Findings:
-        """The surplus."""
-        return {SURPLUS: (float(self._surplus),) * len(self._weights)}
+    if parameters.balanced == "positive":
+        return finished(election.result(parameters.combine, positive_wins=True), parameters.scaling)
+    vote = election.vote()
+    (known, *_) = (findings or {}).get(SURPLUS, (vote.surplus,))
+    result = election.result(parameters.combine, positive_wins=known >= 0)
+    return replace(finished(result, parameters.scaling), vote=vote)

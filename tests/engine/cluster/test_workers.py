@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ace_gui.engine import streaming
 from ace_gui.engine.cluster.pool import ATTEMPTS, Call, Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.worker import Kind, Worker
@@ -21,6 +23,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, checksums
 from ace_gui.engine.merging.surveying import groups, look_for, survey_of, surveyed
 from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.units import (
     PACKED,
     TOKEN,
@@ -235,10 +238,20 @@ def test_counts_are_sent_as_one_sum(family: Family) -> None:
     assert torch.equal(found[-1], sum(apart))
 
 
+@pytest.mark.parametrize("anew", [True, False], ids=["begun anew", ""])
 @pytest.mark.parametrize("reached", [True, False])
 def test_workers_write_what_they_reach(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool, anew: bool
 ) -> None:
+    if anew:
+        once = TensorMerge.pieces
+        monkeypatch.setattr(streaming, "PART_ELEMENTS", 64)
+
+        def twice(self: TensorMerge, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+            yield from list(once(self, pool))[:2]
+            yield from once(self, pool)
+
+        monkeypatch.setattr(TensorMerge, "pieces", twice)
     if not reached:
         monkeypatch.setattr(SharedOutput, "is_here", lambda _: False)
     sent = []

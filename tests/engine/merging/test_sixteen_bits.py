@@ -12,7 +12,11 @@ from torch import Tensor
 
 from ace_gui.engine import streaming
 from ace_gui.engine.merging import surveying
+from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.planning import memory
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.streaming import single_threads
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.shared.survey import surveyed
 from ace_gui.recipe import Recipe
@@ -71,6 +75,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ties", {"trim": "tensor", "density": 0.9, "combine": "sum"}),
     ("ties", {"trim": "tensor", "density": 1.0, "balanced": "positive"}),
     ("ties", {"trim": "model"}),
+    ("breadcrumbs_ties", {}),
     ("linear", {}),
     ("task_arithmetic", {}),
     ("emr", {}),
@@ -78,11 +83,19 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "read again"])
 @pytest.mark.parametrize("opposed", [False, True], ids=["noise", "balanced signs"])
 @pytest.mark.parametrize(("method", "parameters"), CASES, ids=str)
 def test_parts_give_the_bits_of_the_whole(
-    method: str, parameters: dict[str, Any], opposed: bool, tmp_path: Path
+    method: str,
+    parameters: dict[str, Any],
+    opposed: bool,
+    kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not kept:
+        monkeypatch.setattr(memory, "KEPT_BYTES", 0)
     base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
@@ -105,6 +118,25 @@ def test_the_cases_hold_balanced_signs(tmp_path: Path) -> None:
         outcomes[balanced] = merged_tensors(prepare(recipe), store, device="cpu")
     name = "b.weight"
     assert not torch.equal(outcomes["majority"][name], outcomes["positive"][name])
+
+
+def test_what_was_taken_for_granted_is_merged_again(tmp_path: Path) -> None:
+    """Pieces come once more where their votes come out against it, and their norms count once."""
+    base, *experts = models(tmp_path, torch.bfloat16, opposed=True)
+    for balanced, times in (("positive", 1), ("majority", 2)):
+        parameters = {"trim": "tensor", "density": 1.0, "balanced": balanced}
+        prepared = prepare(recipe_over(base, experts, merge_method="ties", parameters=parameters))
+        (row,) = (row for row in prepared.plan.rows if row.name == "b.weight")
+        work = TensorMerge(row, prepared, Readers(prepared), torch.device("cpu"))
+        with single_threads(2) as pool:
+            starts = [piece.start for piece in work.pieces(pool)]
+        once = sorted(set(starts))
+        assert len(once) > 2
+        assert starts == once * times
+        start, deltas = deltas_of(prepared.plan.recipe, row.name)
+        checked = checked_parameters(METHODS["ties"], parameters)
+        whole = METHODS["ties"].merge(deltas, [1.0] * 3, checked, base=start).delta
+        assert work.report.delta_norm == pytest.approx(float(whole.norm()))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
