@@ -87,9 +87,10 @@ def least_variance(
         found = variance(deltas, weights)
         return repeat(found[found > 0], len(weights))
 
-    stage = Stage(
-        names=(VARIANCE,), values=values, ranks=lambda n: (n - math.floor(share * n + 1e-9) + 1,)
-    )
+    def ranks(entries: int) -> tuple[int, ...]:
+        return (entries - math.floor(share * entries + 1e-9) + 1,)
+
+    stage = Stage(names=(VARIANCE,), values=values, ranks=ranks, common=True)
     return RankSurvey(len(weights), stage)
 
 

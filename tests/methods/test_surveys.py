@@ -137,3 +137,21 @@ def test_a_later_stage_sees_what_an_earlier_one_found() -> None:
     deltas = [torch.tensor([4.0, -2.0]), torch.tensor([-8.0, 1.0])]
     found = surveyed(RankSurvey(2, first, second), [deltas])
     assert found == {"most": (4.0, 8.0), "least": (-0.5, -1.0)}
+
+
+def test_values_that_all_experts_share_are_counted_once() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(3, 20, generator=generator) for _ in range(2)]
+    found = {}
+    for common in (True, False):
+        taken = []
+
+        def spread(deltas: Any, _found: Findings, _start: int, taken: Any = taken) -> Any:
+            for _ in deltas:
+                taken.append(1)
+                yield torch.stack(list(deltas)).var(dim=0)
+
+        stage = Stage(names=("spread",), values=spread, ranks=lambda n: (n // 2,), common=common)
+        found[common] = surveyed(RankSurvey(3, stage), parts)
+        assert len(taken) == (4 if common else 12)
+    assert found[True] == found[False]

@@ -109,12 +109,14 @@ class Stage:
     ``names``: of the findings, one a rank. ``values``: from the task vectors of a part, what was
     found so far of their experts, and where the part begins, the values of one expert after
     another. ``ranks``: from the number of an expert's values to the wanted ranks, from 1 for the
-    smallest; one for all experts, or one for each.
+    smallest; one for all experts, or one for each. ``common``: all experts have the same values and
+    ranks, so that the first one's are counted for all.
     """
 
     names: tuple[str, ...]
     values: Values
     ranks: Ranks | tuple[Ranks, ...]
+    common: bool = False
 
 
 class RankSurvey:
@@ -145,9 +147,12 @@ class RankSurvey:
         for t, values in zip(experts, stage.values(deltas, found, start), strict=True):
             if self._bins is None:
                 measured[t, 0] = upper_counts(values)
-                continue
-            for j, (upper, _) in enumerate(self._bins[t]):
-                measured[t, j] = lower_counts(values, upper)
+            else:
+                for j, (upper, _) in enumerate(self._bins[t]):
+                    measured[t, j] = lower_counts(values, upper)
+            if stage.common:
+                measured[list(experts)] = measured[t].clone()
+                break
         return measured
 
     def add(self, measured: Tensor) -> None:
