@@ -102,6 +102,19 @@ def learning_rate_parameter(
     )
 
 
+def patience_parameter(default: int = 200) -> Any:
+    """The field of when an optimiser stops that nobody tells what is right."""
+    return parameter(
+        default,
+        label="Patience",
+        help="Stop when answers did not come nearer to the experts' own for so many steps, and "
+        "keep what came nearest; 0: take all steps, as published.",
+        low=0,
+        high=100_000,
+        presets=(("published", 0),),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
     """Figures of a method on one tensor; None where it has no such figure.

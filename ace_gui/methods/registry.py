@@ -241,7 +241,7 @@ def every_variant() -> tuple[str, ...]:
 
 
 def _trains_blocks(method: MergeMethod[Any]) -> bool:
-    return isinstance(method.modules, Differences) and method.modules.training is not None
+    return isinstance(method.modules, Differences) and method.modules.shared is not None
 
 
 def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:

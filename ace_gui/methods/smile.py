@@ -19,7 +19,9 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 @dataclass(frozen=True, kw_only=True)
 class SmileParameters:
-    """``rank``: k. ``gate_rank``: k_g, at most k counts. ``top``: K, how many experts are used."""
+    """``rank``: k. ``gate_rank``: k_g; at most k counts, and half of a layer's inputs. ``top``: K,
+    how many experts are used.
+    """
 
     rank: int = parameter(
         32,
@@ -31,12 +33,13 @@ class SmileParameters:
         presets=(("published script", 128),),
     )
     gate_rank: int = parameter(
-        1,
+        16,
         label="Rank of the gate k_g",
         help="Leading right-singular vectors on which an input is seen, to find its expert.",
         low=1,
         high=65536,
         logarithmic=True,
+        presets=(("published script", 1),),
     )
     top: int = parameter(
         1,

@@ -60,9 +60,5 @@ SURGERY = MergeMethod(
     parameters=SurgeryParameters,
     merge=scaled_sum,
     kind=Kind.ENTRY,
-    modules=Corrections(
-        rank=lambda parameters: parameters.rank,
-        steps=lambda parameters: parameters.steps,
-        learning_rate=lambda parameters: parameters.learning_rate,
-    ),
+    modules=Corrections(rank=lambda parameters: parameters.rank),
 )

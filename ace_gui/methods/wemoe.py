@@ -12,11 +12,12 @@ from ace_gui.methods.method import (
     Kind,
     MergeMethod,
     learning_rate_parameter,
+    patience_parameter,
     scaling_parameter,
     steps_parameter,
 )
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.expert_modules import BlockTraining, Cut, Differences, ModuleKind
+from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
 from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -26,7 +27,7 @@ _MLP: Final = frozenset({"MLP up", "MLP gate", "MLP gate+up", "MLP down"})
 
 @dataclass(frozen=True, kw_only=True)
 class WemoeParameters:
-    """``steps``, ``learning_rate``: of the routers. ``scaling``: λ of the merge."""
+    """``steps``, ``learning_rate``, ``patience``: of the routers. ``scaling``: λ of the merge."""
 
     steps: int = steps_parameter(
         1000,
@@ -38,6 +39,7 @@ class WemoeParameters:
         help="Of Adam.",
         high=1.0,
     )
+    patience: int = patience_parameter()
     scaling: float = scaling_parameter(
         0.3, letter="λ", help="Factor on the sum of the task vectors outside of the MLP blocks."
     )
@@ -77,10 +79,6 @@ WEMOE = MergeMethod(
         kind=ModuleKind.BLOCKS,
         with_biases=True,
         roles=_MLP,
-        training=BlockTraining(
-            shared=lambda parameters: parameters.scaling,
-            steps=lambda parameters: parameters.steps,
-            learning_rate=lambda parameters: parameters.learning_rate,
-        ),
+        shared=lambda parameters: parameters.scaling,
     ),
 )

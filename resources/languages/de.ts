@@ -6493,8 +6493,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Schritte von Adam; 300 im Artikel, 400 in FusionBench. Die geschlossene Form beachtet sie nicht.</translation>
 </message>
 <message>
-<source>Stop after so many steps in which the mean loss did not fall; 0: never.</source>
-<translation>Nach so vielen Schritten anhalten, in denen der mittlere Verlust nicht sank; 0: nie.</translation>
+<source>Stop when answers did not come nearer to the experts' own for so many steps, and keep what came nearest; 0: take all steps, as published.</source>
+<translation>Anhalten, wenn die Antworten denen der Experten so viele Schritte lang nicht näher gekommen sind, und behalten, was ihnen am nächsten kam; 0: alle Schritte tun, wie veröffentlicht.</translation>
 </message>
 <message>
 <source>Stops when a step turns the mean by no more than this, in radians.</source>
@@ -6695,10 +6695,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>The merged change of a matrix is at most this share of the base's norm, or the experts' root mean square norm where that is larger.</source>
 <translation>Die Änderung einer Matrix durch den Merge ist höchstens dieser Anteil der Norm der Basis, oder das quadratische Mittel der Normen der Experten, wo dieses größer ist.</translation>
-</message>
-<message>
-<source>The merged model came to give nearly one answer to all inputs of {plain}; take fewer steps or a lower learning rate.</source>
-<translation>Das zusammengeführte Modell gibt inzwischen auf alle Eingaben von {plain} fast dieselbe Antwort; nehmen Sie weniger Schritte oder eine kleinere Lernrate.</translation>
 </message>
 <message>
 <source>The methods of {whose} cannot be used: {name}: {error}</source>
@@ -7221,6 +7217,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Mittel der Maske</translation>
 </message>
 <message>
+<source>mean share</source>
+<translation>mittlerer Anteil</translation>
+</message>
+<message>
 <source>mean: averaged over the experts that agree, as in the TIES paper; sum: added up, as in FusionBench and, with weights not normalised, in mergekit.</source>
 <translation>Mittel: gemittelt über die übereinstimmenden Experten, wie im Artikel zu TIES; Summe: addiert, wie in FusionBench und, mit nicht normierten Gewichten, in mergekit.</translation>
 </message>
@@ -7413,6 +7413,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Positionscodierung</translation>
 </message>
 <message>
+<source>published</source>
+<translation>veröffentlicht</translation>
+</message>
+<message>
 <source>published code</source>
 <translation>veröffentlichter Code</translation>
 </message>
@@ -7443,6 +7447,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>share of entries kept</source>
 <translation>Anteil behaltener Einträge</translation>
+</message>
+<message>
+<source>share of features corrected</source>
+<translation>korrigierter Anteil der Merkmale</translation>
 </message>
 <message>
 <source>spearman</source>

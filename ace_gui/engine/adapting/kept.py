@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
-
-LEAST_BYTES: Final = 128_000_000
 
 Found = TypeVar("Found")
 

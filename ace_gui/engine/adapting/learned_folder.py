@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -23,13 +25,20 @@ from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.checkpoints.durable_writes import writing
-from ace_gui.engine.adapting.training import State
+from ace_gui.engine.adapting.training import Loop, State
+from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.methods.shared.learning import Values
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "curves.json"
 FACTORS: Final = "factors"
 _ABOUT: Final = "about"
+
+_SECONDS: Final = 20.0
+"""Between two checkpoints."""
+
+_TOLD: Final = 0.1
+"""Seconds between two events, so that a window can follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +57,49 @@ class _About:
     losses: dict[str, list[float]]
     spreads: dict[str, list[float]]
     figures: list[list[float]]
+    nearest: tuple[float, int]
 
 
 _CURVES: Final = TypeAdapter(Curves)
 _SAVED: Final = TypeAdapter(_About)
+
+
+def trained(
+    loop: Loop, folder: Path, stage: int, *, title: str, experts: Sequence[str], curve: str
+) -> Iterator[LearningProgress]:
+    """Run a loop to its end, from where it was stopped before; its values are moved in place.
+
+    ``stage``: which of several in the folder. ``experts``: whose the figures are, and ``curve``
+    what they are. Raises what the objective raises, and OSError.
+    """
+    loop.go_on_from(load_checkpoint(folder, stage, loop.state))
+    state = loop.state
+    saved = told = time.monotonic()
+    first = 0
+
+    def news() -> LearningProgress:
+        figures = zip(*state.figures[first:], strict=True)
+        return LearningProgress(
+            title=title,
+            done=state.step,
+            total=loop.total,
+            first=first,
+            losses={task: tuple(each[first:]) for task, each in state.losses.items()},
+            figures={name: tuple(own) for name, own in zip(experts, figures, strict=True)},
+            curve=curve,
+        )
+
+    for _ in loop.steps():
+        now = time.monotonic()
+        if now - told > _TOLD or state.step == 1:
+            yield news()
+            first, told = state.step, now
+        if now - saved > _SECONDS:
+            folder.mkdir(exist_ok=True)
+            save_checkpoint(folder, stage, state, loop.moments())
+            saved = now
+    if first < state.step:
+        yield news()
 
 
 def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str, Tensor]) -> None:
@@ -62,8 +110,10 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
         losses=state.losses,
         spreads=state.spreads,
         figures=state.figures,
+        nearest=state.nearest,
     )
-    tensors = {f"value\0{name}": value for name, value in state.leaves().items()}
+    tensors = {f"value\0{name}": value for name, value in state.values.items()}
+    tensors |= {f"best\0{name}": value for name, value in state.best.items()}
     tensors |= {f"moment\0{name}": value for name, value in moments.items()}
     _save(folder / CHECKPOINT, tensors, {_ABOUT: json.dumps(asdict(about))})
 
@@ -79,21 +129,26 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, ValueError, KeyError):
         return state
-    values = {name.removeprefix("value\0"): t for name, t in found.items() if name[0] == "v"}
-    moments = {name.removeprefix("moment\0"): t for name, t in found.items() if name[0] == "m"}
-    leaves = state.leaves()
+    values, best, moments = (
+        {name.removeprefix(f"{what}\0"): t for name, t in found.items() if name[0] == what[0]}
+        for what in ("value", "best", "moment")
+    )
+    leaves = state.values
     if about.stage != stage or {n: v.shape for n, v in values.items()} != {
         n: v.shape for n, v in leaves.items()
     }:
         return state
-    for name, leaf in leaves.items():
-        leaf.copy_(values[name])
+    with torch.no_grad():
+        for name, leaf in leaves.items():
+            leaf.copy_(values[name])
     return replace(
         state,
         step=about.step,
         losses=about.losses,
         spreads=about.spreads,
         figures=about.figures,
+        nearest=about.nearest,
+        best=best,
         moments=moments,
     )
 

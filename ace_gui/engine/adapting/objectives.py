@@ -5,6 +5,7 @@ N examples, R answers of one (words, tokens; mostly one), C things that can be a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.kept import Kept
+from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.answering import stacked
 from ace_gui.engine.evaluating.askers import Asker, Batch, Chooser, Piece
-from ace_gui.errors import TaskError
+from ace_gui.errors import MethodError, TaskError
+from ace_gui.formatting import plain
 from ace_gui.recipe.tasks import TaskKind
 
 _SURE: Final = frozenset(set(TaskKind) - {TaskKind.REGRESSION, TaskKind.TEXT_TO_TEXT})
@@ -71,7 +74,7 @@ class TaskObjective:
             kept.get(("inputs", self.name, at), lambda: self.asker.pieces_of([examples[at]])[0])  # noqa: B023
             for at in chosen
         ]
-        said = _answers(self.asker, pieces)
+        said = answers(self.asker, pieces)
         losses = [
             self._loss(own, place, given)
             for own, place, given in zip(said, chosen, pieces, strict=True)
@@ -100,6 +103,27 @@ class TaskObjective:
             firsts = pieces[0].note
             return [own.index(one) for one, at in zip(target, firsts, strict=True) if at >= 0]
         return [own.index(target) if own else int(target)]
+
+
+def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
+    """Differentiate the losses of all tasks, one after the other.
+
+    Raises MethodError for a loss that is no number.
+    """
+    losses, spreads = dict[str, float](), dict[str, float]()
+    for task in tasks:
+        with torch.enable_grad():
+            told = task(step, kept)
+            torch.autograd.backward(told.loss)
+        losses[task.name] = float(told.loss.detach())
+        if told.spread is not None:
+            spreads[task.name] = told.spread
+        if not math.isfinite(losses[task.name]):
+            raise MethodError(
+                f"After {step} steps the loss of {plain(task.name)} is no number; choose a lower "
+                "learning rate."
+            )
+    return Seen(losses=losses, spreads=spreads)
 
 
 def entropy(said_RC: Tensor) -> Tensor:
@@ -136,7 +160,7 @@ def _spread(said: Sequence[Tensor]) -> float:
     return float(torch.special.entr(mean_C).sum())
 
 
-def _answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
+def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
     """Logits of every example, R × C; pieces of one shape go through the model together."""
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
     for n, own in enumerate(pieces):

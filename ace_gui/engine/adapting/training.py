@@ -1,108 +1,100 @@
-"""The loop: values of every tensor, moved against the gradient of a loss of the merged model.
+"""The loop of all that is trained: values, moved against the gradient of a loss, step after step.
 
-∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩: a step takes the gradient of one model, and then one expert's task
-vector of one tensor at a time.
+Who trains gives the values and an objective; what one of them is made small, and how its gradient
+is found, the loop does not know.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.shared.learning import Learning, Values, change, gradients
+from ace_gui.formatting import plain
 
-WINDOW = 20
-"""Steps over which a loss is averaged, to say whether it falls."""
+_COLLAPSED: Final = 0.5
+"""Of the spread of answers at the beginning."""
 
-
-class Row(Protocol):
-    """A tensor whose change is learned."""
-
-    @property
-    def name(self) -> str:
-        """Of the row in the plan."""
-        ...
-
-    @property
-    def experts(self) -> Sequence[int]:
-        """Their numbers."""
-        ...
-
-    @property
-    def weights(self) -> Sequence[float]:
-        """One each."""
-        ...
-
-    def factors(self, t: int) -> Values:
-        """What the part of its t-th expert is made of."""
-        ...
-
-    def put(self, change: Tensor) -> None:
-        """Set the merged model's tensor to W₀ + change."""
-        ...
-
-    def pulled(self) -> Tensor:
-        """∂L/∂Δ, once the objective has run."""
-        ...
+WINDOW: Final = 20
+"""Steps between two looks at the distance, and over which spreads are averaged."""
 
 
-Objective = Callable[[int], Mapping[str, tuple[float, float | None]]]
-"""From a step to each task's loss and spread, leaving the gradients of their sum behind."""
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one step saw. ``losses``, ``spreads``: by task; ``figures``: one an expert."""
+
+    losses: Mapping[str, float]
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    figures: Sequence[float] = ()
+
+
+Objective = Callable[[int], Seen]
+"""From a step to what it saw, leaving the gradient of the losses' sum in the values' ``grad``."""
 
 
 @dataclass(kw_only=True)
 class State:
     """Where the loop is: all that going on takes.
 
-    ``own``: by tensor, ``shared``: of the whole model. ``losses``, ``spreads``: by task, of every
-    step so far; ``figures``: one an expert, of every step.
+    ``values``: moved in place. ``losses``, ``spreads``: by task, of every step so far; ``figures``:
+    one an expert, of every step. ``nearest``: the least distance so far and its step, and ``best``
+    the values then. ``moments``: of the optimizer, when it was kept.
     """
 
-    own: dict[str, dict[str, Tensor]]
-    shared: dict[str, Tensor]
+    values: Mapping[str, Tensor]
     step: int = 0
     losses: dict[str, list[float]] = field(default_factory=dict)
     spreads: dict[str, list[float]] = field(default_factory=dict)
     figures: list[list[float]] = field(default_factory=list)
+    nearest: tuple[float, int] = (math.inf, 0)
+    best: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
 
-    def leaves(self) -> dict[str, Tensor]:
-        """All values, each under one name."""
-        found = {f"/{name}": value for name, value in self.shared.items()}
-        for row, values in self.own.items():
-            found |= {f"{row}/{name}": value for name, value in values.items()}
-        return found
+    @property
+    def taken(self) -> int:
+        """After how many steps the values were as they are kept in the end."""
+        return self.nearest[1] if self.best else self.step
+
+    def add(self, seen: Seen) -> None:
+        """One step more."""
+        for known, news in ((self.losses, seen.losses), (self.spreads, seen.spreads)):
+            for task, value in news.items():
+                known.setdefault(task, []).append(value)
+        self.figures.append(list(seen.figures))
+        self.step += 1
 
 
 class Loop:
-    """Learns the values of ``rows`` together. ``seed``: of what the gates draw."""
+    """Moves ``values`` by Adam, or without moments (``plain``), against an objective's gradient.
+
+    ``parameters``: with ``steps`` and ``learning_rate``. ``distance``: what shall not grow
+    meanwhile; it is looked at now and then, and in the end the values are those with which it was
+    least. With it they have ``patience``: in so many steps it has to fall.
+    """
 
     def __init__(
         self,
-        learning: Learning[Any],
+        values: Mapping[str, Tensor],
+        objective: Objective,
         parameters: Any,
-        rows: Sequence[Row],
-        state: State,
         *,
-        seed: int,
+        plain: bool = False,
+        distance: Callable[[], float] | None = None,
     ) -> None:
-        self.learning, self.parameters = learning, parameters
-        self.rows, self.state, self.seed = rows, state, seed
-        self._leaves = state.leaves()  # moved in place, whatever state holds them
-        chosen = torch.optim.SGD if learning.plain_descent else torch.optim.Adam
-        self._optimizer = chosen(list(self._leaves.values()), lr=parameters.learning_rate)
+        self.state, self.total = State(values=values), parameters.steps
+        self._objective, self._parameters, self._distance = objective, parameters, distance
+        chosen = torch.optim.SGD if plain else torch.optim.Adam
+        self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate)
 
     def go_on_from(self, state: State) -> None:
         """Take up a later state of the same values."""
         self.state = state
         if state.moments:
-            places = {name: place for place, name in enumerate(self._leaves)}
+            places = {name: place for place, name in enumerate(state.values)}
             found: dict[int, dict[str, Tensor]] = {}
             for key, value in state.moments.items():
                 leaf, name = key.split("\0")
@@ -110,36 +102,23 @@ class Loop:
             whole = self._optimizer.state_dict()
             self._optimizer.load_state_dict({**whole, "state": found})
 
-    def steps(self, objective: Objective) -> Iterator[State]:
+    def steps(self) -> Iterator[State]:
         """Step after step, until all are done or the patience ends; what is yielded may be kept."""
         state = self.state
-        while state.step < self.parameters.steps and not self._has_settled():
-            state.figures.append(self.write(state.step))
-            for task, (loss, spread) in objective(state.step).items():
-                state.losses.setdefault(task, []).append(loss)
-                if spread is not None:
-                    state.spreads.setdefault(task, []).append(spread)
-            self._move(state.step)
-            state.step += 1
+        while not self._has_settled() and state.step < self.total:
+            seen = self._objective(state.step)
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+            state.add(seen)
             yield state
-
-    def write(self, step: int | None) -> list[float]:
-        """Set the merged model's tensors; ``step`` None: as they are exported.
-
-        Gives the figures, one an expert: the mean over the tensors that it has.
-        """
-        totals: dict[int, list[float]] = {}
-        for row in self.rows:
-            gates = self._gates(row, step)(self._values(row))
-            row.put(change(self.learning, row.factors, row.weights, gates))
-            found = self.learning.figures(gates).double().reshape(-1).tolist()
-            for t, value in zip(row.experts if found else (), found, strict=True):
-                totals.setdefault(t, []).append(value)
-        return [math.fsum(own) / len(own) for _, own in sorted(totals.items())]
+        if state.best:
+            with torch.no_grad():
+                for name, value in state.values.items():
+                    value.copy_(state.best[name])
 
     def moments(self) -> dict[str, Tensor]:
         """What the optimizer remembers, to be kept."""
-        names = list(self._leaves)
+        names = list(self.state.values)
         return {
             f"{names[place]}\0{name}": torch.as_tensor(value)
             for place, own in self._optimizer.state_dict()["state"].items()
@@ -147,57 +126,24 @@ class Loop:
             if value is not None
         }
 
-    def _move(self, step: int) -> None:
-        for leaf in self._leaves.values():
-            leaf.grad = torch.zeros_like(leaf)
-        penalty = self.learning.penalty
-        for row in self.rows:
-            found = gradients(
-                self.learning,
-                row.factors,
-                row.weights,
-                self._values(row),
-                self._gates(row, step),
-                row.pulled(),
-                None if penalty is None else lambda gates: penalty(gates, self.parameters),
-            )
-            for name, gradient in found.items():
-                if name in self.state.shared:
-                    own = self.state.shared[name].grad
-                    assert own is not None
-                    own[list(row.experts)] += gradient
-                else:
-                    self.state.own[row.name][name].grad = gradient
-        self._optimizer.step()
-        for leaf in self._leaves.values():
-            leaf.grad = None
-
-    def _values(self, row: Row) -> Values:
-        places = list(row.experts)
-        shared = {name: value[places] for name, value in self.state.shared.items()}
-        return {**shared, **self.state.own.get(row.name, {})}
-
-    def _gates(self, row: Row, step: int | None) -> Callable[[Values], Values]:
-        """From values to gates, with the random numbers of the step."""
-
-        def made(values: Values) -> Values:
-            draw = None if step is None else _generator(self.seed, row.name, step)
-            return self.learning.gates(values, self.parameters, draw)
-
-        return made
-
     def _has_settled(self) -> bool:
-        patience, losses = self.parameters.patience, list(self.state.losses.values())
-        if not patience or self.state.step < patience + WINDOW:
+        """Look at the distance, where it is time to."""
+        state = self.state
+        if self._distance is None or (state.step % WINDOW and state.step < self.total):
             return False
-        totals = [math.fsum(each) for each in zip(*losses, strict=True)]
-        smooth = [math.fsum(totals[n : n + WINDOW]) for n in range(len(totals) - WINDOW + 1)]
-        best = min(range(len(smooth)), key=smooth.__getitem__)
-        return bool(len(smooth) - 1 - best >= patience)
+        found = self._distance()
+        if found < state.nearest[0]:
+            state.nearest = found, state.step
+            state.best = {name: value.detach().clone() for name, value in state.values.items()}
+        return bool(state.step - state.nearest[1] >= self._parameters.patience)
 
 
-def _generator(seed: int, tensor: str, step: int) -> torch.Generator:
-    """Random numbers that depend on the seed, the tensor and the step alone."""
-    key = f"{seed}\0{tensor}\0{step}".encode()
-    digest = hashlib.blake2b(key, digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+def collapse(state: State) -> list[str]:
+    """A sentence for each task whose answers lost half of their variety, as values are kept."""
+    spreads = {task: own[: state.taken] for task, own in state.spreads.items()}
+    return [
+        f"The merged model came to give nearly one answer to all inputs of {plain(task)}; take "
+        "fewer steps or a lower learning rate."
+        for task, own in spreads.items()
+        if len(own) >= 2 * WINDOW and sum(own[-WINDOW:]) < _COLLAPSED * sum(own[:WINDOW])
+    ]

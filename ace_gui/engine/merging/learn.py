@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 import shutil
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.checkpoints import claimed
-from ace_gui.engine.adapting.kept import LEAST_BYTES, Kept
+from ace_gui.engine.adapting.disagreement import Disagreement
+from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import (
     CHECKPOINT,
     FACTORS,
     Curves,
     found_curves,
-    load_checkpoint,
-    save_checkpoint,
     save_curves,
+    trained,
 )
-from ace_gui.engine.adapting.objectives import TaskObjective, has_entropy
+from ace_gui.engine.adapting.merged_values import MergedValues
+from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import WINDOW, Loop, State
+from ace_gui.engine.adapting.training import Loop, Seen, State, collapse
 from ace_gui.engine.calibrating.calibration_data import (
     EXAMPLES,
     SEED,
@@ -55,6 +54,7 @@ from ace_gui.engine.merging.learned_rows import LearnedRow, is_learned, put_fixe
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.learning_memory import kept_bytes
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
@@ -62,18 +62,6 @@ from ace_gui.linalg.precision import full_float32
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
-
-_SECONDS: Final = 20.0
-"""Between two checkpoints."""
-
-_TOLD: Final = 0.1
-"""Seconds between two events, so that a window can follow."""
-
-_SHARE: Final = 0.5
-"""Of the model's own bytes, that task vectors and inputs may keep of memory, if that is more."""
-
-_COLLAPSED: Final = 0.5
-"""Of the spread of answers at the beginning."""
 
 Progress = Iterator[PassProgress | LearningProgress]
 
@@ -165,12 +153,16 @@ def _same_bits(device: torch.device) -> Iterator[None]:
         yield
 
 
+def _title(prepared: Prepared) -> str:
+    return f"learning with {prepared.method.title}"
+
+
 def _told(prepared: Prepared, curves: Curves) -> LearningProgress:
     learning = prepared.method.learning
     assert learning is not None
     steps = max(map(len, curves.figures.values()), default=0)
     return LearningProgress(
-        title=f"learning with {prepared.method.title}",
+        title=_title(prepared),
         done=steps,
         total=steps,
         first=0,
@@ -179,14 +171,6 @@ def _told(prepared: Prepared, curves: Curves) -> LearningProgress:
         curve=learning.curve,
         warnings=curves.warnings,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """A task with what asks its model. ``expert``: whose it is."""
-
-    expert: int
-    objective: TaskObjective
 
 
 _Models = Sequence[tuple[int, TaskData, Loading, Any]]
@@ -216,6 +200,7 @@ class _Work:
         self._shapes = {row.tensor: row.tensor_shape for row in rows}
         self._parameters = SharedParameters([row.tensor for row in self._rows])
         self._writer = StatisticsWriter(folder)
+        self._disagreement = Disagreement(prepared.plan.recipe.seed)
         self._names: list[str] = []
         before = found_curves(folder)  # of stages that an earlier run has done
         self._losses = dict(before.losses)
@@ -227,7 +212,7 @@ class _Work:
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
-        self._kept = Kept(max(LEAST_BYTES, int(_SHARE * self._parameters.bytes)))
+        self._kept = Kept(kept_bytes(self._parameters.bytes))
         names = self._prepared.plan.recipe.expert_names
         stages = (
             [[t] for t in range(len(names))] if self._learning.apart else [list(range(len(names)))]
@@ -246,6 +231,10 @@ class _Work:
                 model = next((model for each, model in known if each == loading), None)
                 if model is None:
                     model = load(loading, self._device)
+                    if self._prepared.parameters.patience:  # it is the expert as yet
+                        for other, own in source.tasks:
+                            if own == loading:
+                                self._disagreement.hear(asker(other, own, model))
                     expert = self._prepared.experts[t]
                     shapes = {n: s for n, s in self._shapes.items() if expert.has(n)}
                     self._parameters.adopt(model, expert, shapes)
@@ -254,7 +243,7 @@ class _Work:
                 found.append((t, data, loading, model))
         return found
 
-    def _tasks(self, experts: Sequence[int], models: _Models) -> list[_Task]:
+    def _tasks(self, experts: Sequence[int], models: _Models) -> list[TaskObjective]:
         """The tasks of a stage, those left out that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
         found = []
@@ -268,13 +257,9 @@ class _Work:
                 )
                 continue
             targets = targets_of(data, loading.config) if labelled else None
-            objective = TaskObjective(
-                asker(data, loading, model),
-                targets,
-                size=parameters.batch,
-                seed=(self._prepared.plan.recipe.seed, place),
-            )
-            found.append(_Task(expert=t, objective=objective))
+            seed = (self._prepared.plan.recipe.seed, place)
+            asked = asker(data, loading, model)
+            found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))
         if not found:
             raise TaskError(
                 f"{self._prepared.method.title} needs tasks whose answers have probabilities, such "
@@ -285,33 +270,43 @@ class _Work:
 
     def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
         """Learn the values of some experts. What was learned of a stage is a part on disk."""
-        rows = self._learned_rows(experts)
-        state = self._begun(rows, len(self._prepared.experts))
-        names = [f"{name}/{number}" for name in state.leaves()]
+        learning, parameters = self._learning, self._prepared.parameters
+        merged = self._begun(self._learned_rows(experts))
+        values = merged.all()
+        names = [f"{name}/{number}" for name in values]
         self._names += names
         if self._writer.has(number, names):
             return
-        seed = self._prepared.plan.recipe.seed
-        loop = Loop(self._learning, self._prepared.parameters, rows, state, seed=seed)
-        loop.write(None)
+        merged.write(None)
         tasks = self._tasks(experts, models)  # some look at the merged model as it begins
-        loop.go_on_from(load_checkpoint(self._folder, number, state))
-        saved = told = time.monotonic()
-        first = 0
-        for state in loop.steps(lambda step: self._objective(tasks, step)):
-            now = time.monotonic()
-            if now - told > _TOLD or state.step == 1:
-                yield self._progress(state, first, experts)
-                first, told = state.step, now
-            if now - saved > _SECONDS:
-                save_checkpoint(self._folder, number, state, loop.moments())
-                saved = now
-        state = loop.state
-        if first < state.step:
-            yield self._progress(state, first, experts)
-        self._remember(state, experts)
+
+        def objective(step: int) -> Seen:
+            figures = merged.write(step)
+            self._parameters.forget_gradients()
+            seen = descended(tasks, step, self._kept)
+            merged.pull(step)
+            return replace(seen, figures=figures)
+
+        def distance() -> float:
+            merged.write(None)
+            return self._disagreement(watched)
+
+        watched = [task.asker for task in tasks if self._disagreement.knows(task.name)]
+        loop = Loop(
+            values,
+            objective,
+            parameters,
+            plain=learning.plain_descent,
+            distance=distance if watched else None,
+        )
+        owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
+        title = _title(self._prepared) + (f", {plain(owners[0])}" if learning.apart else "")
+        yield from trained(
+            loop, self._folder, number, title=title, experts=owners, curve=learning.curve
+        )
+        self._remember(loop.state, owners)
         save_curves(self._folder, self._curves())
-        settled = [self._learning.settled(value) for value in state.leaves().values()]
+        settled = [learning.settled(value) for value in values.values()]
         self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
 
     def _learned_rows(self, experts: Sequence[int]) -> list[LearnedRow]:
@@ -334,8 +329,9 @@ class _Work:
             )
         return found
 
-    def _begun(self, rows: Sequence[LearnedRow], experts: int) -> State:
+    def _begun(self, rows: Sequence[LearnedRow]) -> MergedValues:
         learning, parameters = self._learning, self._prepared.parameters
+        experts = len(self._prepared.experts)
         shared = {} if learning.shared is None else learning.shared(parameters, experts)
         own = {}
         for row in rows:
@@ -344,53 +340,16 @@ class _Work:
                 name: value.to(self._device, copy=True) for name, value in values.items()
             }
             row.close()
-        return State(own=own, shared={n: v.to(self._device) for n, v in shared.items()})
+        shared = {name: value.to(self._device) for name, value in shared.items()}
+        seed = self._prepared.plan.recipe.seed
+        return MergedValues(learning, parameters, rows, own, shared, seed=seed)
 
-    def _objective(
-        self, tasks: Sequence[_Task], step: int
-    ) -> Mapping[str, tuple[float, float | None]]:
-        self._parameters.forget_gradients()
-        found = {}
-        for task in tasks:
-            with torch.enable_grad():
-                told = task.objective(step, self._kept)
-                torch.autograd.backward(told.loss)
-            loss = float(told.loss.detach())
-            if not math.isfinite(loss):
-                raise MethodError(
-                    f"After {step} steps the loss of {plain(task.objective.name)} is no number; "
-                    "choose a lower learning rate."
-                )
-            found[task.objective.name] = (loss, told.spread)
-        return found
-
-    def _progress(self, state: State, first: int, experts: Sequence[int]) -> LearningProgress:
-        names = self._prepared.plan.recipe.expert_names
-        figures = list(zip(*state.figures[first:], strict=True))
-        title = f"learning with {self._prepared.method.title}"
-        if self._learning.apart:
-            title += f", {plain(names[experts[0]])}"
-        return LearningProgress(
-            title=title,
-            done=state.step,
-            total=self._prepared.parameters.steps,
-            first=first,
-            losses={task: tuple(each[first:]) for task, each in state.losses.items()},
-            figures={names[t]: tuple(own) for t, own in zip(experts, figures, strict=True)},
-            curve=self._learning.curve,
-        )
-
-    def _remember(self, state: State, experts: Sequence[int]) -> None:
-        names = self._prepared.plan.recipe.expert_names
+    def _remember(self, state: State, owners: Sequence[str]) -> None:
         self._losses |= {task: tuple(own) for task, own in state.losses.items()}
-        for place, t in enumerate(experts):
-            self._figures[names[t]] = tuple(own[place] for own in state.figures)
-        for task, own in state.spreads.items():
-            if len(own) >= 2 * WINDOW and sum(own[-WINDOW:]) < _COLLAPSED * sum(own[:WINDOW]):
-                self._warn(
-                    f"The merged model came to give nearly one answer to all inputs of "
-                    f"{plain(task)}; take fewer steps or a lower learning rate."
-                )
+        for place, name in enumerate(owners):
+            self._figures[name] = tuple(own[place] for own in state.figures)
+        for sentence in collapse(state):
+            self._warn(sentence)
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warnings:

@@ -109,13 +109,16 @@ def merge(
         opened(store_folder, manifest, readers.witness) as store,
     ):
         choose(where, store.manifest.split)
-        yield from _fill(store, prepared, readers, where, memory_bytes, workers)
+        trained: tuple[str, ...] = ()
+        for done in _fill(store, prepared, readers, where, memory_bytes, workers):
+            trained = done.warnings if isinstance(done, LearningProgress) else trained
+            yield done
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=manifest.warnings,
+        warnings=manifest.warnings + trained,
         notes=workers.notes if workers else (),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.merging.chosen_entries import Chosen, chosen_entries, differences, kept
 from ace_gui.engine.merging.non_finite import settle
@@ -48,12 +49,15 @@ from ace_gui.methods.shared.expert_modules import (
 from ace_gui.methods.shared.trimming import kept_count
 
 TITLE: Final = "writing what belongs to each expert"
+TRAINING: Final = "training"
+"""Beside the merged model's folder: where what is trained waits when it is stopped."""
+
 ONE_FILE: Final = 1 << 62
 
 
 def write_modules(
     prepared: Prepared, readers: Readers, folder: Path, device: torch.device
-) -> Iterator[PassProgress]:
+) -> Iterator[PassProgress | LearningProgress]:
     """Write the modules into ``folder`` and read them back, if there is anything for them.
 
     ``folder`` has the merged model already: what is routed is trained on the ``device`` with it.
@@ -64,7 +68,8 @@ def write_modules(
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
     changes = partial(differences, prepared=prepared, readers=readers, part=None)
-    trained = yield from trained_tensors(prepared, folder, device, changes)
+    kept_in = folder.with_name(TRAINING)
+    trained = yield from trained_tensors(prepared, folder, device, changes, kept_in)
     shards = _planned(prepared, rows, chosen, trained)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}
@@ -93,6 +98,7 @@ def write_modules(
         hashes={MODULES: sha256(folder / MODULES)},
     )
     write_manifest(folder, manifest)
+    shutil.rmtree(kept_in, ignore_errors=True)
 
 
 def _planned(

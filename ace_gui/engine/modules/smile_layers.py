@@ -50,6 +50,7 @@ class SmileExperts(nn.Module):
     ) -> None:
         """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or none at all.
 
+        ``gate_rank``: half of the inputs at most, as all of them would look alike to all experts.
         ``outputs``: which of the layer's outputs are the matrix's; None: all. ``place``,
         ``experts``: their names, for who looks on.
         """
@@ -58,18 +59,14 @@ class SmileExperts(nn.Module):
             stacked = torch.stack([*found]) if found else None
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
-        self.gate_rank, self.top = gate_rank, top
+        inputs = self.ins.shape[2]
+        self.gate_rank, self.top = min(gate_rank, max(1, inputs // 2)), top
         self.place, self.experts = place, tuple(experts)
         self.seen: Seen | None = None
 
     def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
         """What is added to the outputs (N × O), and λ (N × T)."""
-        gate_TGI = self.ins[:, : self.gate_rank]
-        norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
-        share_NT = torch.softmax(norms_TN.T, dim=1)
-        kept = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
-        weight_NT = torch.zeros_like(share_NT).scatter_(1, kept.indices, kept.values)
-        weight_NT = weight_NT / weight_NT.sum(dim=1, keepdim=True)
+        weight_NT = self.weights(input_NI)
         change_NO = input_NI.new_zeros(len(input_NI), self.outs.shape[1])
         for t in range(self.ins.shape[0]):
             (chosen,) = weight_NT[:, t].nonzero(as_tuple=True)
@@ -78,6 +75,16 @@ class SmileExperts(nn.Module):
                 own_NO = own_NO + self.biases[t]
             change_NO[chosen] += weight_NT[chosen, t, None] * own_NO
         return change_NO, weight_NT
+
+    def weights(self, input_NI: Tensor) -> Tensor:
+        """λ, N × T: what the gate says."""
+        gate_TGI = self.ins[:, : self.gate_rank]
+        norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
+        share_NT = torch.softmax(norms_TN.T, dim=1)
+        kept = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
+        weight_NT = torch.zeros_like(share_NT).scatter_(1, kept.indices, kept.values)
+        found: Tensor = weight_NT / weight_NT.sum(dim=1, keepdim=True)
+        return found
 
 
 def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from ace_gui.engine.contract.plan import (
 from ace_gui.engine.planning.calibration_needs import data_checks, needs_of
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
+from ace_gui.engine.planning.learning_memory import learning_bytes
 from ace_gui.engine.planning.memory import (
     free_disk_bytes,
     is_whole,
@@ -168,7 +169,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(rows, method, parameters, experts),
-        peak_bytes=peak_bytes(rows, method),
+        peak_bytes=max(peak_bytes(rows, method), learning_bytes(rows, method)),
         largest_tensor=largest_tensor(rows, method),
         gpu_bytes=gpu_bytes,
         beside_gpu_bytes=beside_gpu_bytes,

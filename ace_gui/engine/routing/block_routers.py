@@ -6,24 +6,30 @@ those of the others. T experts; C labels; N examples of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.calibration_data import calibration
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.adapting.disagreement import Disagreement
+from ace_gui.engine.adapting.kept import Kept
+from ace_gui.engine.adapting.learned_folder import trained
+from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
+from ace_gui.engine.adapting.training import Loop, Seen
+from ace_gui.engine.calibrating.calibration_data import Loaded, calibration
+from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.evaluating.answering import stacked_batches
-from ace_gui.engine.evaluating.askers import Asker, Batch, asker
+from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, Layer, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.planning.expert_files import module_rows
+from ace_gui.engine.planning.learning_memory import LEAST_KEPT
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.expert_modules import Differences
@@ -39,23 +45,6 @@ FIRST: Final = 0.01
 """Standard deviation of what the routers begin with."""
 
 SEED: Final = 0
-_EACH: Final = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """One task: who asks about it, and its inputs in batches of one shape."""
-
-    asker: Asker
-    batches: Sequence[Batch]
-
-    def drawn(self, generator: torch.Generator) -> Batch:
-        """Some examples of one batch; larger batches come more often."""
-        sizes = torch.tensor([float(len(batch.notes)) for batch in self.batches])
-        batch = self.batches[int(torch.multinomial(sizes, 1, generator=generator))]
-        chosen = torch.randperm(len(batch.notes), generator=generator)[:BATCH]
-        inputs = {name: each[chosen] for name, each in batch.inputs.items()}
-        return Batch(inputs=inputs, notes=[batch.notes[n] for n in chosen.tolist()])
 
 
 def trained_blocks(
@@ -64,71 +53,78 @@ def trained_blocks(
     folder: Path,
     device: torch.device,
     changes: Changes,
-) -> Generator[PassProgress, None, dict[str, Tensor]]:
-    """The routers' tensors by name, float32. Raises as ``trained_tensors``, and TaskError where no
-    task has labels.
+    kept_in: Path,
+) -> Generator[LearningProgress, None, dict[str, Tensor]]:
+    """The routers' tensors by name, float32; ``kept_in``: where a training that is stopped waits.
+
+    Raises as ``trained_tensors``, and TaskError where no task's answers have probabilities.
     """
-    assert modules.training is not None
-    training, parameters = modules.training, prepared.parameters
+    assert modules.shared is not None
+    parameters, names = prepared.parameters, prepared.plan.recipe.expert_names
     layers = list(_layers(prepared, changes, device))
-    shared = torch.full((len(prepared.experts),), training.shared(parameters), device=device)
+    shared = torch.full((len(names),), modules.shared(parameters), device=device)
     generator = torch.Generator().manual_seed(SEED)
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _begun(block, layers, shared, generator) for block in blocks}
-    steps = training.steps(parameters)
-    sources = list(_sources(prepared, folder, device)) if steps else []
-    for source in sources:
-        put_layers(source.asker.model, layers, routers, shared)
-    learnt = [getattr(each, name) for each in routers.values() for name in ROUTER]
-    for tensor in learnt:
-        tensor.requires_grad_()
-    adam = torch.optim.Adam(learnt, lr=training.learning_rate(parameters))
-    for step in range(steps):
-        adam.zero_grad()
-        for source in sources:
-            _entropy(source, generator, routers).backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        if step % _EACH == _EACH - 1:
-            yield PassProgress(title=TITLE, done=step + 1, total=steps)
+    values = {
+        f"{block}/{name}": getattr(router, name).requires_grad_()
+        for block, router in routers.items()
+        for name in ROUTER
+    }
+    heard = _heard(prepared, device) if parameters.steps and parameters.patience else None
+    tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
+    for task in tasks:
+        put_layers(task.asker.model, layers, routers, shared)
+        task.asker.model.register_forward_pre_hook(partial(_forget, routers))
+    step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
+    askers = [task.asker for task in tasks]
+    loop = Loop(values, step, parameters, distance=partial(heard, askers) if heard else None)
+    yield from trained(loop, kept_in, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
-    for block, router in routers.items():
-        for name in ROUTER:
-            found[f"{TRAINED}{block}/{name}"] = getattr(router, name).detach().float().cpu()
-    return found
+    return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
 
 
-def _entropy(
-    source: _Source, generator: torch.Generator, routers: dict[str, BlockRouter]
-) -> Tensor:
-    """Of the answers to some of a task's inputs, in the mean."""
-    batch = source.drawn(generator)
+def _step(
+    tasks: Sequence[TaskObjective], routers: Mapping[str, BlockRouter], kept: Kept, step: int
+) -> Seen:
+    """The entropy of the answers to some inputs of every task, and each expert's mean share."""
+    shares = list[Tensor]()
+    for router in routers.values():
+        router.seen = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
+    seen = descended(tasks, step, kept)
+    return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
+
+
+def _forget(routers: Mapping[str, BlockRouter], *_: Any) -> None:
+    """Before a model's layers ask: what those of another were told is not theirs."""
     for router in routers.values():
         router.first = None
-    with torch.enable_grad():
-        logits_NC = source.asker.logits(batch)
-        assert logits_NC is not None
-        log_NC = torch.log_softmax(logits_NC.float(), dim=1)
-        return -(log_NC.exp() * log_NC).sum(dim=1).mean()
 
 
-def _sources(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[_Source]:
+def _heard(prepared: Prepared, device: torch.device) -> Disagreement:
+    """What the experts answer themselves, one after the other."""
+    disagreement, loaded = Disagreement(SEED), Loaded(device)
+    for t in range(len(prepared.experts)):
+        for data, loading in calibration(prepared, t).tasks:
+            disagreement.hear(loaded.asker(data, loading))
+    return disagreement
+
+
+def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[TaskObjective]:
     models, body = experts_of(prepared, (folder,)), dict[str, Tensor]()
     found = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
-            loading = models.loading(models.subjects()[-1], data.task, data.name)
-            one = asker(data, loading, load(loading, device))
-            batches = list(stacked_batches(one))
-            with torch.no_grad():
-                labelled = bool(batches) and one.logits(batches[0]) is not None
-            if labelled:
+            if has_entropy(data.kind):
+                loading = models.loading(models.subjects()[-1], data.task, data.name)
+                one = asker(data, loading, load(loading, device))
                 _share(one.model, body)
+                yield TaskObjective(one, None, size=BATCH, seed=(SEED, found))
                 found += 1
-                yield _Source(asker=one, batches=batches)
     if not found:
         raise TaskError(
-            "The routers learn from how sure answers with labels are, and no task has such; choose "
-            "a method without such a router.",
+            "The routers learn from how sure answers are, and no task has answers with "
+            "probabilities; choose a method without such a router.",
             key="calibration",
         )
 

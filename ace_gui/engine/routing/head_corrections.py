@@ -7,8 +7,9 @@ they are computed once. N feature vectors, H wide; R the rank.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ace_gui.engine.adapting.learned_folder import trained
+from ace_gui.engine.adapting.objectives import places
+from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import Loaded, calibration
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.subjects import experts_of
@@ -31,65 +35,61 @@ VECTORS: Final = 512
 """Feature vectors of a step, drawn by a fixed seed; of most tasks that is all of them."""
 
 SEED: Final = 0
-_EACH: Final = 50
+CURVE: Final = "share of features corrected"
 
 
 def trained_corrections(
-    prepared: Prepared, modules: Corrections[Any], folder: Path, device: torch.device
-) -> Generator[PassProgress, None, dict[str, Tensor]]:
-    """Down (R × H) and Up (H × R) of every expert by name, float32. Raises as
-    ``trained_tensors``, and ArchitectureError for models without heads.
+    prepared: Prepared,
+    modules: Corrections[Any],
+    folder: Path,
+    device: torch.device,
+    kept_in: Path,
+) -> Generator[LearningProgress, None, dict[str, Tensor]]:
+    """Down (R × H) and Up (H × R) of every expert by name, float32; ``kept_in``: where a training
+    that is stopped waits. Raises as ``trained_tensors``, and ArchitectureError for models without
+    heads.
     """
     loaded, models = Loaded(device), experts_of(prepared, (folder,))
     found: dict[str, Tensor] = {}
-    parameters = prepared.parameters
-    steps = modules.steps(parameters)
     for t, expert in enumerate(prepared.experts):
         given, wanted = list[Tensor](), list[Tensor]()
         for data, own in calibration(prepared, t).tasks:
             merged = models.loading(models.subjects()[-1], data.task, data.name)
             given.append(_head_inputs(loaded.asker(data, merged)))
             wanted.append(_head_inputs(loaded.asker(data, own)))
-        progress = _fitted(
-            torch.cat(given),
-            torch.cat(wanted),
-            rank=modules.rank(parameters),
-            steps=steps,
-            learning_rate=modules.learning_rate(parameters),
-        )
-        for step in progress:
-            if isinstance(step, int):
-                title = TITLE.format(expert.name)
-                yield PassProgress(title=title, done=step, total=steps)
-            else:
-                found[f"{TRAINED}{expert.name}/down"], found[f"{TRAINED}{expert.name}/up"] = step
+        given_NH = torch.cat(given)
+        values = _begun(given_NH, modules.rank(prepared.parameters))
+        step = partial(_step, expert.name, values, given_NH, torch.cat(wanted))
+        loop = Loop(values, step, prepared.parameters)
+        title = TITLE.format(expert.name)
+        yield from trained(loop, kept_in, t, title=title, experts=[expert.name], curve=CURVE)
+        for name, value in values.items():
+            found[f"{TRAINED}{expert.name}/{name}"] = value.detach().float().cpu()
     return found
 
 
-def _fitted(
-    given_NH: Tensor, wanted_NH: Tensor, *, rank: int, steps: int, learning_rate: float
-) -> Iterator[int | tuple[Tensor, Tensor]]:
-    """Steps as they are done; at last Down and Up. Up is 0 at first: nothing is corrected."""
-    generator = torch.Generator().manual_seed(SEED)
+def _begun(given_NH: Tensor, rank: int) -> dict[str, Tensor]:
+    """Down and Up; that is 0 at first, so that nothing is corrected."""
     width = given_NH.shape[1]
+    generator = torch.Generator().manual_seed(SEED)
     down_RH = torch.randn(rank, width, generator=generator) / width**0.5
-    down_RH = down_RH.to(given_NH).requires_grad_()
-    up_HR = torch.zeros(width, rank).to(given_NH).requires_grad_()
-    adam = torch.optim.Adam([down_RH, up_HR], lr=learning_rate)
-    for step in range(steps):
-        chosen_NH, target_NH = given_NH, wanted_NH
-        if len(given_NH) > VECTORS:
-            chosen = torch.randint(len(given_NH), (VECTORS,), generator=generator)
-            chosen_NH, target_NH = given_NH[chosen], wanted_NH[chosen]
-        with torch.enable_grad():
-            corrected_NH = chosen_NH - torch.relu(chosen_NH @ down_RH.T) @ up_HR.T
-            loss = functional.l1_loss(corrected_NH, target_NH)
-            adam.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        if step % _EACH == _EACH - 1:
-            yield step + 1
-    yield down_RH.detach().float().cpu(), up_HR.detach().float().cpu()
+    values = {"down": down_RH.to(given_NH), "up": torch.zeros(width, rank).to(given_NH)}
+    return {name: value.requires_grad_() for name, value in values.items()}
+
+
+def _step(
+    name: str, values: Mapping[str, Tensor], given_NH: Tensor, wanted_NH: Tensor, step: int
+) -> Seen:
+    """The mean absolute difference to the expert's, and how much of the features is changed."""
+    if len(given_NH) > VECTORS:
+        chosen = places(len(given_NH), VECTORS, step, (SEED,))
+        given_NH, wanted_NH = given_NH[chosen], wanted_NH[chosen]
+    with torch.enable_grad():
+        change_NH = torch.relu(given_NH @ values["down"].T) @ values["up"].T
+        loss = functional.l1_loss(given_NH - change_NH, wanted_NH)
+        torch.autograd.backward(loss)
+    share = change_NH.detach().norm() / given_NH.norm().clamp(min=1e-12)
+    return Seen(losses={name: float(loss.detach())}, figures=[float(share)])
 
 
 def _head_inputs(asker: Asker) -> Tensor:

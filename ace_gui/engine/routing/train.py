@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.routing.block_routers import Changes, trained_blocks
@@ -25,12 +25,13 @@ from ace_gui.methods.shared.expert_modules import (
 
 
 def trained_tensors(
-    prepared: Prepared, folder: Path, device: torch.device, changes: Changes
-) -> Generator[PassProgress, None, dict[str, Tensor]]:
+    prepared: Prepared, folder: Path, device: torch.device, changes: Changes, kept_in: Path
+) -> Generator[PassProgress | LearningProgress, None, dict[str, Tensor]]:
     """The trained tensors by their names in ``modules.safetensors``, float32; often none.
 
-    ``folder``: of the merged model. ``changes``: gives D_t of a row. Raises TaskError without
-    calibration inputs, and what reading data and loading models raise.
+    ``folder``: of the merged model. ``changes``: gives D_t of a row. ``kept_in``: a folder where a
+    training that is stopped waits to go on. Raises TaskError without calibration inputs, and what
+    reading data and loading models raise.
     """
     modules = prepared.method.modules
     lacking = without_data(prepared.plan.recipe) if learns(modules) else ()
@@ -38,8 +39,8 @@ def trained_tensors(
         raise TaskError(lacking_sentence(prepared.method.title, lacking), key="calibration")
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from trained_router(prepared, folder, device))
-    if isinstance(modules, Differences) and modules.training is not None:
-        return (yield from trained_blocks(prepared, modules, folder, device, changes))
+    if isinstance(modules, Differences) and modules.shared is not None:
+        return (yield from trained_blocks(prepared, modules, folder, device, changes, kept_in))
     if isinstance(modules, Corrections):
-        return (yield from trained_corrections(prepared, modules, folder, device))
+        return (yield from trained_corrections(prepared, modules, folder, device, kept_in))
     return {}

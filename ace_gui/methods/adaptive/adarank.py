@@ -130,6 +130,7 @@ LEARNING = Learning[AdaRankParameters](
     part=_part,
     figures=_figures,
     curve="share of directions kept",
+    numbers=lambda shape, experts: experts * (1 + min(shape, default=0)),
 )
 
 

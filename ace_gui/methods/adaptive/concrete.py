@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final, Unpack
 
 import torch
@@ -105,6 +106,7 @@ LEARNING = Learning[ConcreteParameters](
     part=_part,
     figures=lambda gates: gates["level"].expand_as(gates["coefficient"]),
     curve="mean of the mask",
+    numbers=lambda shape, experts: prod(shape) + experts,
 )
 
 

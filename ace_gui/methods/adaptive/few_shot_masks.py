@@ -125,6 +125,7 @@ LEARNING = Learning[FewShotParameters](
     settled=lambda logits: (logits > 0).to(torch.uint8),
     figures=_figures,
     curve="share of entries kept",
+    numbers=lambda shape, _: prod(shape),
 )
 
 

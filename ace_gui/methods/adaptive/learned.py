@@ -17,6 +17,7 @@ from ace_gui.methods.method import (
     Merged,
     learning_rate_parameter,
     parameter,
+    patience_parameter,
     steps_parameter,
 )
 from ace_gui.methods.shared.census import finished, task_vector
@@ -46,13 +47,7 @@ class LearningParameters:
         low=1,
         high=1024,
     )
-    patience: int = parameter(
-        0,
-        label="Patience",
-        help="Stop after so many steps in which the mean loss did not fall; 0: never.",
-        low=0,
-        high=100_000,
-    )
+    patience: int = patience_parameter()
 
 
 def factors_of(

@@ -92,25 +92,15 @@ class Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockTraining(Generic[Parameters]):
-    """How the routers of ``BLOCKS`` are trained, from the parameters.
-
-    ``shared``: the share that the merged model has of each expert, with which they begin.
-    """
-
-    shared: Callable[[Parameters], float]
-    steps: Callable[[Parameters], int]
-    learning_rate: Callable[[Parameters], float]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Differences(Generic[Parameters]):
     """Expert t is W + D_t, W being the merged model, with as much of D_t as ``cut`` leaves.
 
     ``of``: D_t an expert, in order, from the task vectors of a tensor, or of a flat part where
     entries are chosen, the weights and the parameters. ``with_biases``: also of the biases that go
     with the matrices. ``roles``: of these tensors alone; None: of all that the method merges.
-    ``training``: of ``BLOCKS``, whose D_t are differences to the base.
+    ``shared``: of ``BLOCKS``, whose D_t are differences to the base: the share that the merged
+    model has of each expert, with which routers begin, from the parameters; these say ``steps``,
+    ``learning_rate`` and ``patience``, too.
     """
 
     of: Callable[[Sequence[Tensor], Sequence[float], Parameters], Iterator[Tensor]]
@@ -118,19 +108,17 @@ class Differences(Generic[Parameters]):
     kind: ModuleKind = ModuleKind.TASK
     with_biases: bool = False
     roles: frozenset[str] | None = None
-    training: BlockTraining[Parameters] | None = None
+    shared: Callable[[Parameters], float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections(Generic[Parameters]):
     """h − Up ReLU(Down h) of what each task's head is given, trained to be as in its expert.
 
-    ``rank``, ``steps``, ``learning_rate``: from the parameters.
+    ``rank``: from the parameters, which say ``steps`` and ``learning_rate``, too.
     """
 
     rank: Callable[[Parameters], int]
-    steps: Callable[[Parameters], int]
-    learning_rate: Callable[[Parameters], float]
 
 
 Modules = (

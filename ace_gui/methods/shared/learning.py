@@ -39,6 +39,7 @@ class Learning(Generic[Parameters]):
     ``part``: what expert t adds, from its factors and the gates; differentiable in the gates.
     ``apart``: each expert is learned by itself, on its own tasks. ``penalty``: a number that is
     added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
+    ``numbers``: how many of a tensor are learned at once, from its shape and T.
     ``settled``: from a value as it was learned to what is kept of it. ``curve``: what ``figures``
     are, which are one an expert, or none of a tensor that has none, from the gates.
     """
@@ -47,6 +48,7 @@ class Learning(Generic[Parameters]):
     part: Callable[[int, Values, Values], Tensor]
     figures: Callable[[Values], Tensor]
     curve: str
+    numbers: Callable[[tuple[int, ...], int], int] = lambda _, experts: experts
     gates: Callable[[Values, Parameters, torch.Generator | None], Values] = lambda values, *_: (
         values
     )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.adapting.training import Loop, State
+from ace_gui.engine.adapting.merged_values import MergedValues
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.method import MergeMethod
@@ -93,20 +93,21 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     options = {"variant": choices[0][variant % len(choices[0])]} if choices else {}
     parameters = checked_parameters(method, options)
     model = Small(7, width).double().eval()
-    rows, state = rows_of(method, model, parameters, 1 if learning.apart else experts)
-    for value in state.leaves().values():
+    merged = merged_values(method, model, parameters, 1 if learning.apart else experts, seed)
+    values = merged.all()
+    for value in values.values():
         value.add_(0.1 * torch.randn_like(value))
-    loop = Loop(learning, parameters, rows, state, seed=seed)
     tokens = torch.randint(7, (5, 4))
 
-    loop.write(3)
+    merged.write(3)
     model.zero_grad()
     loss_of(model, tokens).backward()
-    found = gradients_of(loop)
+    merged.pull(3)
+    found = {name: value.grad for name, value in values.items()}
 
-    leaves = {name: value.clone().requires_grad_() for name, value in state.leaves().items()}
+    leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
     expected = torch.autograd.grad(
-        reference(loop, leaves, model, tokens), list(leaves.values()), allow_unused=True
+        reference(merged, leaves, model, tokens), list(leaves.values()), allow_unused=True
     )
     for (name, leaf), own in zip(leaves.items(), expected, strict=True):
         wanted = torch.zeros_like(leaf) if own is None else own
@@ -120,12 +121,12 @@ def _fields(method: MergeMethod[Any]) -> Any:
     return parameter_fields(method)
 
 
-def rows_of(
-    method: MergeMethod[Any], model: nn.Module, parameters: Any, experts: int
-) -> tuple[list[Held], State]:
+def merged_values(
+    method: MergeMethod[Any], model: nn.Module, parameters: Any, experts: int, seed: int
+) -> MergedValues:
     learning = method.learning
     assert learning is not None
-    rows, own = [], {}
+    rows, own = list[Held](), {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
     for name, place in model.named_parameters():
         deltas = [0.5 * torch.randn_like(place) for _ in range(experts)]
@@ -135,31 +136,20 @@ def rows_of(
         rows.append(Held(name, place.detach().clone(), deltas, made, weights, place))
         values = learning.start(deltas, parameters, findings)
         own[name] = {each: value.double() for each, value in values.items()}
-    return rows, State(own=own, shared={name: value.double() for name, value in shared.items()})
+    whole = {name: value.double() for name, value in shared.items()}
+    return MergedValues(learning, parameters, rows, own, whole, seed=seed)
 
 
-def gradients_of(loop: Loop) -> dict[str, Tensor]:
-    """Those that the loop gives to its optimizer."""
-    found: dict[str, Tensor] = {}
-
-    def step() -> None:
-        found.update({name: leaf.grad.clone() for name, leaf in loop.state.leaves().items()})
-
-    loop._optimizer.step = step  # type: ignore[method-assign]
-    loop._move(3)
-    return found
-
-
-def reference(loop: Loop, leaves: dict[str, Tensor], model: Any, tokens: Tensor) -> Tensor:
+def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: Tensor) -> Tensor:
     """The loss as a function of all values, through all experts at once."""
     merged: dict[str, Tensor] = {}
     total = torch.zeros((), dtype=torch.float64)
-    for row in loop.rows:
+    for row in own.rows:
         assert isinstance(row, Held)
-        values = {name: leaves[f"/{name}"] for name in loop.state.shared}
-        values |= {name: leaves[f"{row.name}/{name}"] for name in loop.state.own[row.name]}
-        gates = loop._gates(row, 3)(values)
-        merged[row.name] = row.base + change(loop.learning, row.factors, row.weights, gates)
-        if loop.learning.penalty is not None:
-            total = total + loop.learning.penalty(gates, loop.parameters)
+        values = {name: leaves[f"/{name}"] for name in own.shared}
+        values |= {name: leaves[f"{row.name}/{name}"] for name in own.own[row.name]}
+        gates = own.gates(row, 3)(values)
+        merged[row.name] = row.base + change(own.learning, row.factors, row.weights, gates)
+        if own.learning.penalty is not None:
+            total = total + own.learning.penalty(gates, own.parameters)
     return total + loss_of(model, tokens, merged)

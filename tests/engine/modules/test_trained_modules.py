@@ -13,13 +13,17 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import ace_gui
+from ace_gui.engine.contract.events import LearningProgress
+from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.head_inputs import Correction
 from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.output.task_model import reconstruct
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.routing.feature_router import fitted
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers import module_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, gpt2_family
 from tests.helpers.command import ace_gui as run
@@ -136,7 +140,7 @@ def test_free_experts_by_their_formula(gpt2: Path, tmp_path: Path) -> None:
     for name in ("transformer.h.0.mlp.c_fc.weight", "transformer.h.1.attn.c_proj.weight"):
         delta = (own[name] - base[name]).double().numpy().T
         expected = oracle.free_expert(delta, 0.2, 0.1).T
-        np.testing.assert_allclose((found[name] - shared[name]).numpy(), expected, atol=2e-6)
+        np.testing.assert_allclose((found[name] - shared[name]).numpy(), expected, atol=1e-6)
 
 
 def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> N
         models[-1].load_state_dict(dict(reconstruct(folder, name)), strict=False)
     options = torch.stack([logits(model, GIVEN) for model in models])
     nearest = (options - found).abs().amax(dim=(2, 3)).amin(dim=0)
-    assert float(nearest.max()) < 1e-4
+    assert float(nearest.max()) < 1e-6
 
 
 ROUTED: dict[str, dict[str, Any]] = {
@@ -254,7 +258,7 @@ def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
 def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path: Path) -> None:
     copy = retrained(wemoe, tmp_path / "copy", **blocks(wemoe, out=torch.zeros(2, 16)))
     found = logits(ace_gui.load_model(copy), GIVEN)
-    torch.testing.assert_close(found, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-6)
     near = logits(ace_gui.load_model(wemoe), GIVEN)
     assert 0 < float((near - found).abs().max()) < 0.05
 
@@ -295,15 +299,46 @@ def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path: Path) -> None:
         return float(-(log.exp() * log).sum(dim=1).mean())
 
     begun = merged(bert, tmp_path / "begun", "wemoe", steps=0)
-    learnt = merged(bert, tmp_path / "learnt", "wemoe", steps=30, learning_rate=1e-2)
+    learnt = merged(bert, tmp_path / "learnt", "wemoe", steps=30, learning_rate=1e-2, patience=0)
     assert entropy(learnt) < 0.9 * entropy(begun)
-    again = merged(bert, tmp_path / "again", "wemoe", steps=30, learning_rate=1e-2)
+    again = merged(bert, tmp_path / "again", "wemoe", steps=30, learning_rate=1e-2, patience=0)
     assert (again / MODULES).read_bytes() == (learnt / MODULES).read_bytes()
 
 
-def test_wemoe_without_labels_is_refused(gpt2: Path, tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="no task has such"):
-        merged(gpt2, tmp_path / "out", "wemoe", steps=1)
+def test_wemoe_without_probabilities_is_refused(tmp_path: Path) -> None:
+    file = bert_family(tmp_path)
+    document = json.loads(file.read_text())
+    for task in document["tasks"]:
+        task["kind"] = "regression"
+        data = tmp_path / task["data"]
+        data.write_text(data.read_text().replace("label-0", "1.5"))
+    file.write_text(json.dumps(document))
+    with pytest.raises(TaskError, match="no task has answers with probabilities"):
+        merged(file, tmp_path / "out", "wemoe", steps=1)
+
+
+@pytest.mark.parametrize("method", ["wemoe", "surgery"])
+def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._TOLD", 0.0)
+    document = json.loads(bert.read_text())
+    recipe = {**document, "merge_method": method, "parameters": {"steps": 6}}
+    own = bert.with_name(f"stopped-{method}.yaml")
+    own.write_text(json.dumps(recipe))
+    whole = ace_gui.merge(own, tmp_path / "whole", device="cpu").folder
+    prepared = prepare(load_recipe(own))
+    store = tmp_path / "store"
+    for event in merge(prepared, store, device="cpu"):
+        if isinstance(event, LearningProgress) and event.done == 4:
+            break
+    going_on = merge(prepare(load_recipe(own)), store, device="cpu", resume=True)
+    first = next(event for event in going_on if isinstance(event, LearningProgress))
+    assert first.done == 4
+    assert all(event is not None for event in going_on)
+    assert (store / "model" / MODULES).read_bytes() == (whole / MODULES).read_bytes()
+    assert not (store / "training").exists()
 
 
 # Representation Surgery
@@ -324,8 +359,9 @@ def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path: Path) -> None:
     cut = merged(bert, tmp_path / "cut", "surgery", steps=0)
     whole = merged(bert, tmp_path / "whole", "task_arithmetic")
     for task in ("two", "three"):
-        found = answers(ace_gui.load_model(cut, task=task))
-        expected = answers(ace_gui.load_model(whole, task=task))
+        found = answers(ace_gui.load_model(cut, task=task).double())
+        expected = answers(ace_gui.load_model(whole, task=task).double())
+        # The two merges scale before and after they add, and so differ in the last bit of float32.
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
