@@ -130,8 +130,15 @@ class EngineError(WorkbenchError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was lacking; torch says so by its own errors, of processors and of GPUs."""
-    told = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
+    """Whether memory was lacking; torch and threads say so by errors of their own."""
+    told = (
+        "can't allocate memory",
+        "not enough memory",
+        "out of memory",
+        "Cannot allocate memory",
+        "can't start new thread",  # for whose stack there is no room
+        "bad_alloc",
+    )
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in told)
     )

@@ -100,6 +100,8 @@ def _speed(prepared: Prepared, given: Given, cluster: str) -> Speed:
         if workers is not None:
             use_threads(workers.threads)
             workers.begin(prepared)
+            for _ in workers.ready():
+                pass
             for _ in workers.ran(os.getpid, [()] * workers.count, ["a worker"] * workers.count):
                 start = time.monotonic() - started
         found = measured(prepared, workers)

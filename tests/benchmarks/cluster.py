@@ -54,7 +54,7 @@ import json, sys, time
 import psutil
 from pathlib import Path
 from ace_gui.engine import workflow
-from ace_gui.engine.cluster import pool, ray_cluster
+from ace_gui.engine.cluster import pool
 from ace_gui.engine.contract.events import MergeStarted, MergeFinished
 from ace_gui.recipe.recipe_file import load_recipe
 
@@ -72,7 +72,7 @@ def now():
     return time.monotonic(), processor_seconds()
 
 units, marks = [], {}
-results, welcome, connect = pool.Pool.results, pool.Pool._welcome, ray_cluster._connect
+results, welcome = pool.Pool.results, pool.Pool._welcome
 def noted(self, calls, **more):
     for found in results(self, calls, **more):
         if found is not None:
@@ -81,11 +81,7 @@ def noted(self, calls, **more):
 def welcomed(self, kind):
     welcome(self, kind)
     marks["ready"] = now()  # the last one counts
-def connected(*given):
-    before = time.monotonic()
-    connect(*given)
-    marks["connect"] = time.monotonic() - before
-pool.Pool.results, pool.Pool._welcome, ray_cluster._connect = noted, welcomed, connected
+pool.Pool.results, pool.Pool._welcome = noted, welcomed
 options = workflow.Options(device="cpu", threads=int(sys.argv[3]), cluster=sys.argv[4])
 for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]), options):
     if isinstance(event, MergeStarted):
@@ -94,7 +90,6 @@ for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.a
         ended = now()
         ready = marks.get("ready", started)
         print(json.dumps({
-            "connect": marks.get("connect", 0.0),
             "start": ready[0] - started[0],
             "seconds": ended[0] - ready[0],
             "processor": ended[1] - ready[1],
@@ -102,7 +97,7 @@ for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.a
         }))
 """
 """Prints seconds of wall and of processor time (this process and all that it started), from when
-the workers are ready; before that, how long reaching the cluster and starting them took."""
+the workers are ready; before that, how long starting the cluster and them took."""
 
 
 def main() -> None:
@@ -146,7 +141,7 @@ def compared(folder: Path, experts: int) -> None:
     units = two["units"]
     wall, processor = (one[key] / two[key] for key in ("seconds", "processor"))
     say(f"speed of two workers by that of one process: {wall:.2f} ({processor:.2f} processor time)")
-    say(f"before that: Ray {two['connect']:.1f} s, workers {two['start']:.1f} s")
+    say(f"before that, until the workers are there: {two['start']:.1f} s")
     more = (two["processor"] - alone["processor"]) / len(units)
     waited = (2 * two["seconds"] - sum(units)) / len(units)
     say(

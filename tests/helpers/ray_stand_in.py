@@ -14,6 +14,8 @@ from typing import Any
 
 import cloudpickle as pickle
 
+from ace_gui.engine.cluster.pool import Pool
+
 Fails = Callable[[str, int], bool]
 """From the name of a call and its number to whether the worker is lost over it."""
 
@@ -57,7 +59,8 @@ class Handle:
 class RayStandIn:
     """``started``: workers so far; ``killed``: of them; ``hangs``: calls that never end.
 
-    ``asked_for``: what each worker was to have of its machine.
+    ``asked_for``: what each worker was to have of its machine. It is a cluster, too, with room for
+    ``count`` workers, which is there after ``starting`` questions, and ``ended`` or not.
     """
 
     exceptions = SimpleNamespace(
@@ -71,11 +74,27 @@ class RayStandIn:
     def __init__(self, fails: Fails = lambda call, number: False) -> None:
         self.fails = fails
         self.hangs: Fails = lambda call, number: False
+        self.ray = self
+        self.count = 2
+        self.starting = 0
+        self.ended = False
         self.started = 0
         self.killed = 0
         self.asked_for: list[dict[str, Any]] = []
         self._numbers = count()
         self._known: dict[Ref, int] = {}
+
+    def pool(self, count: int = 2, threads: int = 1, device: str = "cpu") -> Pool:
+        """So many workers of it."""
+        self.count = count
+        return Pool(self, threads, device)
+
+    def is_ready(self) -> bool:
+        self.starting -= 1
+        return self.starting < 0
+
+    def is_there(self) -> bool:
+        return not self.ended
 
     def remote(self, kind: type) -> Any:
         def make(*arguments: Any) -> Handle:

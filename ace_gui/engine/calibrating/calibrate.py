@@ -33,13 +33,15 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
-from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.errors import TaskError
+from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.errors import ClusterError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
+from ace_gui.recipe import Recipe
 from ace_gui.versions import code_digest, library_versions
 
 _TITLES: Final = {
@@ -49,19 +51,24 @@ _TITLES: Final = {
 _CODE: Final = ("engine/calibrating", "engine/evaluating", "architecture", "checkpoints", "linalg")
 
 
-def calibrated(prepared: Prepared, device: torch.device) -> Iterator[PassProgress]:
+def calibrated(
+    prepared: Prepared, device: torch.device, workers: Elsewhere | None = None
+) -> Iterator[PassProgress | None]:
     """Measure what the methods of the plan need of the experts' data, and is not known yet.
 
-    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was.
+    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was. ``workers``:
+    each of whom takes an expert, then another one; None: this process takes all.
     Raises TaskError where an expert has no calibration inputs, and what reading data, loading
     models and writing raise.
     """
     for need in prepared.needs:
         if not need.learned and need not in prepared.measurements:
-            yield from measure(prepared, need, device)
+            yield from measure(prepared, need, device, workers)
 
 
-def measure(prepared: Prepared, need: Need, device: torch.device) -> Iterator[PassProgress]:
+def measure(
+    prepared: Prepared, need: Need, device: torch.device, workers: Elsewhere | None = None
+) -> Iterator[PassProgress | None]:
     """Measure every expert; as ``calibrated``."""
     lacking = without_data(prepared.plan.recipe)
     if lacking:
@@ -71,16 +78,69 @@ def measure(prepared: Prepared, need: Need, device: torch.device) -> Iterator[Pa
     for source in sources if need is Need.GRADIENTS else ():
         for data, _ in source.tasks:
             require_probabilities(data.kind, data.name)
+    where = device if workers is None else torch.device(workers.device)
+    folders = [
+        statistics_folder() / _key(prepared, t, need, source, where)
+        for t, source in enumerate(sources)
+    ]
+    if workers is not None:
+        names = [source.name for source in sources]
+        yield from _measured_by(workers, prepared, need, folders, names)
     found = []
     for t, source in enumerate(sources):
-        folder = statistics_folder() / _key(prepared, t, need, source, device)
-        known = found_statistics(folder)
-        if known is None:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with claimed(folder):
-                known = yield from _measured(prepared, t, need, source, folder, device)
-        found.append(known)
+        known = found_statistics(folders[t])
+        found.append(known or (yield from _kept(prepared, t, need, source, folders[t], where)))
     prepared.measurements[need] = tuple(found)
+
+
+def _measured_by(
+    workers: Elsewhere,
+    prepared: Prepared,
+    need: Need,
+    folders: Sequence[Path],
+    names: Sequence[str],
+) -> Iterator[PassProgress | None]:
+    """Have others measure the experts of whom nothing is known. Raises as ``calibrated``, and
+    ClusterError."""
+    lacking = [t for t, folder in enumerate(folders) if found_statistics(folder) is None]
+    recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in lacking]
+    given = [(recipe, t, need, folders[t], workers.device) for t in lacking]
+    done = 0
+    for result in workers.ran(_measured_alone, given, about):
+        if result is None:
+            yield None
+            continue
+        done += 1
+        title = _TITLES[need].format(plain(about[result[0]]))
+        yield PassProgress(title=title, done=done, total=len(lacking))
+    for t in lacking:
+        if found_statistics(folders[t]) is None:
+            raise ClusterError(
+                f"{folders[t].parent}, where the workers keep what they measure, is not the same "
+                "folder for them as here; give all machines one cache folder (XDG_CACHE_HOME).",
+                path=folders[t],
+            )
+
+
+def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: str) -> None:
+    """One expert, here."""
+    prepared = prepare(recipe)
+    source = calibration(prepared, t)
+    for _ in _kept(prepared, t, need, source, folder, torch.device(device)):
+        pass
+
+
+def _kept(
+    prepared: Prepared,
+    t: int,
+    need: Need,
+    source: Calibration,
+    folder: Path,
+    device: torch.device,
+) -> Generator[PassProgress, None, Statistics]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with claimed(folder):
+        return (yield from _measured(prepared, t, need, source, folder, device))
 
 
 def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: torch.device) -> str:

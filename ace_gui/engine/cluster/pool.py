@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
-from ace_gui.errors import ClusterError, WorkbenchError
+from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
+from ace_gui.formatting import human_bytes
 
 ATTEMPTS: Final = 3
 """Workers that may be lost over one call, the last one included, before there is an end to it."""
@@ -23,6 +24,11 @@ LONGEST_SECONDS: Final = 3600.0
 
 STARTING_SECONDS: Final = 300.0
 """For which a worker may start and open the models."""
+
+WATCH_SECONDS: Final = 2.0
+"""After which the cluster's servers are looked for again."""
+
+ENDED: Final = "The cluster's server has ended; see that the cluster is up, then resume."
 
 TICK: Final = 0.1
 """Seconds after which whoever waits for results is asked whether to go on."""
@@ -53,31 +59,63 @@ class _Task:
 @dataclass(eq=False)
 class _Member:
     """A worker. ``given``: by the handles of what it was given, in order; ``since``: when it could
-    begin with the first of them."""
+    begin with the first of them; ``kind``: None while it starts."""
 
     handle: Any
+    kind: Kind | None = None
     given: dict[Any, _Task] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
 
 
+class Cluster(Protocol):
+    """Where the workers are. ``ray``: its module; ``count``: how many it has room for, once it
+    ``is_ready``."""
+
+    ray: Any
+    count: int
+
+    def is_ready(self) -> bool:
+        """Whether it has started; asking begins that. Raises ClusterError."""
+        ...
+
+    def is_there(self) -> bool:
+        """Whether its servers have not ended since."""
+        ...
+
+
 class Pool:
-    """``count`` workers, started when there is something to do, gone after ``close``.
+    """Workers of a cluster, started when there is something to do, gone after ``close``.
 
     ``lost``: how many were replaced. ``longest``: seconds that a call may take. ``mixed``: whether
     their processors or GPUs are of several kinds.
     """
 
-    def __init__(self, ray: Any, count: int, threads: int, device: str) -> None:
+    def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
         self.threads = threads
         self.device = device
         self.lost = 0
         self.longest = LONGEST_SECONDS
-        self._ray = ray
-        self.count = count
+        self._cluster = cluster
+        self._seen = time.monotonic()
         self._members: list[_Member] = []
         self._told: dict[str, tuple[Any, ...]] = {}
         self._kinds: set[tuple[str, str]] = set()
         self._start = _Task()
+
+    @property
+    def count(self) -> int:
+        """How many workers there are at most; 0 before the cluster is ``ready``."""
+        return self._cluster.count
+
+    @property
+    def _ray(self) -> Any:
+        return self._cluster.ray
+
+    def ready(self) -> Iterator[None]:
+        """Wait for the cluster, step by step. Raises ClusterError."""
+        while not self._cluster.is_ready():
+            yield None
+            time.sleep(TICK)
 
     @property
     def mixed(self) -> bool:
@@ -104,8 +142,11 @@ class Pool:
         """
         left = deque(_Task(place, call) for place, call in enumerate(calls))
         unfinished = len(left)
+        if unfinished:
+            yield from self.ready()
         try:
             while unfinished:
+                self._require_cluster()
                 while len(self._members) < min(self.count, unfinished):
                     self._add_member()
                 self._give_out(left, ahead)
@@ -113,9 +154,18 @@ class Pool:
                     unfinished -= 1
                     yield task.place, found
                 yield None
+        except ConnectionError as error:  # as Ray says it of a cluster at an address
+            raise ClusterError(ENDED, details=str(error)) from None
         finally:
             for member in [each for each in self._members if each.given]:
                 self._dismiss(member)
+
+    def _require_cluster(self) -> None:
+        """Raise ClusterError where it has ended: Ray itself would wait for it, then end us."""
+        if time.monotonic() - self._seen > WATCH_SECONDS:
+            if not self._cluster.is_there():
+                raise ClusterError(ENDED)
+            self._seen = time.monotonic()
 
     def close(self) -> None:
         """Stop the workers, whatever they do."""
@@ -164,6 +214,7 @@ class Pool:
             if isinstance(found, WorkbenchError):
                 raise found
             if task.call is None:
+                member.kind = found
                 self._welcome(found)
             else:
                 yield task, found
@@ -174,6 +225,10 @@ class Pool:
             return self._ray.get(asked)
         except self._losses:
             return NoMemory()
+        except Exception as error:
+            if is_out_of_memory(error):  # also where it could not even send what it found
+                return NoMemory()
+            raise
 
     def _limit(self, task: _Task) -> float:
         return STARTING_SECONDS if task.call is None else self.longest
@@ -206,6 +261,8 @@ class Pool:
     def _dismiss(self, member: _Member) -> None:
         with suppress(Exception):  # whatever Ray has to say of one that is gone
             self._ray.kill(member.handle)
+        if member.kind is not None:
+            member.kind.kill()
         self._members.remove(member)
 
     def _welcome(self, kind: Kind) -> None:
@@ -226,7 +283,7 @@ def _given_up(call: Call | None) -> ClusterError:
             "The cluster's workers cannot be started; see whether its machines have processors and "
             "memory to spare, and this program."
         )
-    memory = f", which takes about {call.memory / 1e9:.1f} GB" if call.memory else ""
+    memory = f", which takes about {human_bytes(call.memory)}" if call.memory else ""
     return ClusterError(
         f"{ATTEMPTS} workers were lost while they worked on `{call.about}`{memory}; give workers "
         "more memory, then resume.",

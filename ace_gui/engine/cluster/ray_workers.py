@@ -32,11 +32,19 @@ class RayWorkers:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.count = pool.count
         self.threads = pool.threads
         self.device = pool.device
         self.looking = 0.0
         self._written: set[bool] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there are at most; 0 before the cluster is ``ready``."""
+        return self.pool.count
+
+    def ready(self) -> Iterator[None]:
+        """Wait for the cluster, step by step. Raises ClusterError."""
+        return self.pool.ready()
 
     @property
     def notes(self) -> tuple[str, ...]:

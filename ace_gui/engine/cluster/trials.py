@@ -46,7 +46,7 @@ TELLING: Final = 1 << 20
 ROUNDS: Final = 3
 """Rows of a kind that each worker merges, as far as there are different ones and time."""
 
-TRIAL_SECONDS: Final = 8.0
+TRIAL_SECONDS: Final = 20.0
 """For which rows are tried."""
 
 TRIAL: Final = "a trial"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import psutil
 import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
@@ -36,9 +39,11 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """On what a worker's last digits depend. ``processor``: of its machine; ``node``: its name."""
+    """On what a worker's last digits depend. ``processor``: of its machine; ``node``: its name;
+    ``process``: the worker's number there."""
 
     node: str
+    process: int
     processor: str
     device: str
     libraries: Mapping[str, str]
@@ -52,11 +57,21 @@ class Kind:
         vectors = torch.backends.cpu.get_cpu_capability()
         return cls(
             node=platform.node(),
+            process=os.getpid(),
             processor=f"{platform.machine()} {vectors}",
             device=gpu or "cpu",
             libraries=dict(library_versions()),
             code=code_digest(*COMPUTING),
         )
+
+    def kill(self) -> None:
+        """End it if it is on this machine: one that was stopped would not hear Ray, and keep its
+        place."""
+        if self.node == platform.node() and self.process != os.getpid():
+            with suppress(psutil.Error):
+                process = psutil.Process(self.process)
+                if any(TITLE in word for word in process.cmdline()[:1]):  # and no later process
+                    process.kill()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +87,10 @@ class Order:
     measured: Mapping[Need, Sequence[Path]]
 
 
+TITLE: Final = "ray::Worker"
+"""How the process of a ``Worker`` is called."""
+
+
 class NoMemory:
     """What a worker gives that had too little memory for what it was asked."""
 
@@ -83,10 +102,11 @@ class Worker:
         go_offline()
         use_threads(threads)
         self._device = device
-        self._failed: WorkbenchError | None = None
+        self._failed: WorkbenchError | NoMemory | None = None
 
     def do(self, name: str, *arguments: Any) -> Any:
-        """What the method of this name gives; of our errors the first, as it is, and ever after."""
+        """What the method of this name gives; of our errors, or of what had too little memory, the
+        first, and ever after."""
         if self._failed is None:
             try:
                 return getattr(self, name)(*arguments)
@@ -95,7 +115,7 @@ class Worker:
             except (MemoryError, RuntimeError, OSError) as error:
                 if not is_out_of_memory(error):
                     raise
-                return NoMemory()
+                self._failed = NoMemory()
         return self._failed
 
     def kind(self) -> Kind:

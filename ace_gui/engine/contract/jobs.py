@@ -190,12 +190,13 @@ class CompareJob:
     """Merge several recipes one after another and measure each.
 
     Yields CompareProgress while it works, and MethodCompared a variant, also where one fails.
-    ``memory_bytes``: as of a MergeJob.
+    ``memory_bytes``, ``cluster``: as of a MergeJob.
     """
 
     variants: tuple[Variant, ...]
     device: str = "auto"
     memory_bytes: int | None = None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

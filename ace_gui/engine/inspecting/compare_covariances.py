@@ -38,7 +38,7 @@ def compare_covariances(
     """
     plain = replace(recipe, merge_method="ace", parameters={}, overrides=())
     prepared = prepare(plain)
-    yield from measure(prepared, Need.INPUTS, device)
+    yield from (event for event in measure(prepared, Need.INPUTS, device) if event is not None)
     readers = Readers(prepared)
     rows = [
         row

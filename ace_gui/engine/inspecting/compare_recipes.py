@@ -39,6 +39,7 @@ from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare, preparing
@@ -139,20 +140,23 @@ def _alone(recipe: Recipe, device: str) -> MethodCompared:
     return row
 
 
-def compare(job: CompareJob) -> Iterator[Event | None]:
-    """Merge every variant and measure it; one that cannot be merged says why in its row."""
+def compare(job: CompareJob, workers: Workers | None = None) -> Iterator[Event | None]:
+    """Merge every variant and measure it; one that cannot be merged says why in its row.
+
+    ``workers``: who merge each, None: this process.
+    """
     for place, variant in enumerate(job.variants):
         title = title_of(variant.recipe)
         progress = CompareProgress(title=title, place=place, of=len(job.variants), done=0, total=0)
         yield progress
         try:
-            yield from _compared(job, variant, progress)
+            yield from _compared(job, variant, progress, workers)
         except WorkbenchError as error:
             yield MethodCompared(title=title, variant=variant, place=place, error=error.sentence)
 
 
 def _compared(
-    job: CompareJob, variant: Variant, progress: CompareProgress
+    job: CompareJob, variant: Variant, progress: CompareProgress, workers: Workers | None
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
@@ -167,9 +171,12 @@ def _compared(
         device=job.device,
         resume=begun,
         memory_bytes=job.memory_bytes,
+        workers=workers,
     )
     for event in events:
         match event:
+            case None:
+                yield None
             case MergeFinished(warnings=found_before):
                 warnings = found_before
             case (

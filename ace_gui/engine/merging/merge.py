@@ -88,7 +88,7 @@ def merge(
         on_gpu = memory_of(where) if where.type == "cuda" else None
         require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
-    yield from calibrated(prepared, where)
+    yield from calibrated(prepared, where, workers)
     told: tuple[str, ...] = ()
     for event in learned(prepared, where):
         told = event.warnings if isinstance(event, LearningProgress) else told

@@ -143,13 +143,12 @@ class Looked:
 
 
 class Workers(Elsewhere, Protocol):
-    """Processes that merge units. ``count``: how many; ``threads``: of each.
+    """Processes that merge units. ``threads``: of each.
 
     What they give is None where there is nothing yet; to stop asking is to stop them. They raise
     what merging raises, and ClusterError.
     """
 
-    count: int
     threads: int
 
     @property

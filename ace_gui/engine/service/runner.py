@@ -134,7 +134,8 @@ class Runner:
             case ExportJob():
                 yield from _export(job)
             case CompareJob():
-                yield from compare(job)
+                with workers_at(job.cluster, job.device) as workers:
+                    yield from compare(job, workers)
             case DescribeTasksJob():
                 yield from described((yield from self._prepared(job.recipe)), job.tasks)
             case EvaluateJob():

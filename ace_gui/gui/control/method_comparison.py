@@ -68,6 +68,7 @@ class MethodComparison(OneOperation):
             variants=tuple(variants),
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
+            cluster=self._session.cluster,
         )
         self._begin(job)
 

@@ -14,7 +14,6 @@ from transformers import LlamaConfig
 
 from ace_gui.engine.cluster import trials
 from ace_gui.engine.cluster.estimates import SOME_BYTES, SOME_FLOPS, some_seconds
-from ace_gui.engine.cluster.pool import Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.schedule import (
     LATE,
@@ -87,7 +86,7 @@ def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> N
 
 def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
     ray = RayStandIn()
-    workers = RayWorkers(Pool(ray, 2, 1, "cpu"))
+    workers = RayWorkers(ray.pool())
     prepared = prepare(recipe_of(family, merge_method="ties"))
     workers.begin(prepared)
     speed = measured(prepared, workers)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.calibrating import calibrate
+from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.contract.events import Evaluated, MethodCompared
+from ace_gui.engine.contract.events import Evaluated, MethodCompared, PassProgress
+from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.tuned import ParameterRange, Tuned
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.merging.store import checksums
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import TaskError
+from ace_gui.engine.service import runner
+from ace_gui.errors import ClusterError, TaskError
+from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.calibrated_models import bert_family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.scored_models import save_scored_family
 
@@ -59,7 +66,7 @@ class Counted(RayStandIn):
 
 
 def workers(ray: RayStandIn) -> RayWorkers:
-    return RayWorkers(Pool(ray, 2, 1, "cpu"))
+    return RayWorkers(ray.pool())
 
 
 def test_evaluate(recipe: Recipe, fresh) -> None:
@@ -103,6 +110,35 @@ def test_compare(recipe: Recipe, fresh) -> None:
     assert expected[0]["scores"]
 
 
+def test_the_window_compares_by_workers(
+    recipe: Recipe, fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each merge by all of them, one after another: its store is kept, as the window wants it."""
+    ray = RayStandIn()
+    monkeypatch.setattr(
+        runner, "workers_at", lambda to, *_: nullcontext(workers(ray) if to else None)
+    )
+
+    def rows(cluster: str) -> list[MethodCompared]:
+        fresh()
+        recipes = by_method(recipe, ["linear", "ties"])
+        stores = (tmp_path / f"{cluster}-{place}" for place in itertools.count())
+        variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
+        job = CompareJob(variants=variants, device="cpu", cluster=cluster)
+        found = list(runner.Runner().run(job))
+        assert (None in found) or not cluster
+        return [row for row in found if isinstance(row, MethodCompared)]
+
+    expected, found = rows(""), rows("local:2")
+    assert ray.started
+    assert len(found) == 2
+    for one, other in zip(expected, found, strict=True):
+        assert not other.error
+        assert told(one.scores) == told(other.scores)
+        assert one.reports == other.reports
+        assert checksums(one.variant.store) == checksums(other.variant.store)
+
+
 @pytest.mark.parametrize("names", [("scaling",), ("scaling", "density")])
 def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
     if "density" in names:
@@ -122,6 +158,43 @@ def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
     ray = Counted()
     assert found(workers=workers(ray)) == expected
     assert ray.ran > len(expected[0])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """What is measured of the experts, each by one worker: the very same files."""
+    file = bert_family(tmp_path / "family")
+
+    def measured(cache: Path, members: RayWorkers | None) -> dict[str, bytes]:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        prepared = prepare(load_recipe(file))
+        assert prepared.needs
+        events = list(calibrated(prepared, torch.device("cpu"), members))
+        assert any(isinstance(event, PassProgress) for event in events)
+        assert prepared.measurements.keys() == prepared.needs.keys()
+        files = (path for path in statistics_folder().rglob("*") if path.is_file())
+        return {str(path.relative_to(cache)): path.read_bytes() for path in files}
+
+    expected = measured(tmp_path / "here", None)
+    ray = Counted()
+    assert measured(tmp_path / "there", RayWorkers(ray.pool(count))) == expected
+    assert any(name.endswith(".safetensors") for name in expected)
+    assert ray.ran == 3  # an expert each, and one once more
+    again = Counted()
+    list(calibrated(prepare(load_recipe(file)), torch.device("cpu"), RayWorkers(again.pool())))
+    assert again.started == 0  # all is known
+
+
+def test_statistics_must_be_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    prepared = prepare(load_recipe(bert_family(tmp_path / "family")))
+    monkeypatch.setattr(calibrate, "_measured_alone", nothing)
+    with pytest.raises(ClusterError, match="one cache folder"):
+        list(calibrated(prepared, torch.device("cpu"), workers(RayStandIn())))
+
+
+def nothing(*_: object) -> None:
+    """As if it had been written on another machine."""
 
 
 def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 from ace_gui.engine import streaming
-from ace_gui.engine.cluster.pool import ATTEMPTS, Call, Pool
+from ace_gui.engine.cluster import pool
+from ace_gui.engine.cluster.pool import ATTEMPTS, Call
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.cluster.worker import Kind, Worker
+from ace_gui.engine.cluster.worker import Kind, Order, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
@@ -65,7 +66,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
-    return RayWorkers(Pool(ray, count, THREADS, "cpu"))
+    return RayWorkers(ray.pool(count, THREADS))
 
 
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
@@ -291,7 +292,7 @@ def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path: Pat
 def test_one_worker_a_gpu() -> None:
     """Ray then shows each its own GPU alone, which is the first that it sees."""
     ray = RayStandIn()
-    pool = Pool(ray, 2, 1, "cuda:0")
+    pool = ray.pool(device="cuda:0")
     calls = [Call(name="run", arguments=(len, ([],)), about="nothing")] * 2
     with suppress(ResourceError):  # where this machine has no GPU
         list(pool.results(calls))
@@ -323,6 +324,63 @@ def test_workers_that_do_not_start(family: Family, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="cannot be started"):
         list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(ray)))
     assert ray.started <= 2 * ATTEMPTS
+
+
+def test_a_merge_can_be_stopped_while_the_cluster_starts(family: Family, tmp_path: Path) -> None:
+    ray = RayStandIn()
+    ray.starting = 1 << 30
+    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
+    while not isinstance(next(events), MergeStarted):
+        pass
+    assert [next(events) for _ in range(3)] == [None] * 3
+    events.close()
+    assert ray.started == 0
+
+
+def test_the_head_ends(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would say nothing for a minute, and then end the process."""
+    monkeypatch.setattr(pool, "WATCH_SECONDS", 0.0)
+    ray = RayStandIn()
+    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+    events = merge(prepared, store, workers=workers(ray))
+    while not isinstance(next(events), TensorFinished):
+        pass
+    ray.ended = True
+    with pytest.raises(ClusterError, match="server has ended"):
+        list(events)
+    found = merged_tensors(prepared, store, workers=workers(RayStandIn()), resume=True)
+    assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
+
+
+def test_a_connection_that_breaks(family: Family, tmp_path: Path) -> None:
+    def fails(call: str, number: int) -> bool:
+        if call == "merge" and number > 4:
+            raise ConnectionError("gone")
+        return False
+
+    with pytest.raises(ClusterError, match="server has ended"):
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn(fails))))
+
+
+def test_workers_without_memory_for_the_models(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are told is not asked for: what they are asked next says it."""
+    whole, fails = Worker.prepare, [True, True]
+
+    def prepare_or_fail(self: Worker, order: Order) -> None:
+        if fails and fails.pop():
+            raise MemoryError
+        whole(self, order)
+
+    monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
+    recipe, members = recipe_of(family), workers(RayStandIn())
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(found, alone(recipe, tmp_path / "alone"))
+    assert members.pool.lost == 2
+    fails += [True] * 100
+    with pytest.raises(ClusterError, match="cannot be started"):
+        merged_tensors(prepare(recipe), tmp_path / "none", workers=workers(RayStandIn()))
 
 
 def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:

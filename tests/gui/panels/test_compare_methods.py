@@ -63,6 +63,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
 def test_a_queue_of_the_methods_ticked(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
+    window.session.cluster = "local:2"
     dialog.choices.all.click()
     assert dialog.start.text() == "&Compare 2"
     dialog.start.click()
@@ -71,6 +72,7 @@ def test_a_queue_of_the_methods_ticked(
     assert isinstance(job, CompareJob)
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
+    assert job.cluster == "local:2"
     assert window.session.activity.is_running(State.MERGING)
     assert not dialog.start.isEnabled()
     worker.say(CompareProgress(title="ACE", place=0, of=2, done=3, total=9), job=number)
