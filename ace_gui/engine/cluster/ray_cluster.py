@@ -144,7 +144,18 @@ class RayCluster:
                 except ClusterError as error:
                     self._failed = error
                 finally:
-                    ray.shutdown()
+                    self._end(ray)
+
+    def _end(self, ray: Any) -> None:
+        """Also what stays of it where its servers have ended before."""
+        started = list[psutil.Process]()
+        with suppress(psutil.Error):
+            for process in self._started_here() if self._address.is_local else ():
+                started += [process, *process.children(recursive=True)]
+        ray.shutdown()
+        for process in started:
+            with suppress(psutil.Error):
+                process.kill()
 
     def _connect(self, ray: Any) -> None:
         """Start or reach it. A busy machine may take longer than Ray waits: try again then."""
