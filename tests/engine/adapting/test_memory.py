@@ -78,14 +78,8 @@ def test_adamerging_of_eight_experts_takes_little_more_than_of_two(
 
 
 METHODS: dict[str, dict[str, float]] = {
-    "adamerging": {"steps": 3, "batch": 4},
     "concrete": {"steps": 3, "batch": 4},
     "localize_stitch_few_shot": {"steps": 3, "batch": 4},
-    "adarank": {"steps": 3, "batch": 4},
-    "wemoe": {"steps": 3},
-    "surgery": {"steps": 3},
-    "twin_merging": {"rank": 4},
-    "smile": {"rank": 4},
 }
 FACTOR = 1.5
 """By which the plan may be wrong, either way; batches are so small here that they take nothing."""
