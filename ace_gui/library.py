@@ -33,8 +33,10 @@ from ace_gui.engine.contract.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.loaded_model import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
-from ace_gui.engine.inspecting.compare_covariances import compare_covariances
+from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.tasks import Task
@@ -137,10 +139,11 @@ def inspect(
     found = workflow.inspect(given, convert=convert)
     matches: tuple[CovarianceMatch, ...] = ()
     if covariances:
-        for event in compare_covariances(given, resolve_device(device)):
-            if isinstance(event, CovariancesCompared):
-                matches += event.matches
-            if progress is not None:
+        prepared, cache = prepare(as_ace_merges(given)), InspectionCache(inspections_folder())
+        for event in compare_covariances(prepared, resolve_device(device), cache):
+            if isinstance(event, CovariancesCompared) and event.layer is not None:
+                matches += event.layer.matches
+            if progress is not None and event is not None:
                 progress(event)
     return Inspection(
         layers=found.layers,

@@ -17,24 +17,30 @@ from ace_gui.engine.contract.covariance_match import (
 )
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.inspecting.compare_covariances import compare_covariances
+from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.formatting import printable
+from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 
 
 def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
     """The matches of every matrix and expert, with a progress bar where there is a terminal."""
     found: list[CovarianceMatch] = []
+    prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
     columns = (BarColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=None)
-        for event in compare_covariances(recipe, resolve_device("cpu")):
+        for event in compare_covariances(prepared, resolve_device("cpu"), cache):
+            if event is None:
+                continue
             title = "comparing covariances"
             match event:
                 case PassProgress(title=told):
                     title = printable(told)
-                case CovariancesCompared(matches=matches):
-                    found += matches
+                case CovariancesCompared(layer=layer) if layer is not None:
+                    found += layer.matches
             progress.update(bar, total=event.total, completed=event.done, description=title)
     return tuple(found)
 

@@ -22,12 +22,6 @@ def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
     return product / below**0.5 if below > 0 else 0.0
 
 
-def leading_directions(matrix_NN: Tensor, k: int) -> Tensor:
-    """The eigenvectors (N × K) of the k largest eigenvalues."""
-    vectors_NN: Tensor = torch.linalg.eigh(matrix_NN).eigenvectors
-    return vectors_NN[:, -k:]
-
-
 def overlap(one_NK: Tensor, other_NK: Tensor) -> float:
     """‖UᵀV‖² / K of two orthonormal bases: 1 for the same subspace, 0 for orthogonal ones."""
     found = torch.linalg.vector_norm(one_NK.T @ other_NK) ** 2

@@ -165,6 +165,12 @@ class Recipe(Choices):
             names.append(name)
         return tuple(names)
 
+    @property
+    def without_calibration(self) -> tuple[str, ...]:
+        """The experts that have no task with calibration inputs."""
+        having = {task.expert or task.title for task in self.tasks if task.calibration is not None}
+        return tuple(name for name in self.expert_names if name not in having)
+
     def absolute(self) -> Self:
         """The same, as a process with another working directory must read it."""
         return replace(

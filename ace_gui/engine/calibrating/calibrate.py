@@ -35,13 +35,14 @@ from ace_gui.engine.calibrating.statistics_folder import (
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.askers import Asker
-from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.errors import ClusterError, TaskError
+from ace_gui.errors import ClusterError, TaskError, WorkbenchError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe
+from ace_gui.steps import Steps
 from ace_gui.versions import code_digest, library_versions
 
 _TITLES: Final = {
@@ -70,7 +71,7 @@ def measure(
     prepared: Prepared, need: Need, device: torch.device, workers: Elsewhere | None = None
 ) -> Iterator[PassProgress | None]:
     """Measure every expert; as ``calibrated``."""
-    lacking = without_data(prepared.plan.recipe)
+    lacking = prepared.plan.recipe.without_calibration
     if lacking:
         title = prepared.needs.get(need, "This")
         raise TaskError(lacking_sentence(title, lacking), key="calibration")
@@ -141,6 +142,30 @@ def _kept(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with claimed(folder):
         return (yield from _measured(prepared, t, need, source, folder, device))
+
+
+def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
+    """Take what was measured before of every expert; whether it is there. Measures nothing.
+
+    Data that cannot be read count as not measured; ``measure`` says what is wrong with them.
+    """
+    if need in prepared.measurements:
+        return True
+    found = []
+    if prepared.plan.recipe.without_calibration:
+        return False
+    for t in range(len(prepared.experts)):
+        try:
+            key = _key(prepared, t, need, calibration(prepared, t), device)
+            known = found_statistics(statistics_folder() / key)
+        except WorkbenchError:
+            return False
+        if known is None:
+            return False
+        found.append(known)
+        yield
+    prepared.measurements[need] = tuple(found)
+    return True
 
 
 def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: torch.device) -> str:

@@ -1,10 +1,16 @@
-"""ACE's covariances beside those that were measured with the experts' own data. Plain values."""
+"""ACE's covariances beside those that were measured with the experts' own data. Plain values.
+
+T experts, I inputs of a matrix.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +35,32 @@ class CovarianceMatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CovariancesCompared:
-    """The matches of one matrix, one an expert; ``done`` of ``total`` matrices are compared."""
+class LayerCovariances:
+    """Both covariances of one matrix, by the ``experts`` that change it.
 
+    ``centred_TT``: of Σ̂ of a row's expert and C of a column's, as ``CovarianceMatch.centred``.
+    ``estimated_TI``, ``measured_TI``: the eigenvalues of Σ̂ and of C, each by their sum, largest
+    first. ``along_TI``: vᵢᵀΣ̂vᵢ / Tr Σ̂ along the eigenvectors vᵢ of C, in the order of its
+    eigenvalues: what the estimate gives to the directions in which the inputs vary.
+    """
+
+    name: str
+    experts: tuple[str, ...]
     matches: tuple[CovarianceMatch, ...]
+    centred_TT: NDArray[np.float64]
+    estimated_TI: NDArray[np.float64]
+    measured_TI: NDArray[np.float64]
+    along_TI: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovariancesCompared:
+    """``done`` of ``total`` matrices are compared; ``layer`` is the latest.
+
+    None where nothing went through it in one of the experts, or no expert changes it.
+    """
+
+    layer: LayerCovariances | None
     done: int
     total: int
 

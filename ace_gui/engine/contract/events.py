@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ace_gui.engine.contract.covariance_match import CovariancesCompared
+from ace_gui.engine.contract.covariance_match import CovariancesCompared, LayerCovariances
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDifference,
@@ -423,6 +423,7 @@ Event = (
     | LayerSubspaces
     | LayerDistribution
     | LayerDifference
+    | LayerCovariances
     | CovariancesCompared
     | ReportProgress
     | Reported

@@ -138,6 +138,28 @@ class DistributionJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CovariancesJob:
+    """ACE's covariances beside those of the inputs that the experts have with their tasks'
+    calibration data, matrix by matrix, beginning with the one called ``first``.
+
+    Yields PassProgress while inputs are measured, then CovariancesCompared a matrix.
+    """
+
+    recipe: Recipe
+    first: str = ""
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCovariancesJob:
+    """The same of one matrix. Yields LayerCovariances; nothing where no inputs were measured."""
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DifferenceJob:
     """Two finished merges of one base, tensor by tensor. Yields LayerDifference a tensor.
 
@@ -305,6 +327,8 @@ Job = (
     | SampleMergesJob
     | SubspacesJob
     | DistributionJob
+    | CovariancesJob
+    | LayerCovariancesJob
     | DifferenceJob
     | ReportJob
     | ExportJob

@@ -1,24 +1,35 @@
 """ACE's claim on one's own models: its data-free covariances beside the measured ones.
 
-O outputs, I inputs, T experts.
+O outputs, I inputs, T experts, K leading directions.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Final
 
+import numpy as np
 import torch
+from pydantic import TypeAdapter
+from torch import Tensor
 
-from ace_gui.engine.calibrating.calibrate import measure
-from ace_gui.engine.contract.covariance_match import CovarianceMatch, CovariancesCompared
+from ace_gui.engine.array_cache import Arrays, text_array, text_of
+from ace_gui.engine.calibrating.calibrate import measure, recall
+from ace_gui.engine.contract.covariance_match import (
+    CovarianceMatch,
+    CovariancesCompared,
+    LayerCovariances,
+)
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import Look, looked, side_by_side
 from ace_gui.engine.merging.measured_rows import measured_of
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.planning.prepare import prepare
-from ace_gui.linalg.agreement import cosine, leading_directions, overlap
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.linalg.agreement import cosine, overlap
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.centring import centre_
 from ace_gui.methods.shared.measured import Measured, Need, covariance
@@ -27,56 +38,141 @@ from ace_gui.recipe import Recipe
 SHARE: Final = 8
 """Of so many directions, one counts as leading."""
 
+_MATCHES: Final = TypeAdapter(tuple[CovarianceMatch, ...])
+
+
+def as_ace_merges(recipe: Recipe) -> Recipe:
+    """The recipe whose plan has the matrices of which ACE estimates covariances."""
+    return replace(recipe, merge_method="ace", parameters={}, overrides=())
+
 
 def compare_covariances(
-    recipe: Recipe, device: torch.device
-) -> Iterator[PassProgress | CovariancesCompared]:
-    """Measure the experts' inputs, then compare matrix by matrix, as ACE would merge them.
+    prepared: Prepared, device: torch.device, cache: InspectionCache, first: str = ""
+) -> Iterator[PassProgress | CovariancesCompared | None]:
+    """Measure the experts' inputs, then compare matrix by matrix, beginning with ``first``.
 
-    A matrix through which nothing went in one of the experts is left out. Raises what ``prepare``
-    and ``measure`` raise.
+    ``prepared``: of ``as_ace_merges``. What was compared before is remembered. Raises what
+    ``measure`` and ``looked`` raise.
     """
-    plain = replace(recipe, merge_method="ace", parameters={}, overrides=())
-    prepared = prepare(plain)
-    yield from (event for event in measure(prepared, Need.INPUTS, device) if event is not None)
-    readers = Readers(prepared)
-    rows = [
-        row
-        for row in prepared.plan.rows
-        if row.disposition is Disposition.MERGED and row.experts and row.tied_to is None
-    ]
-    for place, row in enumerate(rows, 1):
-        deltas = TaskVectors(row, readers, device)
-        measured = measured_of(row, prepared, deltas, Need.INPUTS)
-        matches = () if measured is None else _matches(row, deltas, measured)
-        yield CovariancesCompared(matches=matches, done=place, total=len(rows))
+    yield from measure(prepared, Need.INPUTS, device)
+    rows = sorted(filter(_compares, prepared.plan.rows), key=lambda row: row.name != first)
+    for done, row in enumerate(rows, 1):
+        found = None
+        for step in looked(prepared, row, device, cache, _compared):
+            found = step
+            if step is None:
+                yield None
+        yield CovariancesCompared(layer=found, done=done, total=len(rows))
 
 
-def _matches(row: PlanRow, deltas: TaskVectors, measured: Measured) -> tuple[CovarianceMatch, ...]:
-    found = []
-    for t, name in enumerate(deltas.names):
-        delta_OI = deltas[t].to(torch.float64)
-        centre_(delta_OI)
-        proxy_II = gram(delta_OI)
-        if not float(proxy_II.diagonal().sum()):
-            continue  # the expert does not change this matrix
-        own_II = covariance(measured, t)
-        k = max(1, len(own_II) // SHARE)
-        others = [
+def layer_covariances(
+    prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
+) -> Iterator[LayerCovariances | None]:
+    """The same of one matrix, where the experts' inputs were measured before; else nothing."""
+    if _compares(row) and (yield from recall(prepared, Need.INPUTS, device)):
+        yield from looked(prepared, row, device, cache, _compared)
+
+
+def _compares(row: PlanRow) -> bool:
+    return row.disposition is Disposition.MERGED and bool(row.experts) and row.tied_to is None
+
+
+def _compared(look: Look) -> Iterator[LayerCovariances | None]:
+    statistics = look.prepared.measurements[Need.INPUTS]
+    key = look.key(f"covariances by {[statistics[t].key for t in look.row.experts]}")
+    known = look.cache.get(key)
+    if known is None:
+        measured = measured_of(look.row, look.prepared, look.deltas, Need.INPUTS)
+        if measured is None:
+            return
+        pairs = yield from side_by_side(
+            lambda t: _pair(look, measured, t), range(len(look.names)), look.device
+        )
+        known = _entry(look, [pair for pair in pairs if pair is not None])
+        look.cache.put(key, known)
+    matches = _MATCHES.validate_json(text_of(known["matches"]))
+    if not matches:
+        return
+    yield LayerCovariances(
+        name=look.row.name,
+        experts=tuple(match.expert for match in matches),
+        matches=matches,
+        centred_TT=known["centred"],
+        estimated_TI=known["estimated"],
+        measured_TI=known["measured"],
+        along_TI=known["along"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """What expert t's Σ̂ and C have in common; the eigenvalues by their sum."""
+
+    t: int
+    cosine: float
+    overlap: float
+    chance: float
+    centred_T: list[float]
+    estimated_I: Tensor
+    measured_I: Tensor
+    along_I: Tensor
+
+
+def _pair(look: Look, measured: Measured, t: int) -> _Pair | None:
+    """None for an expert that does not change the matrix."""
+    delta_OI = look.deltas[t].to(torch.float64)
+    centre_(delta_OI)
+    proxy_II = gram(delta_OI)  # Eq. 6
+    del delta_OI
+    trace = float(proxy_II.diagonal().sum())
+    if not trace:
+        return None
+    proxy_II.div_(trace)
+    own_II = covariance(measured, t)
+    estimated_I, proxies_II = torch.linalg.eigh(proxy_II)
+    measured_I, inputs_II = torch.linalg.eigh(own_II)
+    k = max(1, len(own_II) // SHARE)
+    return _Pair(
+        t=t,
+        cosine=cosine(proxy_II, own_II),
+        overlap=overlap(proxies_II[:, -k:], inputs_II[:, -k:]),
+        chance=k / len(own_II),
+        centred_T=[
             cosine(proxy_II, covariance(measured, other), centred=True)
-            for other in range(len(deltas))
-            if other != t
-        ]
-        found.append(
+            for other in range(len(look.names))
+        ],
+        estimated_I=estimated_I.flip(0),
+        measured_I=measured_I.flip(0),
+        along_I=((proxy_II @ inputs_II) * inputs_II).sum(dim=0).flip(0),
+    )
+
+
+def _entry(look: Look, pairs: list[_Pair]) -> Arrays:
+    """What is remembered, of the experts that change the matrix."""
+    changing = [pair.t for pair in pairs]
+    matches = []
+    for pair in pairs:
+        others = [value for other, value in enumerate(pair.centred_T) if other != pair.t]
+        matches.append(
             CovarianceMatch(
-                name=row.name,
-                role=row.role,
-                expert=name,
-                cosine=cosine(proxy_II, own_II),
-                centred=cosine(proxy_II, own_II, centred=True),
-                others=sum(others) / len(others) if others else None,
-                overlap=overlap(leading_directions(proxy_II, k), leading_directions(own_II, k)),
-                chance=k / len(own_II),
+                name=look.row.name,
+                role=look.row.role,
+                expert=look.names[pair.t],
+                cosine=pair.cosine,
+                centred=pair.centred_T[pair.t],
+                others=fmean(others) if others else None,
+                overlap=pair.overlap,
+                chance=pair.chance,
             )
         )
-    return tuple(found)
+    rows = {
+        "estimated": [pair.estimated_I.cpu().numpy() for pair in pairs],
+        "measured": [pair.measured_I.cpu().numpy() for pair in pairs],
+        "along": [pair.along_I.cpu().numpy() for pair in pairs],
+    }
+    text = json.dumps([asdict(match) for match in matches])
+    return {
+        "matches": text_array(text),
+        "centred": np.array([[pair.centred_T[t] for t in changing] for pair in pairs]),
+        **{name: np.array(each) for name, each in rows.items()},
+    }

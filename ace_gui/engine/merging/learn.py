@@ -53,7 +53,7 @@ from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.learned_rows import LearnedRow, is_learned, put_fixed, shared_rows
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.learning_memory import kept_bytes
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.errors import MethodError, TaskError
@@ -95,7 +95,7 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError."""
-    lacking, title = without_data(prepared.plan.recipe), prepared.needs[need]
+    lacking, title = prepared.plan.recipe.without_calibration, prepared.needs[need]
     if lacking:
         raise TaskError(lacking_sentence(title, lacking), key="calibration")
     few = prepared.parameters.batch if need is Need.LOSS else EXAMPLES

@@ -32,12 +32,6 @@ def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any)
     return found
 
 
-def without_data(recipe: Recipe) -> tuple[str, ...]:
-    """The experts that have no task with calibration inputs."""
-    having = {task.expert or task.title for task in recipe.tasks if task.calibration is not None}
-    return tuple(name for name in recipe.expert_names if name not in having)
-
-
 def lacking_sentence(title: str, experts: Sequence[str]) -> str:
     """What to say of a method for which experts lack data."""
     names = ", ".join(map(plain, experts))
@@ -51,7 +45,7 @@ def data_checks(recipe: Recipe, needs: dict[Need, str]) -> tuple[Check, ...]:
     """The check of a merge that wants data; none for one that does not."""
     if not needs:
         return ()
-    lacking, title = without_data(recipe), next(iter(needs.values()))
+    lacking, title = recipe.without_calibration, next(iter(needs.values()))
     return (
         Check(
             subject=EVERYTHING,

@@ -9,7 +9,7 @@ from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES, plain
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
@@ -53,7 +53,7 @@ def _obstacle(
             f"The base has a {MODULES} of its own, which says of what it is made; merge its "
             "transformer alone, or choose a method that leaves no modules."
         )
-    if learns(method.modules) and (lacking := without_data(recipe)):
+    if learns(method.modules) and (lacking := recipe.without_calibration):
         return lacking_sentence(method.title, lacking)
     found = [method_of(row, method) for row in left]
     roles = method.modules.roles if isinstance(method.modules, Differences) else None
@@ -77,7 +77,7 @@ def _obstacle(
     if kind is ModuleKind.BLOCKS:
         return _without_layer(own.title, [row for row in left if len(row.shape) != 1])
     if kind in ROUTED_WHOLE:
-        lacking = without_data(recipe)
+        lacking = recipe.without_calibration
         return (
             lacking_sentence(own.title, lacking) if lacking else _elsewhere(own.title, left, base)
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.planning.calibration_needs import lacking_sentence, without_data
+from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.routing.block_routers import Changes, trained_blocks
 from ace_gui.engine.routing.feature_router import trained_router
@@ -34,7 +34,7 @@ def trained_tensors(
     reading data and loading models raise.
     """
     modules = prepared.method.modules
-    lacking = without_data(prepared.plan.recipe) if learns(modules) else ()
+    lacking = prepared.plan.recipe.without_calibration if learns(modules) else ()
     if lacking:
         raise TaskError(lacking_sentence(prepared.method.title, lacking), key="calibration")
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:

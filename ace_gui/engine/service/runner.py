@@ -33,12 +33,14 @@ from ace_gui.engine.contract.jobs import (
     CompareJob,
     ConfigureJob,
     ConvertJob,
+    CovariancesJob,
     DescribeTasksJob,
     DifferenceJob,
     DistributionJob,
     EvaluateJob,
     ExportJob,
     Job,
+    LayerCovariancesJob,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
@@ -61,6 +63,11 @@ from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.evaluating.trying import tried
+from ace_gui.engine.inspecting.compare_covariances import (
+    as_ace_merges,
+    compare_covariances,
+    layer_covariances,
+)
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import distribution
@@ -127,6 +134,13 @@ class Runner:
             case DistributionJob():
                 prepared = yield from self._prepared(job.recipe)
                 yield from distribution(prepared, job.row, self._cache)
+            case CovariancesJob():
+                prepared = yield from self._prepared(as_ace_merges(job.recipe))
+                device = resolve_device(job.device)
+                yield from compare_covariances(prepared, device, self._cache, job.first)
+            case LayerCovariancesJob(recipe=recipe):
+                same = replace(job, recipe=as_ace_merges(recipe))
+                yield from layer_covariances(*(yield from self._matrix(same)), self._cache)
             case DifferenceJob():
                 yield from difference(job.first, job.second, job.row)
             case ReportJob():
@@ -196,7 +210,7 @@ class Runner:
             yield from evaluate(models, tasks, limit=job.limit, device=job.device, workers=workers)
 
     def _matrix(
-        self, job: SpectrumJob | SubspacesJob
+        self, job: SpectrumJob | SubspacesJob | LayerCovariancesJob
     ) -> Steps[tuple[Prepared, PlanRow, torch.device]]:
         """What inspecting a matrix needs. Looks the row up again: another scope may change it."""
         prepared, device = (yield from self._prepared(job.recipe)), resolve_device(job.device)

@@ -9,8 +9,17 @@ import torch
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.linalg.agreement import cosine, leading_directions, overlap
+from ace_gui.engine.calibrating.statistics_folder import Statistics
+from ace_gui.engine.contract.covariance_match import CovariancesCompared, LayerCovariances
+from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.inspecting import compare_covariances
+from ace_gui.engine.service.runner import Runner
+from ace_gui.errors import TaskError
+from ace_gui.linalg.agreement import cosine, overlap
 from ace_gui.methods.shared.measured import Need
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import bert_family, measured
 from tests.helpers.command import ace_gui as run
 
@@ -24,9 +33,9 @@ def test_figures_of_known_matrices() -> None:
     expected = spread[0] @ spread[1] / (np.linalg.norm(spread[0]) * np.linalg.norm(spread[1]))
     assert cosine(one, other, centred=True) == pytest.approx(expected)
     assert cosine(torch.eye(3).double(), other, centred=True) == 0
-    first, second = leading_directions(one, 1), leading_directions(other, 1)
-    assert overlap(first, second) == pytest.approx(0)
-    assert overlap(leading_directions(one, 2), leading_directions(other, 2)) == pytest.approx(1)
+    bases = [torch.linalg.eigh(each).eigenvectors for each in (one, other)]
+    assert overlap(*(basis[:, -1:] for basis in bases)) == pytest.approx(0)
+    assert overlap(*(basis[:, -2:] for basis in bases)) == pytest.approx(1)
 
 
 def test_it_compares_each_matrix_of_each_expert(
@@ -64,3 +73,71 @@ def test_it_compares_each_matrix_of_each_expert(
     records = json.loads((tmp_path / "figures.json").read_text())["covariances"]
     assert {(r["name"], r["expert"]) for r in records} == {(m.name, m.expert) for m in found}
     assert "other experts" in done.stdout
+
+
+def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the window asks: nothing is measured by a look at one layer, and all is remembered."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, runner = bert_family(tmp_path), Runner()
+    recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
+    whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
+    (plan,) = [each.plan for each in runner._plan(recipe) if each is not None]
+    (row,) = [row for row in plan.rows if row.name == name]
+    assert not looks(runner, recipe, row)
+    events = [e for e in runner.run(whole) if isinstance(e, CovariancesCompared)]
+    assert [event.done for event in events] == list(range(1, events[-1].total + 1))
+    found = events[0].layer
+    assert found is not None
+    assert found.name == name
+    assert len({e.layer.name for e in events if e.layer is not None}) == len(events)
+    _check_against_numpy(found, tmp_path, measured(file, Need.INPUTS)[1])
+    monkeypatch.setattr(compare_covariances, "_pair", None)  # nothing is computed again
+    (again,) = looks(Runner(), recipe, row)
+    assert again.matches == found.matches
+    assert np.array_equal(again.along_TI, found.along_TI)
+
+
+def looks(runner: Runner, recipe: Recipe, row: PlanRow) -> list[LayerCovariances]:
+    job = LayerCovariancesJob(recipe=recipe, row=row, device="cpu")
+    return [event for event in runner.run(job) if isinstance(event, LayerCovariances)]
+
+
+def _check_against_numpy(
+    found: LayerCovariances, folder: Path, statistics: tuple[Statistics, ...]
+) -> None:
+    weights = [
+        load_file(folder / model / "model.safetensors")[found.name].double().numpy()
+        for model in ("base", "two", "three")
+    ]
+    proxies, inputs = [], []
+    for weight, own in zip(weights[1:], statistics, strict=True):
+        change = weight - weights[0]
+        change -= change.mean(axis=0)
+        proxies.append(change.T @ change / np.trace(change.T @ change))
+        centre = own.read(f"{found.name}.centre").double().numpy()
+        covariance = own.read(found.name).double().numpy() - np.outer(centre, centre)
+        inputs.append(covariance / np.trace(covariance))
+    assert found.experts == ("two", "three")
+    for t, (proxy, own_inputs) in enumerate(zip(proxies, inputs, strict=True)):
+        values, vectors = np.linalg.eigh(own_inputs)
+        assert found.measured_TI[t] == pytest.approx(values[::-1], abs=1e-7)
+        expected = np.linalg.eigvalsh(proxy)[::-1]
+        assert found.estimated_TI[t] == pytest.approx(expected, abs=1e-7)
+        along = np.diag(vectors.T @ proxy @ vectors)[::-1]
+        assert found.along_TI[t] == pytest.approx(along, abs=1e-5)
+        assert found.along_TI[t].sum() == pytest.approx(1)
+        for other, others_inputs in enumerate(inputs):
+            flat = [m - np.eye(len(m)) * np.trace(m) / len(m) for m in (proxy, others_inputs)]
+            product = (flat[0] * flat[1]).sum() / np.prod([np.linalg.norm(m) for m in flat])
+            assert found.centred_TT[t, other] == pytest.approx(float(product), rel=1e-4)
+
+
+def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path: Path) -> None:
+    file, runner = bert_family(tmp_path), Runner()
+    recipe = load_recipe(file)
+    (plan,) = [each.plan for each in runner._plan(recipe) if each is not None]
+    row = next(row for row in plan.rows if row.role == "query")
+    (tmp_path / "two-inputs.csv").write_text("nothing,here\n")
+    assert not looks(runner, recipe, row)
+    with pytest.raises(TaskError):
+        list(runner.run(CovariancesJob(recipe=recipe, device="cpu")))
