@@ -312,6 +312,7 @@ def routes(
     *,
     limit: int | None = None,
     device: str = "auto",
+    convert: bool = False,
     progress: Progress | None = None,
 ) -> tuple[TaskRoutes, ...]:
     """Which experts models with routers take for examples of each task, and what that costs.
@@ -322,7 +323,8 @@ def routes(
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
     folders, names = [Path(model) for model in models], [str(model) for model in models]
     found: tuple[TaskRoutes, ...] = ()
-    for event in workflow.routes(given, folders, chosen, names=names, limit=limit, device=device):
+    how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
+    for event in workflow.routes(given, folders, chosen, **how):
         if isinstance(event, RoutesFound):
             found = event.routes
         if progress is not None:

@@ -63,17 +63,13 @@ def evaluate_models(
     outputs = Outputs((*files, *folders, *models, *data), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK})
     run = Harness(harness.split(","), harness_tasks) if harness else None
+    how: dict[str, Any] = {"limit": limit, "device": device, "convert": convert}
     found: tuple[TaskScore, ...] = ()
-    if tasks or run is None:
-        with said_to_convert(convert), workers_at(cluster, device) as workers:
-            how: dict[str, Any] = {
-                "limit": limit,
-                "device": device,
-                "convert": convert,
-                "workers": workers,
-            }
-            found = _driven(score(recipe, folders, tasks, **how))
-    taken = _routes_of(recipe, folders, tasks, limit, device) if routing else ()
+    with said_to_convert(convert):
+        if tasks or run is None:
+            with workers_at(cluster, device) as workers:
+                found = _driven(score(recipe, folders, tasks, workers=workers, **how))
+        taken = _routes_of(recipe, folders, tasks, how) if routing else ()
     beside = () if run is None else _by_harness(run, folders, limit, device)
     if json_file is not None:
         content = {
@@ -98,13 +94,10 @@ def _routes_of(
     recipe: Recipe | None,
     folders: Sequence[Path],
     tasks: Sequence[Task],
-    limit: int | None,
-    device: str,
+    how: dict[str, Any],
 ) -> tuple[TaskRoutes, ...]:
     found: tuple[TaskRoutes, ...] = ()
-    for event in routes(
-        recipe, folders, tasks, names=list(map(str, folders)), limit=limit, device=device
-    ):
+    for event in routes(recipe, folders, tasks, names=list(map(str, folders)), **how):
         if isinstance(event, RoutesFound):
             found = event.routes
     if not found:

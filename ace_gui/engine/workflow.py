@@ -202,11 +202,12 @@ def routes(
     names: Sequence[str] = (),
     limit: int | None = None,
     device: str = "auto",
+    convert: bool = False,
 ) -> Iterator[Event]:
     """Which experts the folders with routers take for examples of the tasks; as ``score``."""
     _require_some(tasks)
     use_threads(None)
-    prepared = None if recipe is None else prepare(recipe)
+    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
     models = models_of(prepared, folders, names)
     for event in routed(models, tasks, limit=limit, device=device):
         if event is not None:

@@ -347,6 +347,7 @@ def _key(trial: Trial, device: torch.device) -> str:
         _digest(example.row for example in data.examples),
         sorted(loading.config.items()),
         own,
+        None if loading.modules is None else loading.modules.expert,
         [_stamp(path) for path in (*loading.files, *data.table.files)],
         device.type,
         code_digest("engine", "architecture", "checkpoints"),

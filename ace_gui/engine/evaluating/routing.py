@@ -5,23 +5,20 @@ T experts.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ace_gui.engine.calibrating.calibration_data import Loaded
 from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
-from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials
-from ace_gui.engine.evaluating.model_with_head import load
-from ace_gui.engine.evaluating.subjects import Models
+from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.looking_on import Telling, routers_of
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.methods.shared.expert_modules import ModuleKind
@@ -44,16 +41,32 @@ def routed(
         for trial in everything
         if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
     ]
-    total, done = sum(len(trial.data.examples) for trial in trials), 0
-    for trial in trials:
-        for step in _one(trial, models, where):
-            if isinstance(step, TaskRoutes):
-                found.append(step)
+    total = 2 * sum(len(trial.data.examples) for trial in trials)
+    done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
+    for with_modules in (False, True):  # one model after the other, each loaded as seldom as can be
+        for trial in trials:
+            place = trial.subject.name, trial.data.name
+            one = loaded.asker(trial.data, _loading(trial, with_modules=with_modules))
+            means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
+            started = time.perf_counter()
+            for said in answered(one):
+                if isinstance(said, int):
+                    names = {"model": place[0], "task": place[1]}
+                    yield EvaluationProgress(**names, done=done + said, total=total)
+            took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
+            done += len(trial.data.examples)
+            if with_modules:
+                found.append(_routes(trial, models, means, took, seconds[place]))
             else:
-                names = {"model": trial.subject.name, "task": trial.data.name}
-                yield EvaluationProgress(**names, done=done + step, total=total)
-        done += len(trial.data.examples)
+                seconds[place] = took
     yield RoutesFound(routes=tuple(found))
+
+
+def _loading(trial: Trial, *, with_modules: bool) -> Loading:
+    """Routers serve whatever task: whose it is makes no other model."""
+    modules = trial.loading.modules
+    assert modules is not None
+    return replace(trial.loading, modules=replace(modules, expert=None) if with_modules else None)
 
 
 class _Mean:
@@ -75,16 +88,12 @@ class _Mean:
         return tuple(own.get(name, 0.0) for name in experts)
 
 
-def _one(trial: Trial, models: Models, device: torch.device) -> Iterator[int | TaskRoutes]:
-    plain = replace(trial.loading, modules=None)
-    seconds = yield from _timed(trial, load(plain, device))
-    gc.collect()  # so that there is one model in memory
-    model = load(trial.loading, device)
-    means = [_Mean(router) for router in routers_of(model)]
-    own = yield from _timed(trial, model)
+def _routes(
+    trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
+) -> TaskRoutes:
     experts = tuple(dict.fromkeys(name for each in means for name in each.experts))
     names = None if models.prepared is None else models.prepared.plan.recipe.expert_names
-    yield TaskRoutes(
+    return TaskRoutes(
         model=trial.subject.name,
         task=trial.data.name,
         owner=None if names is None or trial.owner is None else names[trial.owner],
@@ -92,16 +101,7 @@ def _one(trial: Trial, models: Models, device: torch.device) -> Iterator[int | T
         experts=experts,
         share_LT=tuple(each.of(experts) for each in means),
         n=len(trial.data.examples),
-        seconds=own,
-        plain_seconds=seconds,
+        seconds=seconds,
+        plain_seconds=plain_seconds,
         module_bytes=(trial.loading.folder / MODULES).stat().st_size,
     )
-
-
-def _timed(trial: Trial, model: Any) -> Any:
-    """Seconds for an example, once all are answered; yields how many are."""
-    one, started = asker(trial.data, trial.loading, model), time.perf_counter()
-    for said in answered(one):
-        if isinstance(said, int):
-            yield said
-    return (time.perf_counter() - started) / max(len(trial.data.examples), 1)

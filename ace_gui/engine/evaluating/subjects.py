@@ -69,6 +69,8 @@ class Loading:
             for entry in sorted(_files(folder))
         ]
         found += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
+        if self.modules is not None and self.modules.base is not None:
+            found += [stamp.path for stamp in open_files(self.modules.base).files]
         return tuple(dict.fromkeys(found))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class ModulesOf:
     folder: Path
     kind: ModuleKind
     expert: str | None
-    base: Path | None = field(default=None, compare=False)
+    base: Path | None = None
 
     def tensors(self) -> dict[str, Tensor] | None:
         """The whole state of the expert's model, where it is a plain one; None otherwise.

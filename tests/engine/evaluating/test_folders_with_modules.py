@@ -1,0 +1,128 @@
+"""Folders with modules as they are looked at: routes, remembered scores, the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import ace_gui
+from ace_gui.engine.calibrating import calibration_data
+from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Reported
+from ace_gui.engine.contract.jobs import MergeJob, ReportJob
+from ace_gui.engine.service.runner import Runner
+from ace_gui.errors import PickleConsentError
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.calibrated_models import gpt2_family
+from tests.helpers.command import ace_gui as run
+from tests.helpers.pages import Page
+
+
+@pytest.fixture
+def gpt2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return gpt2_family(tmp_path / "models")
+
+
+def recipe_by(file: Path, method: str, **changes: Any) -> Path:
+    """The recipe with another method, beside it."""
+    own = file.with_name(f"{method}-{'-'.join(changes)}.yaml")
+    document = {**json.loads(file.read_text()), "merge_method": method, **changes}
+    own.write_text(json.dumps(document))
+    return own
+
+
+def merged(file: Path, out: Path, method: str) -> Path:
+    return ace_gui.merge(recipe_by(file, method), out, device="cpu").folder
+
+
+def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path: Path) -> None:
+    folder = merged(gpt2, tmp_path / "smile", "smile")
+    expected = ace_gui.routes(gpt2, [folder], limit=3)
+    expert = gpt2.parent / "one"
+    torch.save(load_file(expert / "model.safetensors"), expert / "pytorch_model.bin")
+    (expert / "model.safetensors").unlink()
+    with pytest.raises(PickleConsentError):
+        ace_gui.routes(gpt2, [folder], limit=3)
+    command = ("evaluate", gpt2, folder, "--routing", "--limit", "3")
+    refused = run(*command)
+    assert refused.returncode == 1
+    assert "Add --convert" in refused.stderr
+    found = ace_gui.routes(gpt2, [folder], limit=3, convert=True)
+    assert [each.share_LT for each in found] == [each.share_LT for each in expected]
+
+
+def test_routes_load_each_model_once_for_all_tasks(
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = merged(gpt2, tmp_path / "smile", "smile")
+    apart = [ace_gui.routes(gpt2, [folder], [task], limit=4)[0] for task in load_recipe(gpt2).tasks]
+    loads, load = Counter[bool](), calibration_data.load
+
+    def counting(loading: Any, device: Any) -> Any:
+        loads[loading.modules is not None] += 1
+        return load(loading, device)
+
+    monkeypatch.setattr(calibration_data, "load", counting)
+    heard: list[EvaluationProgress] = []
+    note = lambda e: heard.append(e) if isinstance(e, EvaluationProgress) else None  # noqa: E731
+    together = ace_gui.routes(gpt2, [folder], limit=4, progress=note)
+    assert loads == {False: 1, True: 1}
+    assert [each.share_LT for each in together] == [each.share_LT for each in apart]
+    done = [event.done for event in heard]
+    assert done == sorted(done)
+    assert done[-1] == heard[-1].total == 2 * 2 * 4  # without modules and with them
+
+
+def test_another_base_is_not_mistaken_for_the_one_before(
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What EMR leaves stands beside the base, of which nothing but shapes is checked."""
+    folder = merged(gpt2, tmp_path / "emr", "emr")
+    shutil.copytree(gpt2.parent / "base", gpt2.parent / "other-base")
+    weights = load_file(gpt2.parent / "other-base/model.safetensors")
+    changed = {name: tensor * 1.3 for name, tensor in weights.items()}
+    save_file(changed, gpt2.parent / "other-base/model.safetensors", {"format": "pt"})
+    other = recipe_by(gpt2, "emr", base_model="other-base")
+
+    def scores(recipe: Path) -> dict[str, float]:
+        found = ace_gui.evaluate(recipe, [folder], limit=4, device="cpu").scores
+        return {each.task: each.score for each in found if each.model == str(folder)}
+
+    first, second = scores(gpt2), scores(other)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another-cache"))
+    assert second == scores(other)
+    assert first == scores(gpt2)
+    assert all(first[task] != second[task] for task in first)
+
+
+@pytest.mark.parametrize("method", ["byom", "smile"])
+def test_the_report_has_the_scores_of_a_merge_with_its_modules(
+    gpt2: Path, tmp_path: Path, method: str
+) -> None:
+    recipe = recipe_by(gpt2, method)
+    runner, store = Runner(), tmp_path / "store"
+    job = MergeJob(recipe=load_recipe(recipe), store=store, device="cpu")
+    assert any(isinstance(event, MergeFinished) for event in runner.run(job))
+    file = tmp_path / "report.html"
+    events = list(runner.run(ReportJob(store=store, file=file, device="cpu")))
+    assert isinstance(events[-1], Reported)
+    table = Page(file.read_text(encoding="utf-8")).table("Scores with standard errors")
+    shown = {row[0]: row[1:3] for row in table.rows}
+    folder = merged(gpt2, tmp_path / "out", method)
+    found = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
+    own = [each for each in found if each.model == str(folder)]
+    assert [cell.partition(" ")[0] for cell in shown["merged"]] == [
+        f"{each.score:.4g}" for each in own
+    ]
+    (folder / "modules.json").unlink()
+    (folder / "modules.safetensors").unlink()
+    bare = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
+    plain = [each for each in bare if each.model == str(folder)]
+    assert [each.score for each in plain] != [each.score for each in own]  # they do count
