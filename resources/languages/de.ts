@@ -64,8 +64,8 @@
 <translation><numerusform>%n Thread</numerusform><numerusform>%n Threads</numerusform></translation>
 </message>
 <message numerus="yes">
-<source>%n values under {floor}·σ₁ cut off</source>
-<translation><numerusform>%n Wert unter {floor}·σ₁ abgeschnitten</numerusform><numerusform>%n Werte unter {floor}·σ₁ abgeschnitten</numerusform></translation>
+<source>%n values under {floor}·{symbol}₁ cut off</source>
+<translation><numerusform>%n Wert unter {floor}·{symbol}₁ abgeschnitten</numerusform><numerusform>%n Werte unter {floor}·{symbol}₁ abgeschnitten</numerusform></translation>
 </message>
 <message numerus="yes">
 <source>%n warnings</source>
@@ -162,6 +162,10 @@
 <message>
 <source>&amp;Files…</source>
 <translation>&amp;Dateien…</translation>
+</message>
+<message>
+<source>&amp;File…</source>
+<translation>&amp;Datei…</translation>
 </message>
 <message>
 <source>&amp;Find layer</source>
@@ -436,6 +440,18 @@
 <translation>Ein ganzes Modell für den Kopf jedes Experten</translation>
 </message>
 <message>
+<source>ACE estimates covariances only for the matrices that it merges.</source>
+<translation>ACE schätzt Kovarianzen nur für die Matrizen, die es zusammenführt.</translation>
+</message>
+<message>
+<source>ACE estimates the covariance of an expert's inputs from its changes alone. Give each expert's task calibration inputs to see how good the estimate is for your models.</source>
+<translation>ACE schätzt die Kovarianz der Eingaben eines Experten allein aus seinen Änderungen. Geben Sie der Aufgabe jedes Experten Kalibrierungsdaten, um zu sehen, wie gut die Schätzung für Ihre Modelle ist.</translation>
+</message>
+<message>
+<source>ACE with the measured covariances is chosen.</source>
+<translation>ACE mit den gemessenen Kovarianzen ist gewählt.</translation>
+</message>
+<message>
 <source>About ACE Workbench</source>
 <translation>Über ACE Workbench</translation>
 </message>
@@ -680,6 +696,14 @@
 <translation>Methoden &amp;vergleichen…</translation>
 </message>
 <message>
+<source>Calibration</source>
+<translation>Kalibrierung</translation>
+</message>
+<message>
+<source>Calibration inputs</source>
+<translation>Kalibrierungsdaten</translation>
+</message>
+<message>
 <source>Cancel</source>
 <translation>Abbrechen</translation>
 </message>
@@ -694,6 +718,14 @@
 <message>
 <source>Cap δ</source>
 <translation>Obergrenze δ</translation>
+</message>
+<message>
+<source>Centred cosine of each expert's estimate (row) with each expert's inputs (column)</source>
+<translation>Zentrierter Kosinus der Schätzung jedes Experten (Zeile) mit den Eingaben jedes Experten (Spalte)</translation>
+</message>
+<message>
+<source>Centred cosine of each expert's estimate with its own inputs, and with those of the other experts</source>
+<translation>Zentrierter Kosinus der Schätzung jedes Experten mit seinen eigenen Eingaben und mit denen der anderen Experten</translation>
 </message>
 <message>
 <source>Change a value on the left to see what it does to this layer.</source>
@@ -756,6 +788,10 @@
 <translation>Wählen Sie eine Schicht in der Tabelle oder in der Grafik darunter.</translation>
 </message>
 <message>
+<source>Choose a layer to compare its covariances.</source>
+<translation>Wählen Sie eine Schicht, um ihre Kovarianzen zu vergleichen.</translation>
+</message>
+<message>
 <source>Choose a layer to compare its experts.</source>
 <translation>Wählen Sie eine Schicht, um ihre Experten zu vergleichen.</translation>
 </message>
@@ -770,6 +806,10 @@
 <message>
 <source>Choose a layer to see how much each expert changed it.</source>
 <translation>Wählen Sie eine Schicht, um zu sehen, wie sehr jeder Experte sie geändert hat.</translation>
+</message>
+<message>
+<source>Choose a layer to see its covariances.</source>
+<translation>Wählen Sie eine Schicht, um ihre Kovarianzen zu sehen.</translation>
 </message>
 <message>
 <source>Choose a layer to see its energies; the legend hides experts.</source>
@@ -816,6 +856,14 @@
 <translation>Wählen Sie einen anderen Datenträger, oder schaffen Sie Platz.</translation>
 </message>
 <message>
+<source>Choose calibration inputs</source>
+<translation>Kalibrierungsdaten wählen</translation>
+</message>
+<message>
+<source>Choose data…</source>
+<translation>Daten wählen …</translation>
+</message>
+<message>
 <source>Choose folders of fine-tuned models, several at once, or a folder of such folders</source>
 <translation>Ordner feinabgestimmter Modelle wählen, mehrere auf einmal, oder einen Ordner mit solchen Ordnern</translation>
 </message>
@@ -834,6 +882,10 @@
 <message>
 <source>Choose the merge method, and read what it does</source>
 <translation>Die Methode wählen und lesen, was sie tut</translation>
+</message>
+<message>
+<source>Choose the variant of ACE that takes the measured covariances, not estimates.</source>
+<translation>Die Variante von ACE wählen, die die gemessenen Kovarianzen nimmt, nicht Schätzungen.</translation>
 </message>
 <message>
 <source>Choose two different merges.</source>
@@ -924,6 +976,10 @@
 <translation>&amp;Schichten vergleichen</translation>
 </message>
 <message>
+<source>Compare all layers</source>
+<translation>Alle Schichten vergleichen</translation>
+</message>
+<message>
 <source>Compare layer by layer: two runs, or this merge</source>
 <translation>Schicht für Schicht vergleichen: zwei Läufe, oder diesen Merge</translation>
 </message>
@@ -938,6 +994,10 @@
 <message>
 <source>Compare the two selected merges layer by layer</source>
 <translation>Die beiden gewählten Merges Schicht für Schicht vergleichen</translation>
+</message>
+<message>
+<source>Comparing covariances</source>
+<translation>Kovarianzen werden verglichen</translation>
 </message>
 <message>
 <source>Comparing the answers …</source>
@@ -1016,6 +1076,14 @@
 <translation>Kosinus</translation>
 </message>
 <message>
+<source>Cosine of ACE's estimate with the covariance of the expert's own inputs, both without what they share with the identity; 0 where there is no relation.</source>
+<translation>Kosinus der Schätzung von ACE mit der Kovarianz der eigenen Eingaben des Experten, beide ohne das, was sie mit der Einheitsmatrix gemeinsam haben; 0, wo kein Zusammenhang besteht.</translation>
+</message>
+<message>
+<source>Cosine of both covariances, with what they share with the identity.</source>
+<translation>Kosinus beider Kovarianzen, mit dem, was sie mit der Einheitsmatrix gemeinsam haben.</translation>
+</message>
+<message>
 <source>Cosine of the experts' task vectors in this layer; 1: the same direction, 0: nothing in common, −1: opposite</source>
 <translation>Kosinus der Aufgabenvektoren der Experten in dieser Schicht; 1: dieselbe Richtung, 0: nichts gemeinsam, −1: entgegengesetzt</translation>
 </message>
@@ -1030,6 +1098,10 @@
 <message>
 <source>Cosines of the experts' task vectors</source>
 <translation>Kosinus der Aufgabenvektoren der Experten</translation>
+</message>
+<message>
+<source>Covariances along the model</source>
+<translation>Kovarianzen entlang des Modells</translation>
 </message>
 <message>
 <source>Curves</source>
@@ -1158,6 +1230,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Legen Sie zuerst ein Bild ab, oder wählen Sie eines.</translation>
 </message>
 <message>
+<source>Each expert runs once over its calibration inputs; then every layer is compared. What is measured is kept, and you can stop and go on.</source>
+<translation>Jeder Experte läuft einmal über seine Kalibrierungsdaten; dann wird jede Schicht verglichen. Was gemessen ist, bleibt erhalten, und Sie können anhalten und weitermachen.</translation>
+</message>
+<message>
 <source>Each loads by itself, and is as large as the merged model</source>
 <translation>Jedes lässt sich allein laden und ist so groß wie das zusammengeführte Modell</translation>
 </message>
@@ -1168,6 +1244,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Edit…</source>
 <translation>Ändern…</translation>
+</message>
+<message>
+<source>Eigenvalues</source>
+<translation>Eigenwerte</translation>
+</message>
+<message>
+<source>Eigenvalues of both covariances</source>
+<translation>Eigenwerte beider Kovarianzen</translation>
 </message>
 <message>
 <source>Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of one size. Matched by token, each row is combined with the experts' rows of the same token, wherever they are; an expert without the token counts as unchanged. Tokens that the base lacks and all experts have are added, with the mean of their rows; in the union of all tokens, so are those that only some experts have. Or the base's rows are kept.</source>
@@ -1212,6 +1296,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Error</source>
 <translation>Fehler</translation>
+</message>
+<message>
+<source>Estimates agree more with own inputs in {count} of {all} layers</source>
+<translation>Schätzungen stimmen in {count} von {all} Schichten eher mit den eigenen Eingaben überein</translation>
+</message>
+<message>
+<source>Estimates find more than chance in {count} of {all} layers</source>
+<translation>Schätzungen finden in {count} von {all} Schichten mehr als der Zufall</translation>
 </message>
 <message>
 <source>Evaluate</source>
@@ -1274,6 +1366,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Experte</translation>
 </message>
 <message>
+<source>Expert whose eigenvalues are shown</source>
+<translation>Experte, dessen Eigenwerte gezeigt werden</translation>
+</message>
+<message>
 <source>Experts</source>
 <translation>Experten</translation>
 </message>
@@ -1332,6 +1428,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Figures</source>
 <translation>Zahlen</translation>
+</message>
+<message>
+<source>Figures of the covariances</source>
+<translation>Kennzahlen der Kovarianzen</translation>
 </message>
 <message>
 <source>Figures of the distributions</source>
@@ -1610,6 +1710,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Wie sehr sich die Energien der Experten in dieser Schicht unterscheiden</translation>
 </message>
 <message>
+<source>How steeply both fall, and what the estimate gives to the inputs' directions</source>
+<translation>Wie steil beide fallen, und was die Schätzung den Richtungen der Eingaben gibt</translation>
+</message>
+<message>
 <source>How the entries of the experts' changes are distributed</source>
 <translation>Wie die Einträge der Änderungen der Experten verteilt sind</translation>
 </message>
@@ -1620,6 +1724,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>How to load the model in Python</source>
 <translation>So wird das Modell in Python geladen</translation>
+</message>
+<message>
+<source>How well ACE's covariance of this layer shows that of the experts' inputs</source>
+<translation>Wie gut die Kovarianz von ACE in dieser Schicht die der Eingaben der Experten zeigt</translation>
+</message>
+<message>
+<source>How well ACE's covariances show the inputs that were measured, layer by layer</source>
+<translation>Wie gut die Kovarianzen von ACE die gemessenen Eingaben zeigen, Schicht für Schicht</translation>
 </message>
 <message>
 <source>How γ is distributed in each kind of layer</source>
@@ -1636,6 +1748,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Info</source>
 <translation>Info</translation>
+</message>
+<message>
+<source>Inputs</source>
+<translation>Eingaben</translation>
+</message>
+<message>
+<source>Inputs for methods that learn or measure something; never those that are scored. Labels are not needed, except for the few methods that say so.</source>
+<translation>Eingaben für Methoden, die etwas lernen oder messen; nie die, die bewertet werden. Labels braucht es nicht, außer für die wenigen Methoden, die es sagen.</translation>
 </message>
 <message>
 <source>Inputs, folded</source>
@@ -1724,6 +1844,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Layers with the worst findings</source>
 <translation>Schichten mit den schlimmsten Befunden</translation>
+</message>
+<message>
+<source>Leading directions</source>
+<translation>Führende Richtungen</translation>
 </message>
 <message>
 <source>Learning</source>
@@ -1886,6 +2010,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Mittlere Bewertungen</translation>
 </message>
 <message>
+<source>Measure again</source>
+<translation>Noch einmal messen</translation>
+</message>
+<message>
+<source>Measure and compare</source>
+<translation>Messen und vergleichen</translation>
+</message>
+<message>
 <source>Memory</source>
 <translation>Speicher</translation>
 </message>
@@ -1912,6 +2044,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Merge anyway</source>
 <translation>Trotzdem zusammenführen</translation>
+</message>
+<message>
+<source>Merge by ACE with the measured covariances</source>
+<translation>Mit ACE und den gemessenen Kovarianzen zusammenführen</translation>
 </message>
 <message>
 <source>Merge by each method ticked, one after another</source>
@@ -2290,6 +2426,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Vorher war nichts offen.</translation>
 </message>
 <message>
+<source>Nothing went through this layer with the calibration inputs of one of the experts, or none changes it.</source>
+<translation>Mit den Kalibrierungsdaten eines der Experten ging nichts durch diese Schicht, oder keiner ändert sie.</translation>
+</message>
+<message>
 <source>Number format</source>
 <translation>Zahlenformat</translation>
 </message>
@@ -2442,12 +2582,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Überlappung der führenden Richtungen der Experten</translation>
 </message>
 <message>
+<source>Overlap of the leading eighth of directions of ACE's estimate and of the inputs: 1 where they span the same subspace, 0 where they are orthogonal.</source>
+<translation>Überlappung des führenden Achtels der Richtungen der Schätzung von ACE und der Eingaben: 1, wo sie denselben Unterraum aufspannen, 0, wo sie orthogonal sind.</translation>
+</message>
+<message>
 <source>Override</source>
 <translation>Ausnahme</translation>
 </message>
 <message>
 <source>Overrides</source>
 <translation>Ausnahmen</translation>
+</message>
+<message>
+<source>Own and others' inputs</source>
+<translation>Eigene und fremde Eingaben</translation>
 </message>
 <message>
 <source>PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)</source>
@@ -2670,6 +2818,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Routing</translation>
 </message>
 <message>
+<source>Rows: whose estimate; columns: whose inputs.</source>
+<translation>Zeilen: wessen Schätzung; Spalten: wessen Eingaben.</translation>
+</message>
+<message>
 <source>Run</source>
 <translation>Lauf</translation>
 </message>
@@ -2886,8 +3038,16 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Anteil der Einträge, die weiter als drei Abweichungen vom Mittel liegen; bei Gauß {gaussian_tail:.2%}. Mehr: Wenige Einträge haben sich weit mehr geändert als der Rest.</translation>
 </message>
 <message>
+<source>Share of the inputs' leading directions that the estimate finds</source>
+<translation>Anteil der führenden Richtungen der Eingaben, den die Schätzung findet</translation>
+</message>
+<message>
 <source>Share of the norm of the base's matrix up to which the experts' changes may add up.</source>
 <translation>Anteil an der Norm der Matrix der Basis, bis zu dem sich die Änderungen der Experten addieren dürfen.</translation>
+</message>
+<message>
+<source>Share of the variance in the first i directions, with marks at 90, 95, 99 %</source>
+<translation>Anteil der Varianz in den ersten i Richtungen, mit Marken bei 90, 95, 99 %</translation>
 </message>
 <message>
 <source>Share of Σσ² in the {top} largest of {count} directions.</source>
@@ -3198,6 +3358,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Text zum Erproben</translation>
 </message>
 <message>
+<source>The agreement of every layer appears here once covariances are compared.</source>
+<translation>Die Übereinstimmung jeder Schicht erscheint hier, sobald Kovarianzen verglichen sind.</translation>
+</message>
+<message>
 <source>The base model</source>
 <translation>Das Basismodell</translation>
 </message>
@@ -3214,6 +3378,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Die Kosinus erscheinen hier, sobald die Experten verglichen sind.</translation>
 </message>
 <message>
+<source>The covariances are compared.</source>
+<translation>Die Kovarianzen sind verglichen.</translation>
+</message>
+<message>
 <source>The engine is ready: {devices}, {threads}.</source>
 <translation>Die Engine ist bereit: {devices}, {threads}.</translation>
 </message>
@@ -3228,6 +3396,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>The engine said something strange: {name}: {error}.</source>
 <translation>Die Engine hat Unverständliches gemeldet: {name}: {error}.</translation>
+</message>
+<message>
+<source>The estimate finds {share:.0f} % of the inputs' {leading} leading directions of {count}; chance finds {chance:.0f} %</source>
+<translation>Die Schätzung findet {share:.0f} % der {leading} führenden von {count} Richtungen der Eingaben; der Zufall findet {chance:.0f} %</translation>
 </message>
 <message>
 <source>The experts' energies appear here once a base and its experts are open.</source>
@@ -3326,6 +3498,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Das andere Modell liegt richtig, der Merge falsch</translation>
 </message>
 <message>
+<source>The overlap of subspaces without any relation.</source>
+<translation>Die Überlappung von Unterräumen ohne jeden Zusammenhang.</translation>
+</message>
+<message>
 <source>The papers behind each method stand in its form. Apache-2.0.</source>
 <translation>Die Artikel zu jeder Methode stehen in ihrem Formular. Apache-2.0.</translation>
 </message>
@@ -3352,6 +3528,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>The report says what went in, what the merge did layer by layer, and what came of it, with plots and tables, as one HTML file that opens anywhere.</source>
 <translation>Der Bericht sagt, was hineinging, was der Merge Schicht für Schicht tat und was daraus wurde, mit Grafiken und Tabellen, als eine HTML-Datei, die sich überall öffnen lässt.</translation>
+</message>
+<message>
+<source>The same with the other experts' inputs, in the mean: where it is as large, the estimate shows what all inputs share, and nothing of this expert's own.</source>
+<translation>Dasselbe mit den Eingaben der anderen Experten, im Mittel: Wo es ebenso groß ist, zeigt die Schätzung, was alle Eingaben gemeinsam haben, und nichts, was diesem Experten eigen ist.</translation>
 </message>
 <message>
 <source>The same γ along the model. Drag the line τ, or move it by the arrow keys: matrices above it are treated as heterogeneous.</source>
@@ -3570,6 +3750,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Ungewichtetes Mittel aller Aufgaben</translation>
 </message>
 <message>
+<source>Use in ACE</source>
+<translation>In ACE nutzen</translation>
+</message>
+<message>
 <source>Use it for all</source>
 <translation>Für alle nehmen</translation>
 </message>
@@ -3680,6 +3864,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>What is compared</source>
 <translation>Was verglichen wird</translation>
+</message>
+<message>
+<source>What is drawn of every layer</source>
+<translation>Was von jeder Schicht gezeichnet wird</translation>
 </message>
 <message>
 <source>What is drawn of the learning</source>
@@ -3840,6 +4028,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Whole model</source>
 <translation>Ganzes Modell</translation>
+</message>
+<message>
+<source>Whose inputs</source>
+<translation>Wessen Eingaben</translation>
+</message>
+<message>
+<source>Whose inputs ACE's covariances show</source>
+<translation>Wessen Eingaben die Kovarianzen von ACE zeigen</translation>
 </message>
 <message>
 <source>Whose task it is</source>
@@ -4018,8 +4214,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Block, Eingang → Ausgang</translation>
 </message>
 <message>
+<source>by chance</source>
+<translation>durch Zufall</translation>
+</message>
+<message>
 <source>cap factor</source>
 <translation>Kürzungsfaktor</translation>
+</message>
+<message>
+<source>centred cosine</source>
+<translation>zentrierter Kosinus</translation>
+</message>
+<message>
+<source>chance</source>
+<translation>Zufall</translation>
 </message>
 <message>
 <source>change of experts</source>
@@ -4066,6 +4274,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>gewählt</translation>
 </message>
 <message>
+<source>comparing covariances</source>
+<translation>Kovarianzen werden verglichen</translation>
+</message>
+<message>
 <source>comparing the experts</source>
 <translation>Experten werden verglichen</translation>
 </message>
@@ -4086,6 +4298,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>kumulierte Energie (%)</translation>
 </message>
 <message>
+<source>cumulative variance</source>
+<translation>kumulierte Varianz</translation>
+</message>
+<message>
+<source>cumulative variance (%)</source>
+<translation>kumulierte Varianz (%)</translation>
+</message>
+<message>
 <source>d MMMM yyyy</source>
 <translation>d. MMMM yyyy</translation>
 </message>
@@ -4102,6 +4322,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Unterschied</translation>
 </message>
 <message>
+<source>directions</source>
+<translation>Richtungen</translation>
+</message>
+<message>
 <source>directions for {share:.0f} %</source>
 <translation>Richtungen für {share:.0f} %</translation>
 </message>
@@ -4112,6 +4336,18 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>effective rank</source>
 <translation>effektiver Rang</translation>
+</message>
+<message>
+<source>eigenvalue λᵢ / Σλ</source>
+<translation>Eigenwert λᵢ / Σλ</translation>
+</message>
+<message>
+<source>eigenvalue λᵢ / λ₁</source>
+<translation>Eigenwert λᵢ / λ₁</translation>
+</message>
+<message>
+<source>eigenvalues</source>
+<translation>Eigenwerte</translation>
 </message>
 <message>
 <source>energy (%)</source>
@@ -4144,6 +4380,18 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>error</source>
 <translation>Fehler</translation>
+</message>
+<message>
+<source>estimate</source>
+<translation>Schätzung</translation>
+</message>
+<message>
+<source>estimate along inputs</source>
+<translation>Schätzung entlang der Eingaben</translation>
+</message>
+<message>
+<source>estimate of {one}, inputs of {other}</source>
+<translation>Schätzung von {one}, Eingaben von {other}</translation>
 </message>
 <message>
 <source>excess kurtosis</source>
@@ -4194,6 +4442,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>gewonnen</translation>
 </message>
 <message>
+<source>here {figures}</source>
+<translation>hier {figures}</translation>
+</message>
+<message>
 <source>here γ exceeds τ only because the mean log energy is near zero (norms near 1), not because the experts disagree</source>
 <translation>hier liegt γ nur über τ, weil die mittlere Log-Energie nahe null ist (Normen nahe 1), nicht weil die Experten sich unterscheiden</translation>
 </message>
@@ -4218,6 +4470,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>homogen: keine Verfeinerung, vorher = nachher</translation>
 </message>
 <message>
+<source>in the mean {figures}</source>
+<translation>im Mittel {figures}</translation>
+</message>
+<message>
 <source>index i</source>
 <translation>Index i</translation>
 </message>
@@ -4228,6 +4484,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>info</source>
 <translation>Hinweis</translation>
+</message>
+<message>
+<source>inputs</source>
+<translation>Eingaben</translation>
 </message>
 <message>
 <source>its expert, in colour</source>
@@ -4430,8 +4690,24 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>andere Tensoren als die Basis</translation>
 </message>
 <message>
+<source>others' inputs</source>
+<translation>fremde Eingaben</translation>
+</message>
+<message>
 <source>overlap</source>
 <translation>Überlappung</translation>
+</message>
+<message>
+<source>overlap of leading directions</source>
+<translation>Überlappung der führenden Richtungen</translation>
+</message>
+<message>
+<source>own inputs</source>
+<translation>eigene Eingaben</translation>
+</message>
+<message>
+<source>plain cosine</source>
+<translation>einfacher Kosinus</translation>
 </message>
 <message>
 <source>reading headers</source>
@@ -4654,6 +4930,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Wert</translation>
 </message>
 <message>
+<source>variance (%)</source>
+<translation>Varianz (%)</translation>
+</message>
+<message>
 <source>warning</source>
 <translation>Warnung</translation>
 </message>
@@ -4870,12 +5150,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{one} und {other}</translation>
 </message>
 <message>
+<source>{own} of {all} estimates agree most with their own expert's inputs.</source>
+<translation>{own} von {all} Schätzungen stimmen am meisten mit den Eingaben des eigenen Experten überein.</translation>
+</message>
+<message>
 <source>{quantity} by task</source>
 <translation>{quantity} nach Aufgaben</translation>
 </message>
 <message>
 <source>{right} of {all} tasks go most of all to their own expert.</source>
 <translation>{right} von {all} Aufgaben gehen am meisten zu ihrem eigenen Experten.</translation>
+</message>
+<message>
+<source>{said}: {done} of {total}</source>
+<translation>{said}: {done} von {total}</translation>
 </message>
 <message>
 <source>{share:.0f} % · press to stop</source>
@@ -4888,6 +5176,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{share:.1f} % of the experts' scores, as before</source>
 <translation>{share:.1f} % der Bewertungen der Experten, wie zuvor</translation>
+</message>
+<message>
+<source>{share:.1f} % of the variance in {i} directions</source>
+<translation>{share:.1f} % der Varianz in {i} Richtungen</translation>
 </message>
 <message>
 <source>{symbol} at i = {i} is {value}</source>
@@ -4952,6 +5244,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>γ of every layer along the model; drag the line to change τ</source>
 <translation>γ jeder Schicht entlang des Modells; ziehen Sie die Linie, um τ zu ändern</translation>
+</message>
+<message>
+<source>λᵢ / λ₁: how steep each spectrum is</source>
+<translation>λᵢ / λ₁: wie steil jedes Spektrum ist</translation>
+</message>
+<message>
+<source>λᵢ by their sum, largest first: the share of the variance along direction i</source>
+<translation>λᵢ durch ihre Summe, das größte zuerst: der Anteil der Varianz entlang der Richtung i</translation>
 </message>
 <message>
 <source>σᵢ / σ₁: the shape of each spectrum, whatever its size</source>

@@ -29,6 +29,9 @@ class Disposition(StrEnum):
 AUTOMATIC: Final = "automatic"
 """The variant of ACE that knows no regimes."""
 
+MEASURED: Final = "measured"
+"""That which takes the covariances of the inputs, measured with the experts' data."""
+
 COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 """What reads every expert's tensor."""
 

@@ -23,6 +23,7 @@ from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     CachedModelsJob,
     ConvertJob,
+    CovariancesJob,
     ExportJob,
     Job,
     LoadRecipeJob,
@@ -147,7 +148,7 @@ class Conductor(QObject):
 
     def cancel(self) -> None:
         """Stop what is going on: opening, a merge, an export, a report, an analysis, scoring."""
-        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, *SCORING)
+        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, CovariancesJob, *SCORING)
         self.stop_opening()
 
     def stop_opening(self) -> None:

@@ -16,6 +16,7 @@ from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
     CompareJob,
     ConvertJob,
+    CovariancesJob,
     EvaluateJob,
     ExportJob,
     Job,
@@ -47,6 +48,7 @@ _STATES: Final[dict[type, State]] = {
     EvaluateJob: State.SCORING,
     CompareExamplesJob: State.SCORING,
     RoutesJob: State.SCORING,
+    CovariancesJob: State.COMPARING,
     TuneJob: State.TUNING,
 }
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.engine.contract.covariance_match import LayerCovariances
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
@@ -16,13 +17,25 @@ from ace_gui.engine.contract.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.jobs import (
+    DifferenceJob,
+    DistributionJob,
+    LayerCovariancesJob,
+    SpectrumJob,
+    SubspacesJob,
+)
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.engine_client import End, EngineClient, Operation
 from ace_gui.gui.control.latest_question import LatestQuestion, Question
 from ace_gui.gui.state.session import Session
 
-Kind = type[LayerSpectrum] | type[LayerSubspaces] | type[LayerDistribution] | type[LayerDifference]
+Kind = (
+    type[LayerSpectrum]
+    | type[LayerSubspaces]
+    | type[LayerDistribution]
+    | type[LayerCovariances]
+    | type[LayerDifference]
+)
 
 
 class LayerQueries(QObject):
@@ -121,6 +134,18 @@ def _distribution(session: Session, row: PlanRow) -> Question | None:
     return Question(row.name, {LayerDistribution: key}, job)
 
 
+def _covariances(session: Session, row: PlanRow) -> Question | None:
+    key = session.draft.measured_key()
+    known = session.results.findings.get(LayerCovariances, row.name, key)
+    if known is not None or not session.layers.has_spectrum(row):
+        return None
+    recipe = session.draft.inputs.recipe()
+    if recipe.without_calibration:
+        return None
+    job = LayerCovariancesJob(recipe=recipe, row=row, device=session.device)
+    return Question(row.name, {LayerCovariances: key}, job)
+
+
 def _difference(session: Session, row: PlanRow) -> Question | None:
     pair = session.results.comparison.pair
     if pair is None or row.name in session.results.comparison.spectra or len(row.shape) != 2:
@@ -134,5 +159,6 @@ _QUESTIONS: Final[dict[Kind, Callable[[Session, PlanRow], Question | None]]] = {
     LayerSpectrum: _spectrum,
     LayerSubspaces: _subspaces,
     LayerDistribution: _distribution,
+    LayerCovariances: _covariances,
     LayerDifference: _difference,
 }

@@ -19,6 +19,7 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.scores import TaskScore
 from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.gui.control.covariance_operation import CovarianceOperation
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.routing_operation import RoutingOperation
 from ace_gui.gui.control.try_operation import TryOperation
@@ -36,8 +37,8 @@ DELAY: Final = 250  # ms; a name that is being typed is not looked at letter by 
 class Scoring(QObject):
     """``look`` says that somebody looks at the tasks: then they are read and described.
 
-    ``changed`` follows when a job begins or ends. ``trying``: one text or
-    picture; ``tuning``: parameters.
+    ``changed`` follows when a job begins or ends. ``trying``: one text or picture; ``tuning``:
+    parameters; ``covariances``: what their calibration data say of ACE's.
     """
 
     changed = Signal()
@@ -50,6 +51,7 @@ class Scoring(QObject):
         self.trying = TryOperation(session, engine, self)
         self.tuning = TuneOperation(session, engine, self)
         self.routing = RoutingOperation(session, engine, self)
+        self.covariances = CovarianceOperation(session, engine, self)
         self._looked_at = False
         self._timer = engine.delayed(DELAY, self._describe)
         session.draft.changed.connect(self._follow)

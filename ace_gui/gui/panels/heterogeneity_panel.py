@@ -8,7 +8,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.models.merged_layers import MergedLayers
-from ace_gui.gui.panels.layer_views import EnergiesView, GammaView, LayersView, RoleMapView
+from ace_gui.gui.panels.layer_views import (
+    AgreementView,
+    EnergiesView,
+    GammaView,
+    LayersView,
+    RoleMapView,
+)
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
 from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
@@ -83,6 +89,17 @@ class HeterogeneityPanel(QWidget):
             tr("How far each expert moved every layer from the base"),
             lambda: EnergiesView(session, layers),
         )
+        tip = tr("How well ACE's covariances show the inputs that were measured, layer by layer")
+        place = add(tr("Inputs"), tip, lambda: AgreementView(session, layers))
+        agreements = session.results.findings.agreements
+
+        def show() -> None:
+            self.tabs.setTabVisible(place, bool(agreements.of(session.draft.measured_key())))
+            self._tell(lambda view: view.update_figures())
+
+        for changed in (agreements.changed, session.draft.changed):
+            changed.connect(show)
+        show()
 
     def _take_up(self, view: QWidget) -> None:
         if isinstance(view, LayersView):

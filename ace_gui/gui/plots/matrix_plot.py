@@ -72,6 +72,7 @@ class ExpertMatrixPlot(Plot):
         self._names: tuple[str, ...] = ()
         self._values_TT = np.zeros((0, 0))
         self._meaning = ""
+        self._directed = ""
         self._cells = _Cells()
         self._numbers: list[pg.TextItem] = []
         super().__init__(
@@ -92,15 +93,22 @@ class ExpertMatrixPlot(Plot):
         *,
         meaning: str,
         caption: str = "",
+        directed: str = "",
     ) -> None:
-        """Draw symmetric ``values_TT``, NaN where unknown; ``meaning``: what a number says."""
+        """Draw ``values_TT``, NaN where unknown; ``meaning``: what a number says.
+
+        ``directed``: says a row {one} and a column {other} where these are different things of an
+        expert, so that the matrix is not symmetric and its diagonal counts.
+        """
         self.set_busy(False)
         same = np.array_equal(values_TT, self._values_TT, equal_nan=True)
         if same and (title, tuple(names)) == (self.title.whole, self._names):
             return
         self._names, self._values_TT, self._meaning = tuple(names), values_TT, meaning
+        self._directed = directed
         self.title.set_whole(title)
-        self.caption.set_whole(" ".join(filter(None, (agreement(names, values_TT), caption))))
+        pairs = "" if directed else agreement(names, values_TT)
+        self.caption.set_whole(" ".join(filter(None, (pairs, caption))))
         self.setAccessibleDescription(f"{title}. {self.caption.whole}")
         self.show_canvas()
         self._draw()
@@ -150,20 +158,24 @@ class ExpertMatrixPlot(Plot):
         self._fill()
 
     def _colours(self) -> list[list[str]]:
-        """The diagonal says nothing, and stands back."""
+        """A diagonal that says nothing stands back."""
         span, count = self._span(), len(self._names)
         return [
             [
                 self.theme.grid
-                if row == column or np.isnan(self._values_TT[row, column])
+                if self._is_idle(row, column) or np.isnan(self._values_TT[row, column])
                 else cell_colour(float(self._values_TT[row, column]) / span, self.theme)
                 for column in range(count)
             ]
             for row in range(count)
         ]
 
+    def _is_idle(self, row: int, column: int) -> bool:
+        return row == column and not self._directed
+
     def _span(self) -> float:
-        pairs = np.abs(self._values_TT[~np.eye(len(self._names), dtype=bool)])
+        idle = np.eye(len(self._names), dtype=bool) & (not self._directed)
+        pairs = np.abs(self._values_TT[~idle])
         known = pairs[np.isfinite(pairs)]
         return max(float(known.max(initial=0.0)), _LEAST_SPAN)
 
@@ -178,7 +190,7 @@ class ExpertMatrixPlot(Plot):
         for row, colours in enumerate(self._colours()):
             for column, colour in enumerate(colours):
                 text = pair_text(float(self._values_TT[row, column]))
-                ink = self.theme.text2 if row == column else ink_on(colour)
+                ink = self.theme.text2 if self._is_idle(row, column) else ink_on(colour)
                 number = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
                 number.setFont(font)
                 number.setPos(column, row)
@@ -200,7 +212,8 @@ class ExpertMatrixPlot(Plot):
         if not inside or not (0 <= row < count and 0 <= column < count):
             QToolTip.hideText()
             return
-        pair = tr("{one} and {other}", one=self._names[row], other=self._names[column])
+        words = self._directed or "{one} and {other}"
+        pair = tr(words, one=self._names[row], other=self._names[column])
         value = number_text(float(self._values_TT[row, column]), 4)
         place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
         QToolTip.showText(place, f"{pair}: {self._meaning} {value}", self.canvas)

@@ -9,13 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, auto
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
+from ace_gui.engine.contract.covariance_match import LayerCovariances
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum, Regime
 from ace_gui.engine.contract.health import norm_ratio
 from ace_gui.engine.contract.spectral_figures import NEGLIGIBLE, cumulative_energy
@@ -24,7 +25,7 @@ from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.told import told
-from ace_gui.gui.words import later, tr
+from ace_gui.gui.words import tr
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
@@ -35,12 +36,12 @@ FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 
 
-class Quantity(StrEnum):
-    """What stands on the vertical axis; the value is what people choose."""
+class Quantity(Enum):
+    """What stands on the vertical axis."""
 
-    VALUE = later("singular values")
-    RELATIVE = later("relative to the largest")
-    ENERGY = later("cumulative energy")
+    VALUE = auto()
+    RELATIVE = auto()
+    ENERGY = auto()
 
 
 def short_label(label: str) -> str:
@@ -51,17 +52,19 @@ def short_label(label: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """One spectrum σ_R and how it is drawn."""
+    """One spectrum σ_R and how it is drawn; ``squared``: as the eigenvalues σ² that it is of."""
 
     entry: LegendEntry
     values: NDArray[np.float64]
+    squared: bool = False
 
     def of(self, quantity: Quantity) -> NDArray[np.float64]:
         """The R values of ``quantity``; of a spectrum of zeros, zeros or, as a share, NaN."""
         if quantity is Quantity.ENERGY:
             return cumulative_energy(self.values)
-        relative = quantity is Quantity.RELATIVE and self.values[0] > 0
-        return self.values / self.values[0] if relative else self.values
+        shown = self.values**2 if self.squared else self.values
+        relative = quantity is Quantity.RELATIVE and shown[0] > 0
+        return shown / shown[0] if relative else shown
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,31 @@ def picture_of_pair(
         )
 
     return Picture(title, caption, curves)
+
+
+def picture_of_covariances(
+    found: LayerCovariances, place: int, colour: str, caption: str
+) -> Picture:
+    """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each by their
+    sum, and what the estimate gives to the directions of the inputs, largest first of these."""
+
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
+        style, own = Qt.PenStyle, in_theme(colour, theme)
+        drawn = (
+            (tr("inputs"), found.measured_TI, own, style.SolidLine, 2.2),
+            (tr("estimate"), found.estimated_TI, own, style.DashLine, 1.8),
+            (tr("estimate along inputs"), found.along_TI, theme.text2, style.DotLine, 1.6),
+        )
+        return tuple(
+            Curve(
+                LegendEntry(key=name, label=name, colour=ink, style=line, width=width),
+                np.sqrt(np.maximum(values_TI[place], 0.0)),
+                squared=True,
+            )
+            for name, values_TI, ink, line, width in drawn
+        )
+
+    return Picture(found.name, caption, curves)
 
 
 def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:

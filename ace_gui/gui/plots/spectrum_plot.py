@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,22 +44,48 @@ from ace_gui.gui.words import counted, later, tr
 
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 
-EMPTY = later("Choose a layer to see its singular values.")
 NEAR_PIXELS = 14.0
 _FADED = 0.3  # opacity of the curves that the pointer is not at
 
-_TITLES = {
-    Quantity.VALUE: (later("singular value σᵢ"), "σᵢ"),
-    Quantity.RELATIVE: (later("singular value σᵢ / σ₁"), "σᵢ / σ₁"),
-    Quantity.ENERGY: (later("cumulative energy (%)"), later("energy (%)"), "%"),
-}
-_TIPS = {
-    Quantity.VALUE: later("σᵢ, largest first"),
-    Quantity.RELATIVE: later("σᵢ / σ₁: the shape of each spectrum, whatever its size"),
-    Quantity.ENERGY: later(
-        "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %"
-    ),
-}
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a spectrum plot calls its values, of which ``symbol`` is one.
+
+    By quantity: ``titles`` of the axis, longest first, and ``options``: text and explanation.
+    ``share``: says a cumulative value.
+    """
+
+    name: str
+    empty: str
+    symbol: str
+    titles: Mapping[Quantity, tuple[str, ...]]
+    options: Mapping[Quantity, tuple[str, str]]
+    share: str
+
+
+SINGULAR_VALUES: Final = Words(
+    name=later("Singular values of the layer"),
+    empty=later("Choose a layer to see its singular values."),
+    symbol="σ",
+    titles={
+        Quantity.VALUE: (later("singular value σᵢ"), "σᵢ"),
+        Quantity.RELATIVE: (later("singular value σᵢ / σ₁"), "σᵢ / σ₁"),
+        Quantity.ENERGY: (later("cumulative energy (%)"), later("energy (%)"), "%"),
+    },
+    options={
+        Quantity.VALUE: (later("singular values"), later("σᵢ, largest first")),
+        Quantity.RELATIVE: (
+            later("relative to the largest"),
+            later("σᵢ / σ₁: the shape of each spectrum, whatever its size"),
+        ),
+        Quantity.ENERGY: (
+            later("cumulative energy"),
+            later("Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %"),
+        ),
+    },
+    share=later("{share:.1f} % of the energy in {i} directions"),
+)
 
 
 class SpectrumPlot(Plot):
@@ -66,8 +94,10 @@ class SpectrumPlot(Plot):
     ``quantity`` chooses between σᵢ, σᵢ/σ₁ and the cumulative energy.
     """
 
+    words = SINGULAR_VALUES
+
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", *map(tr, _TITLES[Quantity.VALUE]), grid=True)
+        self._left = quantity_axis("left", *map(tr, self.words.titles[Quantity.VALUE]), grid=True)
         self._curves: tuple[Curve, ...] = ()
         self._items: dict[str, pg.PlotDataItem] = {}
         self._marks: list[pg.GraphicsObject] = []
@@ -76,17 +106,19 @@ class SpectrumPlot(Plot):
         self._sources: tuple[object, ...] = ()
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
-            name=tr("Singular values of the layer"),
-            empty=tr(EMPTY),
+            name=tr(self.words.name),
+            empty=tr(self.words.empty),
             bottom=quantity_axis("bottom", tr("index i")),
             left=self._left,
             toggles=True,
             logarithmic=True,
             parent=parent,
         )
-        self.quantity = Choice(
-            tr("Quantity"), {q: (sentence_case(tr(q.value)), tr(_TIPS[q])) for q in Quantity}, self
-        )
+        options: dict[Hashable, tuple[str, str]]
+        options = {
+            q: (sentence_case(tr(text)), tr(tip)) for q, (text, tip) in self.words.options.items()
+        }
+        self.quantity = Choice(tr("Quantity"), options, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
         self._ends = EndLabels()
@@ -103,7 +135,7 @@ class SpectrumPlot(Plot):
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
         self.set_busy(False)
         picture = picture_of_spectrum(spectrum, expert_colours)
-        self._show(picture, spectrum, dict(expert_colours))
+        self.show_picture(picture, spectrum, dict(expert_colours))
 
     def show_experts(self, found: ExpertSpectra, expert_colours: Mapping[str, str]) -> None:
         """Draw the experts alone, while the merge is on its way.
@@ -115,14 +147,14 @@ class SpectrumPlot(Plot):
                 colours == expert_colours and same_experts(known, found)
             ):
                 return
-        self._show(picture_of_experts(found, expert_colours), found, dict(expert_colours))
+        self.show_picture(picture_of_experts(found, expert_colours), found, dict(expert_colours))
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
         """Draw the merged delta of two merges of one layer over one another, without experts."""
         self.set_busy(False)
-        self._show(picture_of_comparison(old, new, labels), *labels, old, new)
+        self.show_picture(picture_of_comparison(old, new, labels), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
@@ -130,13 +162,13 @@ class SpectrumPlot(Plot):
         """Draw two spectra by label over one another."""
         self.set_busy(False)
         picture = picture_of_pair(title, caption, spectra)
-        self._show(picture, title, caption, *spectra, *spectra.values())
+        self.show_picture(picture, title, caption, *spectra, *spectra.values())
 
     def clear(self, message: str = "") -> None:
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
         self._picture, self._sources = None, ()
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or tr(self.words.empty))
 
     def curves(self) -> tuple[Curve, ...]:
         """What is drawn, the merge first; empty while a message is shown."""
@@ -148,13 +180,16 @@ class SpectrumPlot(Plot):
         count = max((len(curve.values) for curve in curves), default=0)
         padded = {
             curve.entry.label: np.pad(
-                curve.values, (0, count - len(curve.values)), constant_values=np.nan
+                curve.of(Quantity.VALUE), (0, count - len(curve.values)), constant_values=np.nan
             )
             for curve in curves
         }
         return (
             FigureColumn(title="i", values=np.arange(1, count + 1)),
-            *(FigureColumn(title=f"σ, {label}", values=v) for label, v in padded.items()),
+            *(
+                FigureColumn(title=f"{self.words.symbol}, {label}", values=v)
+                for label, v in padded.items()
+            ),
         )
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (the picture knows every theme)
@@ -181,7 +216,7 @@ class SpectrumPlot(Plot):
     def _logarithmic(self) -> bool:
         return self.log_box.isChecked() and self.quantity.current is not Quantity.ENERGY
 
-    def _show(self, picture: Picture, *sources: object) -> None:
+    def show_picture(self, picture: Picture, *sources: object) -> None:
         """Draw a picture, unless that of the same ``sources`` is drawn.
 
         One of the same layer as before leaves the zoom as it is.
@@ -207,7 +242,7 @@ class SpectrumPlot(Plot):
         self.log_box.setEnabled(quantity is not Quantity.ENERGY)
         self._left.logarithmic = self._logarithmic
         self._left.setScale(100 if quantity is Quantity.ENERGY else 1)
-        self._left.set_titles(*map(tr, _TITLES[quantity]))
+        self._left.set_titles(*map(tr, self.words.titles[quantity]))
         self._left.picture = None
         self._curves = picture.curves(self.theme)
         self.legend.set_entries(picture.legend(self.theme))
@@ -298,9 +333,10 @@ class SpectrumPlot(Plot):
             return ""
         return counted(
             cut,
-            "%n value under {floor}·σ₁ cut off",
-            "%n values under {floor}·σ₁ cut off",
+            "%n value under {floor}·{symbol}₁ cut off",
+            "%n values under {floor}·{symbol}₁ cut off",
             floor=power_of_ten(FLOOR_EXPONENT),
+            symbol=self.words.symbol,
         )
 
     def _show_switched_on(self) -> None:
@@ -361,8 +397,9 @@ class SpectrumPlot(Plot):
         value = float(curve.of(quantity)[index - 1])
         if quantity is Quantity.ENERGY:
             share = 100 * value
-            return tr("{share:.1f} % of the energy in {i} directions", share=share, i=index)
-        symbol = "σ" if quantity is Quantity.VALUE else "σ / σ₁"
+            return tr(self.words.share, share=share, i=index)
+        own = self.words.symbol
+        symbol = own if quantity is Quantity.VALUE else f"{own} / {own}₁"
         return tr(
             "{symbol} at i = {i} is {value}",
             symbol=symbol,

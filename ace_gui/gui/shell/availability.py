@@ -18,6 +18,7 @@ _CANCELLABLE = (
     State.ANALYSING,
     State.REPORTING,
     State.SCORING,
+    State.COMPARING,
     State.TUNING,
 )
 NO_MODEL: Final = later("Open a base model first.")

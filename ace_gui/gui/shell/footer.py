@@ -28,6 +28,7 @@ _WORDS: Final = {
     State.ANALYSING: later("Comparing the experts"),
     State.REPORTING: later("Writing the report"),
     State.SCORING: later("Scoring"),
+    State.COMPARING: later("Comparing covariances"),
     State.TUNING: later("Tuning"),
 }
 

@@ -23,6 +23,7 @@ _ENDED: Final = {
     State.EXPORTING: later("The export has ended."),
     State.REPORTING: later("The report has ended."),
     State.SCORING: later("Scoring has ended."),
+    State.COMPARING: later("The covariances are compared."),
     State.TUNING: later("Tuning has ended."),
 }
 

@@ -29,6 +29,7 @@ class State(StrEnum):
     EXPORTING = later("exporting")
     REPORTING = later("writing the report")
     SCORING = later("scoring")
+    COMPARING = later("comparing covariances")
     TUNING = later("tuning")
 
 
@@ -85,6 +86,7 @@ _BY_PRIORITY: Final = (
     State.REPORTING,
     State.TUNING,
     State.SCORING,
+    State.COMPARING,
     State.PLANNING,
     State.ANALYSING,
 )

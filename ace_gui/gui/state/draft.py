@@ -168,6 +168,10 @@ class Draft(QObject):
             return ()
         return (replace(self.inputs.recipe(), parameters=self.resolved_parameters()),)
 
+    def measured_key(self) -> RecipeKey:
+        """As ``models_key``, with the same tasks, whose inputs the experts are measured with."""
+        return (*self.models_key(), self.inputs.tasks)
+
     def models_key(self) -> RecipeKey:
         """Equal for inputs with the same task vectors under the same names."""
         return (*self.inputs.task_vectors, self.inputs.names)

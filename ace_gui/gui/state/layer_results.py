@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.engine.contract.covariance_match import LayerCovariances
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDistribution,
@@ -14,27 +15,36 @@ from ace_gui.engine.contract.findings import (
     LayerSubspaces,
 )
 from ace_gui.gui.state.activity import RecipeKey
+from ace_gui.gui.state.agreements import Agreements
 
 FINDINGS_KEPT: Final = 100
 """Findings of each kind."""
 
-Finding = ExpertSpectra | LayerSpectrum | LayerSubspaces | LayerDistribution
-_F = TypeVar("_F", ExpertSpectra, LayerSpectrum, LayerSubspaces, LayerDistribution)
+Finding = ExpertSpectra | LayerSpectrum | LayerSubspaces | LayerDistribution | LayerCovariances
+_F = TypeVar(
+    "_F", ExpertSpectra, LayerSpectrum, LayerSubspaces, LayerDistribution, LayerCovariances
+)
 
 
 class Findings(QObject):
-    """The latest findings by kind, layer and what they depend on. ``changed`` carries the layer."""
+    """The latest findings by kind, layer and what they depend on. ``changed`` carries the layer.
+
+    ``agreements``: of all covariances that were compared, the figures.
+    """
 
     changed = Signal(str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self.agreements = Agreements(self)
         self._known: defaultdict[type, dict[tuple[str, RecipeKey], Finding]] = defaultdict(dict)
 
     def record(self, key: RecipeKey, finding: Finding) -> None:
         """Remember a finding; the oldest of its kind is forgotten where there are too many."""
         known = self._known[type(finding)]
         known[finding.name, key] = finding
+        if isinstance(finding, LayerCovariances):
+            self.agreements.record(key, finding.name, finding.matches)
         while len(known) > FINDINGS_KEPT:
             del known[next(iter(known))]
         self.changed.emit(finding.name)

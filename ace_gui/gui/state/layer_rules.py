@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ace_gui.engine.contract.plan import AUTOMATIC, Disposition, PlanRow
+from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, PlanRow
 from ace_gui.gui.state.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
@@ -50,6 +50,16 @@ def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
         change = replace(change, merge_method=ACE, disposition="merge")
     chosen = open_to_override(session, names)
     return replace(inputs, overrides=overridden(session, chosen, change))
+
+
+def with_measured(inputs: Inputs) -> Inputs:
+    """The inputs with the variant of ACE that takes the measured covariances."""
+    return replace(inputs, method=ACE).with_parameter("variant", MEASURED)
+
+
+def uses_measured(inputs: Inputs) -> bool:
+    """Whether that variant is chosen."""
+    return inputs.method == ACE and inputs.touched.get("variant") == MEASURED
 
 
 def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> int | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.plain_label import secondary_label
 
-_WIDTH = 460  # px
+_WIDTH = 460  # px, of the sentence at most
+_MARGIN = 16
 
 
 class EmptyState(QWidget):
@@ -31,4 +33,12 @@ class EmptyState(QWidget):
     def say(self, sentence: str) -> None:
         """Another sentence."""
         self._said.setText(plain(sentence))
-        self._said.setFixedSize(_WIDTH, self._said.heightForWidth(_WIDTH))
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        width = max(min(_WIDTH, self.width() - 2 * _MARGIN), 10 * _MARGIN)
+        self._said.setFixedSize(width, self._said.heightForWidth(width))

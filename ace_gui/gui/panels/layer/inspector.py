@@ -9,7 +9,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ace_gui.gui.control.covariance_operation import CovarianceOperation
 from ace_gui.gui.panels.checks_panel import PreflightPanel
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.energies_panel import EnergiesPanel
 from ace_gui.gui.panels.layer.layer_head import LayerHead
@@ -52,12 +54,17 @@ _PANELS = (  # title, title in little room, what is there
 class InspectorPanel(QWidget):
     """Tabs about the session's selection, and the checks, shown when something new is wrong.
 
-    ``finding_wanted`` says of a kind of finding whether a tab in view shows it.
+    ``finding_wanted`` says of a kind of finding whether a tab in view shows it. ``data_wanted``:
+    the person wants to give calibration data; ``inputs_edited`` carries Inputs that a tab offers.
     """
 
     finding_wanted = Signal(object, bool)
+    data_wanted = Signal()
+    inputs_edited = Signal(object)
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._session = session
         self.head = LayerHead(session, self)
@@ -66,6 +73,11 @@ class InspectorPanel(QWidget):
         self.tabs.made.connect(self._connect_panel)
         for title, short, tip, kind in _PANELS:
             self.tabs.add(tr(title), tr(tip), partial(kind, session), short=tr(short))
+        self.tabs.add(
+            tr("Inputs"),
+            tr("How well ACE's covariance of this layer shows that of the experts' inputs"),
+            partial(CovariancesPanel, session, measuring),
+        )
         self.preflight = PreflightPanel(session, self)
         tip = tr("What was looked at before the merge, and how it came out")
         self._checks = self.tabs.add(tr("Checks"), tip, lambda: self.preflight)
@@ -98,6 +110,9 @@ class InspectorPanel(QWidget):
     def _connect_panel(self, panel: QWidget) -> None:
         if isinstance(panel, LayerPanel):
             panel.looked_at.connect(self.finding_wanted)
+        if isinstance(panel, CovariancesPanel):
+            panel.data_wanted.connect(self.data_wanted)
+            panel.inputs_edited.connect(self.inputs_edited)
 
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""

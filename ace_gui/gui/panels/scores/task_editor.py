@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from PySide6.QtCore import Signal
@@ -13,6 +14,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
+    QMenu,
     QPushButton,
     QSpinBox,
     QVBoxLayout,
@@ -25,10 +27,14 @@ from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.arrangement import clear_layout
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_files, ask_folders
 from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
+KINDS: Final = later(
+    "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
+)
 _NOTHING: Final = later("none")
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
@@ -48,6 +54,10 @@ class TaskEditor(QWidget):
         self._found: TaskDescribed | None = None
         self.name = _line(tr("Name of the task"))
         self.path = ElidedLabel(self)
+        self.calibration = ElidedLabel(self)
+        self.choose = QPushButton(tr("Choose…"), self)
+        self.choose.setProperty("kind", "link")
+        self.choose.setAccessibleName(tr("Choose calibration inputs"))
         self.expert = _box(tr("Whose task it is"))
         self.kind = _box(tr("Kind of task"))
         self.measure = _box(tr("How answers are scored"))
@@ -81,6 +91,7 @@ class TaskEditor(QWidget):
         for title, field in (
             (tr("&Name"), self.name),
             (tr("Data"), self.path),
+            (tr("Calibration"), self._calibration_row()),
             (tr("&Expert"), self.expert),
             (tr("&Kind"), self.kind),
             (tr("&Metric"), self.measure),
@@ -99,6 +110,34 @@ class TaskEditor(QWidget):
         column.addWidget(self._count)
         column.addLayout(self._shown)
         column.addStretch(1)
+
+    def _calibration_row(self) -> QWidget:
+        """Inputs for methods that want data, apart from those that are scored."""
+        tip = tr(
+            "Inputs for methods that learn or measure something; never those that are scored. "
+            "Labels are not needed, except for the few methods that say so."
+        )
+        self.choose.setToolTip(tooltip(tip))
+        menu = QMenu(self.choose)
+        menu.addAction(tr("&File…"), self._ask_file)
+        menu.addAction(tr("F&older…"), self._ask_folder)
+        self._without = menu.addAction(tr("&None"), lambda: self._say("calibration", None))
+        self.choose.setMenu(menu)
+        row = QWidget()
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(self.calibration, 1)
+        line.addWidget(self.choose)
+        return row
+
+    def _ask_file(self) -> None:
+        ask_files(self, tr("Calibration inputs"), tr(KINDS), DATA, self._calibrate)
+
+    def _ask_folder(self) -> None:
+        ask_folders(self, tr("Calibration inputs"), DATA, self._calibrate)
+
+    def _calibrate(self, chosen: list[Path]) -> None:
+        self._say("calibration", chosen[0])
 
     def _connect(self) -> None:
         self.name.editingFinished.connect(self._rename)
@@ -124,6 +163,8 @@ class TaskEditor(QWidget):
         if not self.name.hasFocus() or not same:
             self.name.setText(plain(task.title))
         self.path.set_full_text(str(task.data))
+        self.calibration.set_full_text(str(task.calibration or tr(_NOTHING)))
+        self._without.setEnabled(task.calibration is not None)
         names = {name: name for name in experts}
         _offer(self.expert, {tr("of no expert"): None, **names}, owner)
         kinds = found.kinds if found is not None else ()
@@ -161,7 +202,7 @@ class TaskEditor(QWidget):
             for place, role in enumerate(roles):
                 box = self.columns[role] = _box(tr("Column: {role}", role=told(role)))
                 box.activated.connect(lambda _, r=role: self._say_column(r))
-                self._form.insertRow(5 + place, sentence_case(told(role)), box)
+                self._form.insertRow(6 + place, sentence_case(told(role)), box)
         if found is None:
             return
         for role, box in self.columns.items():

@@ -23,7 +23,7 @@ from ace_gui.engine.contract.shown_examples import TaskDescribed
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.experts_model import swatch
 from ace_gui.gui.panels.scores.score_cells import expert_colour
-from ace_gui.gui.panels.scores.task_editor import TaskEditor
+from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
 from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
@@ -37,9 +37,6 @@ from ace_gui.gui.widgets.plain_label import heading, muted_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Task
 
-KINDS: Final = later(
-    "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
-)
 NO_DATA: Final = later(
     "A task is data of your own that the models are tried on: a table, a text, or a folder of "
     "pictures by class. Drop it here, or add it."

@@ -25,7 +25,7 @@ from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.report_page import ReportPage
 from ace_gui.gui.panels.runs_panel import RunsPanel
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
+from ace_gui.gui.panels.scores.scores_page import TASKS, ScoresPage
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
@@ -72,7 +72,7 @@ def workspace_in_steps(
     healths = Healths(session)
     layers = LayersPanel(session, healths)
     yield
-    inspector = InspectorPanel(session)
+    inspector = InspectorPanel(session, scoring.covariances)
     yield
     heterogeneity = HeterogeneityPanel(session)
     yield
@@ -121,6 +121,8 @@ class Workspace(QWidget):
         self.healths.setParent(self)
         self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(self.finding_wanted)
+        self.inspector.data_wanted.connect(self.show_tasks)
+        self.inspector.inputs_edited.connect(self.inputs_edited)
         self._add_lower_tabs(session, what_if)
         self._add_learning(session)
         self._makers: dict[int, Callable[[], QWidget]] = {
@@ -264,6 +266,10 @@ class Workspace(QWidget):
         """Bring the scores to the front; their page."""
         self.show_space(SCORES)
         return self.scores
+
+    def show_tasks(self) -> None:
+        """Bring the tasks to the front, where data are chosen."""
+        self.show_scores().show_place(TASKS)
 
     def show_methods(self) -> None:
         """Bring the methods that are compared to the front."""

@@ -1,0 +1,332 @@
+"""ACE's data-free covariance of the selected layer beside that of the experts' own inputs."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QPushButton,
+    QStackedLayout,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.engine.contract.covariance_match import LayerCovariances
+from ace_gui.gui.control.covariance_operation import CovarianceOperation
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
+from ace_gui.gui.plots.eigenvalue_plot import EigenvaluePlot
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.layer_rules import uses_measured, with_measured
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import sentence_case, tooltip
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.arrangement import fill_with_stack
+from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.words import later, tr
+
+_SIZES: Final = [370, 150]
+_CHOOSE: Final = later("Choose a layer to compare its covariances.")
+_NO_DATA: Final = later(
+    "ACE estimates the covariance of an expert's inputs from its changes alone. Give each expert's "
+    "task calibration inputs to see how good the estimate is for your models."
+)
+_NOT_YET: Final = later(
+    "Each expert runs once over its calibration inputs; then every layer is compared. What is "
+    "measured is kept, and you can stop and go on."
+)
+_UNSEEN: Final = later(
+    "Nothing went through this layer with the calibration inputs of one of the experts, or none "
+    "changes it."
+)
+_NONE: Final = later("ACE estimates covariances only for the matrices that it merges.")
+
+
+class Look(Enum):
+    """What is looked at of both covariances."""
+
+    EXPERTS = auto()
+    EIGENVALUES = auto()
+
+
+_LOOKS: Final = {
+    Look.EXPERTS: (
+        later("Whose inputs"),
+        later("Centred cosine of each expert's estimate (row) with each expert's inputs (column)"),
+    ),
+    Look.EIGENVALUES: (
+        later("Eigenvalues"),
+        later("How steeply both fall, and what the estimate gives to the inputs' directions"),
+    ),
+}
+
+
+class CovariancesPanel(LayerPanel):
+    """Figures and two plots, or a sentence on what is needed for them.
+
+    ``data_wanted``: the person wants to give calibration data; ``inputs_edited`` carries Inputs
+    with the measured covariances in ACE.
+    """
+
+    finding = LayerCovariances
+    data_wanted = Signal()
+    inputs_edited = Signal(object)
+
+    def __init__(
+        self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(session, parent)
+        explain(self, "Covariance")
+        self._measuring = measuring
+        self._work = measuring.is_running, measuring.error
+        self.button = QPushButton(tr("Choose data…"), self)
+        self.button.setFont(face(Face.BUTTON))
+        self.button.clicked.connect(lambda _=False: self._press())
+        self.empty = EmptyState(tr(_CHOOSE), self.button)
+        self.look = Choice(
+            tr("What is compared"), {key: (tr(t), tr(tip)) for key, (t, tip) in _LOOKS.items()}
+        )
+        self.expert = Choice(tr("Expert whose eigenvalues are shown"), {"": ("–", "")})
+        self.matrix = ExpertMatrixPlot(tr("Whose inputs ACE's covariances show"))
+        self.eigenvalues = EigenvaluePlot()
+        self.sheet = FigureSheet(tr("Figures of the covariances"))
+        self.said = muted_label("", self)
+        self.all = QPushButton(tr("Compare all layers"), self)
+        self.all.setProperty("kind", "ghost")
+        self.all.clicked.connect(lambda _=False: self._press())
+        self.use = QPushButton(tr("Use in ACE"), self)
+        self.use.setAccessibleName(tr("Merge by ACE with the measured covariances"))
+        self.use.clicked.connect(
+            lambda _=False: self.inputs_edited.emit(with_measured(session.draft.inputs))
+        )
+        for button in (self.all, self.use):
+            button.setFont(face(Face.BUTTON))
+        self._lay_out()
+        for chosen in (self.look.chosen, self.expert.chosen):
+            chosen.connect(self.refresh)
+        measuring.changed.connect(self._follow_work)
+        session.activity.progressed.connect(self._show_progress)
+
+    def _follow_work(self) -> None:
+        """It begins or ends; how far it is changes nothing but a sentence."""
+        now = self._measuring.is_running, self._measuring.error
+        if now != self._work:
+            self._work = now
+            self._follow()
+
+    def _lay_out(self) -> None:
+        self._plots = QStackedWidget()
+        for plot in (self.matrix, self.eigenvalues):
+            plot.name_outside()
+            self._plots.addWidget(PlotWithTable(plot, plot.columns))
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 6, 8, 0)
+        head.setSpacing(8)
+        head.addWidget(self.look)
+        head.addWidget(self.expert)
+        head.addStretch(1)
+        head.addWidget(self.use)
+        upper = QWidget()
+        column = QVBoxLayout(upper)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        column.addWidget(self._plots, 1)
+        stack, known = QWidget(), QWidget()
+        fill_with_stack(stack, upper, self.sheet, _SIZES)
+        self._foot = QWidget()
+        foot = QHBoxLayout(self._foot)
+        foot.setContentsMargins(8, 4, 8, 4)
+        foot.setSpacing(8)
+        foot.addWidget(self.said, 1)
+        foot.addWidget(self.all)
+        below = QVBoxLayout(known)
+        below.setContentsMargins(0, 0, 0, 0)
+        below.setSpacing(0)
+        below.addWidget(stack, 1)
+        below.addWidget(self._foot)
+        self._pages = QStackedLayout(self)
+        self._pages.addWidget(self.empty)
+        self._pages.addWidget(known)
+
+    # What is shown
+
+    def refresh(self) -> None:
+        found = self._found()
+        self._pages.setCurrentIndex(0 if found is None else 1)
+        if found is None:
+            self._show_why()
+            return
+        self.expert.offer({name: (name, "") for name in found.experts})
+        self.expert.setVisible(self.look.current is Look.EIGENVALUES)
+        self._plots.setCurrentIndex(0 if self.look.current is Look.EXPERTS else 1)
+        if self.look.current is Look.EXPERTS:
+            self.matrix.show_matrix(
+                found.name,
+                found.experts,
+                found.centred_TT,
+                meaning=tr("centred cosine"),
+                caption=whose_inputs(found),
+                directed=later("estimate of {one}, inputs of {other}"),
+            )
+        else:
+            self._show_eigenvalues(found)
+        colours = expert_colours(self.session)
+        shown = [colours.get(name, "#808080") for name in found.experts]
+        self.sheet.show_figures(found.experts, figure_rows(found), shown)
+        self._show_foot()
+
+    def set_busy(self, busy: bool) -> None:
+        """A sentence stands here until there is something to show."""
+
+    def _found(self) -> LayerCovariances | None:
+        row, findings = self.row, self.session.results.findings
+        key = self.session.draft.measured_key()
+        return None if row is None else findings.get(LayerCovariances, row.name, key)
+
+    def _show_eigenvalues(self, found: LayerCovariances) -> None:
+        place = found.experts.index(self.expert.current)
+        colour = expert_colours(self.session).get(self.expert.current, "#808080")
+        self.eigenvalues.show_covariances(found, place, colour, directions_found(found, place))
+
+    def _show_why(self) -> None:
+        """What is missing, with the one thing to do about it."""
+        row, text = self.row, ""
+        if row is None:
+            sentence = tr(_CHOOSE)
+        elif not self.session.layers.has_spectrum(row):
+            sentence = tr(_NONE)
+        elif self.session.draft.inputs.recipe().without_calibration:
+            sentence, text = tr(_NO_DATA), tr("Choose data…")
+        elif self._measuring.is_running:
+            sentence, text = self._progress() or tr(_NOT_YET), tr("Stop")
+        elif self._measuring.error:
+            sentence, text = self._measuring.error, tr("Measure again")
+        elif self._is_unseen(row.name):
+            sentence = tr(_UNSEEN)
+        else:
+            sentence, text = tr(_NOT_YET), tr("Measure and compare")
+        self.empty.say(sentence)
+        self.button.setVisible(bool(text))
+        self.button.setText(text)
+
+    def _is_unseen(self, name: str) -> bool:
+        """Whether all layers are compared, and this one could not be."""
+        key = self.session.draft.measured_key()
+        known = self.session.results.findings.agreements.of(key)
+        return self._measuring.finished == key and name not in known
+
+    def _show_foot(self) -> None:
+        running = self._measuring.is_running
+        whole = self._measuring.finished == self.session.draft.measured_key()
+        used = uses_measured(self.session.draft.inputs)
+        self.said.setText(self._progress() if running else self._measuring.error)
+        self._foot.setVisible(running or not whole)
+        self.all.setText(tr("Stop") if running else tr("Compare all layers"))
+        self.use.setEnabled(not used)
+        tip = (
+            tr("ACE with the measured covariances is chosen.")
+            if used
+            else tr("Choose the variant of ACE that takes the measured covariances, not estimates.")
+        )
+        self.use.setToolTip(tooltip(tip))
+
+    def _show_progress(self) -> None:
+        if self.isVisible() and self._measuring.is_running:
+            if self._pages.currentIndex():
+                self.said.setText(self._progress())
+            else:
+                self.empty.say(self._progress())
+
+    def _progress(self) -> str:
+        progress = self.session.activity.progress
+        if progress is None or progress.state is not State.COMPARING:
+            return ""
+        said = sentence_case(progress.title)
+        return tr("{said}: {done} of {total}", said=said, done=progress.done, total=progress.total)
+
+    def _press(self) -> None:
+        if self._measuring.is_running:
+            self._measuring.stop()
+        elif self.session.draft.inputs.recipe().without_calibration:
+            self.data_wanted.emit()
+        else:
+            self._measuring.start()
+
+
+def whose_inputs(found: LayerCovariances) -> str:
+    """Whether the estimates know their own experts' inputs, and how to read the matrix."""
+    own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
+    said = tr("Rows: whose estimate; columns: whose inputs.")
+    if len(found.experts) < 2:
+        return said
+    knows = tr(
+        "{own} of {all} estimates agree most with their own expert's inputs.",
+        own=own,
+        all=len(found.experts),
+    )
+    return f"{knows} {said}"
+
+
+def directions_found(found: LayerCovariances, place: int) -> str:
+    """How much of the inputs' leading directions the estimate of an expert finds."""
+    match, count = found.matches[place], found.measured_TI.shape[1]
+    return tr(
+        "The estimate finds {share:.0f} % of the inputs' {leading} leading directions of {count}; "
+        "chance finds {chance:.0f} %",
+        share=100 * match.overlap,
+        leading=round(match.chance * count),
+        count=count,
+        chance=100 * match.chance,
+    )
+
+
+def figure_rows(found: LayerCovariances) -> list[FigureRow]:
+    """The agreement of every expert's estimate with the inputs, with what the figures mean."""
+
+    def row(title: str, tip: str, attribute: str) -> FigureRow:
+        values = [getattr(match, attribute) for match in found.matches]
+        return FigureRow(title=title, tip=tip, values=[np.nan if v is None else v for v in values])
+
+    return [
+        row(
+            tr("directions"),
+            tr(
+                "Overlap of the leading eighth of directions of ACE's estimate and of the inputs: "
+                "1 where they span the same subspace, 0 where they are orthogonal."
+            ),
+            "overlap",
+        ),
+        row(tr("by chance"), tr("The overlap of subspaces without any relation."), "chance"),
+        row(
+            tr("own inputs"),
+            tr(
+                "Cosine of ACE's estimate with the covariance of the expert's own inputs, both "
+                "without what they share with the identity; 0 where there is no relation."
+            ),
+            "centred",
+        ),
+        row(
+            tr("others' inputs"),
+            tr(
+                "The same with the other experts' inputs, in the mean: where it is as large, the "
+                "estimate shows what all inputs share, and nothing of this expert's own."
+            ),
+            "others",
+        ),
+        row(
+            tr("plain cosine"),
+            tr("Cosine of both covariances, with what they share with the identity."),
+            "cosine",
+        ),
+    ]

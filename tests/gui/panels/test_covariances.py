@@ -1,0 +1,240 @@
+"""ACE's covariances beside the measured ones: what the window asks, says and offers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.covariance_match import (
+    CovarianceMatch,
+    CovariancesCompared,
+    LayerCovariances,
+)
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PassProgress
+from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
+from ace_gui.errors import TaskError
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, Look
+from ace_gui.gui.panels.layer_views import AgreementView
+from ace_gui.gui.panels.scores.scores_page import TASKS
+from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.plots.agreement_plot import Agreement, AgreementPlot
+from ace_gui.gui.plots.spectrum_curves import Quantity
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.recipe.tasks import Task
+from tests.gui.fakes import FakeWorker
+
+QUERY, KEY = "layer.0.q", "layer.10.q"
+EXPERTS = ("cola", "sst2")
+CALIBRATED = tuple(
+    Task(data=Path(f"/data/{name}.csv"), expert=name, calibration=Path(f"/data/{name}-in.csv"))
+    for name in EXPERTS
+)
+
+
+def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCovariances:
+    """Two experts' of a matrix of four inputs; the second agrees most with the first's inputs."""
+    matches = tuple(
+        CovarianceMatch(
+            name=name,
+            role="query",
+            expert=expert,
+            cosine=0.7,
+            centred=own,
+            others=others,
+            overlap=0.5,
+            chance=0.25,
+        )
+        for expert in EXPERTS
+    )
+    falling = np.array([[0.5, 0.3, 0.15, 0.05]] * 2)
+    return LayerCovariances(
+        name=name,
+        experts=EXPERTS,
+        matches=matches,
+        centred_TT=np.array([[own, others], [own, others]]),
+        estimated_TI=falling,
+        measured_TI=falling[:, ::1] ** 2 / (falling**2).sum(axis=1, keepdims=True),
+        along_TI=np.full((2, 4), 0.25),
+    )
+
+
+@pytest.fixture
+def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[CovariancesPanel]:
+    tabs = loaded.workspace.inspector.tabs
+    places = range(tabs.count())
+    place = next(n for n in places if isinstance(tabs.content(n), CovariancesPanel))
+    loaded.session.select(QUERY)
+    tabs.setCurrentIndex(place)
+    found = tabs.content(place)
+    assert isinstance(found, CovariancesPanel)
+    yield found
+    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    for number, job in worker.jobs.items():
+        if isinstance(job, DescribeTasksJob | LayerCovariancesJob | CovariancesJob):
+            worker.say(JobDone(), job=number)
+
+
+def asked(worker: FakeWorker, kind: type) -> list[int]:
+    return [number for number, job in worker.jobs.items() if isinstance(job, kind)]
+
+
+def test_without_data_it_offers_to_choose_them(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    assert panel.button.text() == "Choose data…"
+    assert "calibration inputs" in panel.empty._said.text()
+    panel.button.click()
+    page = loaded.workspace.scores
+    assert isinstance(page.tabs.current, TasksPlace)
+    assert page.tabs.currentIndex() == TASKS
+    assert not asked(worker, CovariancesJob)
+
+
+def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWindow) -> None:
+    loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
+    place = loaded.workspace.show_scores().show_place(TASKS)
+    assert isinstance(place, TasksPlace)
+    assert place.editor.calibration.whole == "none"
+    place.editor._calibrate([Path("/data/other.csv")])
+    (first, _) = loaded.session.draft.inputs.tasks
+    assert first.calibration == Path("/data/other.csv")
+    assert place.editor.calibration.whole == "/data/other.csv"
+    place.editor._without.trigger()
+    assert loaded.session.draft.inputs.tasks[0].calibration is None
+
+
+def test_what_was_measured_before_is_shown_without_asking_for_more(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    loaded.session.draft.set_tasks(CALIBRATED)
+    assert panel.button.text() == "Measure and compare"
+    qtbot.waitUntil(lambda: bool(asked(worker, LayerCovariancesJob)))
+    number = worker.newest(LayerCovariancesJob)
+    assert worker.jobs[number].row.name == QUERY
+    worker.say(covariances(QUERY), JobDone(), job=number)
+    assert panel.matrix.isVisible()
+    assert panel.matrix.caption.whole.startswith("1 of 2 estimates agree most with their own")
+    assert panel.all.text() == "Compare all layers"
+    panel.all.click()
+    job = worker.jobs[worker.newest(CovariancesJob)]
+    assert (job.first, job.recipe.tasks) == (QUERY, CALIBRATED)
+
+
+def test_measuring_is_followed_stopped_and_ended(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    loaded.session.draft.set_tasks(CALIBRATED)
+    panel.button.click()
+    number = worker.newest(CovariancesJob)
+    progress = PassProgress(title="measuring the inputs of cola", done=3, total=10)
+    worker.say(progress, job=number)
+    assert panel.empty._said.text() == "Measuring the inputs of cola: 3 of 10"
+    assert loaded.actions_.cancel.isEnabled()
+    assert panel.button.text() == "Stop"
+    panel.button.click()
+    assert number in worker.cancelled
+    worker.say(JobCancelled(), job=number)
+    assert panel.button.text() == "Measure and compare"
+    panel.button.click()
+    number = worker.newest(CovariancesJob)
+    worker.say(CovariancesCompared(layer=covariances(QUERY), done=1, total=2), job=number)
+    assert panel.all.text() == "Stop"
+    worker.say(CovariancesCompared(layer=None, done=2, total=2), JobDone(), job=number)
+    assert not panel._foot.isVisible()
+    loaded.session.select(KEY)
+    qtbot.waitUntil(lambda: "Nothing went through" in panel.empty._said.text())
+
+
+def test_an_error_stands_in_the_panel(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.session.draft.set_tasks(CALIBRATED)
+    panel.button.click()
+    error = TaskError("The calibration data of cola have no texts.", key="calibration")
+    worker.say(JobFailed(error=error), job=worker.newest(CovariancesJob))
+    assert panel.empty._said.text() == "The calibration data of cola have no texts."
+    assert panel.button.text() == "Measure again"
+
+
+def test_other_data_are_another_question(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    known(panel, loaded, worker)
+    assert panel.matrix.isVisible()
+    others = tuple(replace(task, calibration=Path("/data/x.csv")) for task in CALIBRATED)
+    loaded.session.draft.set_tasks(others)
+    assert not panel.matrix.isVisible()
+    loaded.session.draft.set_tasks(CALIBRATED)
+    assert panel.matrix.isVisible()
+
+
+def test_the_measured_variant_is_one_click_away(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    known(panel, loaded, worker)
+    panel.use.click()
+    inputs = loaded.session.draft.inputs
+    assert (inputs.method, dict(inputs.touched)) == ("ace", {"variant": "measured"})
+    assert not panel.use.isEnabled()
+    assert "is chosen" in panel.use.toolTip()
+
+
+def test_eigenvalues_of_one_expert_and_the_figures_of_all(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    known(panel, loaded, worker)
+    panel.look.choose(Look.EIGENVALUES)
+    assert panel.expert.isVisible()
+    plot, found = panel.eigenvalues, covariances(QUERY)
+    assert plot.caption.whole.startswith(
+        "The estimate finds 50 % of the inputs' 1 leading directions of 4; chance finds 25 %"
+    )
+    curves = {curve.entry.key: curve for curve in plot.curves()}
+    assert curves["inputs"].of(Quantity.VALUE) == pytest.approx(found.measured_TI[0])
+    assert curves["estimate"].of(Quantity.RELATIVE) == pytest.approx(found.estimated_TI[0] / 0.5)
+    along = curves["estimate along inputs"].of(Quantity.ENERGY)
+    assert along == pytest.approx([0.25, 0.5, 0.75, 1])
+    assert plot.columns()[1].values == pytest.approx(found.measured_TI[0])
+    sheet = {column.title: list(column.values) for column in panel.sheet.columns}
+    assert sheet["sst2"] == [0.5, 0.25, 0.6, 0.2, 0.7]
+
+
+def known(panel: CovariancesPanel, window: MainWindow, worker: FakeWorker) -> None:
+    window.session.draft.set_tasks(CALIBRATED)
+    panel.button.click()
+    number = worker.newest(CovariancesJob)
+    for done, name in enumerate((QUERY, KEY), 1):
+        found = covariances(name) if done == 1 else covariances(name, own=0.1, others=0.3)
+        worker.say(CovariancesCompared(layer=found, done=done, total=2), job=number)
+    worker.say(JobDone(), job=number)
+
+
+def test_the_agreement_of_all_layers_has_a_view_of_its_own(
+    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    tabs = loaded.workspace.heterogeneity.tabs
+    place = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Inputs")
+    assert not tabs.isTabVisible(place)
+    known(panel, loaded, worker)
+    assert tabs.isTabVisible(place)
+    tabs.setCurrentIndex(place)
+    view = tabs.content(place)
+    assert isinstance(view, AgreementView)
+    plot = view.plot
+    assert isinstance(plot, AgreementPlot)
+    qtbot.waitUntil(plot.isVisible)
+    assert plot.title.whole == "Estimates agree more with own inputs in 1 of 2 layers"
+    assert plot.caption.whole.startswith("in the mean own inputs 0.35, others' inputs 0.25")
+    assert plot.caption.whole.endswith("here own inputs 0.60, others' inputs 0.20")
+    plot.shown.choose(Agreement.DIRECTIONS)
+    assert plot.title.whole == "Estimates find more than chance in 2 of 2 layers"
+    layers, *figures = plot.columns()
+    assert list(layers.values) == [QUERY, KEY]
+    assert figures[1].values == pytest.approx([0.6, 0.1])
+    view.row_chosen.emit(1)
+    assert loaded.session.selection == KEY
+    loaded.session.draft.set_tasks(())
+    assert not tabs.isTabVisible(place)
