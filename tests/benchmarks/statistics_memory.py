@@ -113,8 +113,9 @@ def _be(side: str, recipe: Path) -> None:
     import torch
 
     from ace_gui.engine.calibrating.calibrate import measure
-    from ace_gui.engine.calibrating.calibration_data import Loaded, calibration
+    from ace_gui.engine.calibrating.calibration_data import calibration
     from ace_gui.engine.evaluating.answering import answered
+    from ace_gui.engine.evaluating.one_in_memory import Loaded
     from ace_gui.engine.planning.prepare import prepare
     from ace_gui.methods.shared.measured import Need
     from ace_gui.recipe.recipe_file import load_recipe

@@ -14,7 +14,6 @@ from ace_gui.checkpoints import claimed
 from ace_gui.engine.calibrating.calibration_data import (
     SEED,
     Calibration,
-    Loaded,
     calibration,
     digest,
     file_digest,
@@ -35,6 +34,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import ClusterError, TaskError, WorkbenchError

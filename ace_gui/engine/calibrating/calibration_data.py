@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.evaluating.askers import Asker, asker
 from ace_gui.engine.evaluating.evaluate import known_tasks, task_names
 from ace_gui.engine.evaluating.examples import TaskData, read_calibration
-from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.subjects import Loading, experts_of, require_kind
 from ace_gui.engine.planning.prepare import Prepared
 
@@ -73,23 +68,6 @@ def calibration(
             require_kind(loading, data, subject)
             found.append((data, loading))
     return Calibration(name=name, tasks=tuple(found))
-
-
-class Loaded:
-    """The models of a calibration, one in memory at a time."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._loading: Loading | None = None
-        self._model: Any = None
-
-    def asker(self, data: TaskData, loading: Loading) -> Asker:
-        """What asks the expert about a task's inputs."""
-        if self._loading != loading:
-            self._model = None
-            gc.collect()
-            self._model, self._loading = load(loading, self._device), loading
-        return asker(data, loading, self._model)
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -12,12 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.calibration_data import Loaded
 from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials
+from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.looking_on import Telling, routers_of
 from ace_gui.engine.modules.manifest import MODULES

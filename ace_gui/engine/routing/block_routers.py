@@ -20,11 +20,12 @@ from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import trained
 from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
 from ace_gui.engine.adapting.training import Loop, Seen
-from ace_gui.engine.calibrating.calibration_data import Loaded, calibration
+from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, Layer, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
