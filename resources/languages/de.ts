@@ -1100,6 +1100,10 @@
 <translation>Kosinus der Aufgabenvektoren der Experten</translation>
 </message>
 <message>
+<source>Covariance</source>
+<translation>Kovarianz</translation>
+</message>
+<message>
 <source>Covariances along the model</source>
 <translation>Kovarianzen entlang des Modells</translation>
 </message>
@@ -8176,6 +8180,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Umwandeln</translation>
 </message>
 <message>
+<source>Covariances</source>
+<translation>Kovarianzen</translation>
+</message>
+<message>
 <source>Describe tasks</source>
 <translation>Aufgaben lesen</translation>
 </message>
@@ -8194,6 +8202,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Export</source>
 <translation>Export</translation>
+</message>
+<message>
+<source>Layer covariances</source>
+<translation>Kovarianzen einer Schicht</translation>
 </message>
 <message>
 <source>Load recipe</source>

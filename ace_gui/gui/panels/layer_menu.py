@@ -39,15 +39,15 @@ def layer_menu(
         take(overridden(session, chosen, change))
 
     methods = menu.addMenu(tr("&Merge by"))
-    methods.setToolTipsVisible(True)
     for family, members in by_family(session.draft.methods):
-        methods.addSection(family)
+        group = methods.addMenu(family)
+        group.setToolTipsVisible(True)
         for method in members:
             own = dict(session.draft.inputs.parameters.get(method.name, {}))
             if method.name == session.draft.inputs.method:
                 own = {}
             change = Override(merge_method=method.name, disposition="merge", parameters=own)
-            action = methods.addAction(method.title)
+            action = group.addAction(method.title)
             action.setToolTip(tooltip(method.summary))
             action.triggered.connect(partial(_ignoring_checked, act, change))
     for text, fate in ((tr("&Average"), "average"), (tr("&Keep from the base"), "base")):

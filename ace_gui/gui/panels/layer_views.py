@@ -183,7 +183,7 @@ class AgreementView(LayersView):
     def __init__(self, session: Session, layers: MergedLayers) -> None:
         plot = AgreementPlot()
         super().__init__(plot, plot.columns, session, layers)
-        explain(self, "Covariance")
+        explain(self, tr("Covariance"))
         self._plot = plot
         self._loaded: LayerFigures | None = None
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.plain_label import secondary_label
@@ -21,10 +20,12 @@ class EmptyState(QWidget):
         self.button = button
         self._said = secondary_label("", self)
         self._said.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._said.setMaximumWidth(_WIDTH)
         column = QVBoxLayout(self)
+        column.setContentsMargins(_MARGIN, 0, _MARGIN, 0)
         middle = Qt.AlignmentFlag.AlignHCenter
         column.addStretch(2)
-        column.addWidget(self._said, 0, middle)
+        column.addLayout(_row(self._said))
         column.addSpacing(12)
         column.addWidget(button, 0, middle)
         column.addStretch(3)
@@ -33,12 +34,12 @@ class EmptyState(QWidget):
     def say(self, sentence: str) -> None:
         """Another sentence."""
         self._said.setText(plain(sentence))
-        self._fit()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
 
-    def _fit(self) -> None:
-        width = max(min(_WIDTH, self.width() - 2 * _MARGIN), 10 * _MARGIN)
-        self._said.setFixedSize(width, self._said.heightForWidth(width))
+def _row(sentence: QWidget) -> QHBoxLayout:
+    """In the middle, as wide as it may be: its height follows from its width."""
+    row = QHBoxLayout()
+    row.addStretch(1)
+    row.addWidget(sentence, 100)
+    row.addStretch(1)
+    return row

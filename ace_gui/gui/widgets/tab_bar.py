@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import current_theme
 
-_PADDING: Final = 6  # px on either side of a tight tab's title
+_PADDING: Final = 4  # px on either side of a tight tab's title
 _ICON: Final = 16
 _LINE: Final = 2  # px under the chosen tab
 _SMALLER: Final = 0.9  # of the font's size
@@ -34,7 +34,8 @@ class _Look(IntEnum):
 class FittingTabBar(QTabBar):
     """Gives up the room round the titles, then their length, so that every tab is in view.
 
-    ``fit`` is told how much room there is. Titles that have none even so lose their ends.
+    ``fit`` is told how much room there is. If it is too little even so, the longest titles lose
+    their ends, and shorter ones stay whole.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -71,8 +72,8 @@ class FittingTabBar(QTabBar):
         usual = super().tabSizeHint(index)
         if self._look is _Look.USUAL:
             return usual
-        width, whole = self._tab_width(index, self._look), self._width(self._look)
-        return QSize(width * self._room // max(whole, self._room), usual.height())
+        width = self._tab_width(index, self._look)
+        return QSize(min(width, self._widest(self._look)), usual.height())
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -135,6 +136,17 @@ class FittingTabBar(QTabBar):
         text = QFontMetrics(self._small_font()).horizontalAdvance(self._title(index, look))
         icon = 0 if self.tabIcon(index).isNull() else _ICON + _PADDING // 2
         return text + icon + 2 * _PADDING
+
+    def _widest(self, look: _Look) -> int:
+        """The width at which tabs are cut, so that all of them fit."""
+        left, count = self._room, len(self._seen())
+        for width in sorted(self._tab_width(index, look) for index in self._seen()):
+            if width * count > left:
+                break
+            left, count = left - width, count - 1
+        else:
+            return self._room
+        return left // count
 
     def _best(self, room: int) -> _Look:
         return next((look for look in _Look if self._width(look) <= room), _Look.SHORT)

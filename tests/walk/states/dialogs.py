@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from PySide6.QtCore import Qt
+
 from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.widgets.written_files import offers
@@ -43,6 +45,8 @@ def _palette(studio: Studio) -> Iterator[Step]:
     studio.window.help.show_palette()
     palette = newest_dialog()
     assert isinstance(palette, CommandPalette)
+    palette.setWindowFlags(Qt.WindowType.Dialog)  # some displays close popups by themselves
+    palette.show()
     yield "commands", palette
     palette.field.setText("glossary")
     yield "commands: some found", palette

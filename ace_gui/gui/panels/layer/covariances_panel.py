@@ -86,7 +86,7 @@ class CovariancesPanel(LayerPanel):
         self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
     ) -> None:
         super().__init__(session, parent)
-        explain(self, "Covariance")
+        explain(self, tr("Covariance"))
         self._measuring = measuring
         self._work = measuring.is_running, measuring.error
         self.button = QPushButton(tr("Choose data…"), self)
