@@ -31,13 +31,12 @@ from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
-from ace_gui.recipe import Override
 from tests.benchmarks.pulse import Pulse
 from tests.helpers.windows import keep_settings_in
+from tests.walk.states.dialogs import openers
 
 STEP = 120  # ms between two things that a person does
 WORST_SHOWN = 40
-RULE = Override(blocks="0-1", disposition="base")
 
 
 class Tour:
@@ -140,23 +139,14 @@ class Tour:
 
     def _dialogs(self) -> Iterator[tuple[str, Callable[[], object]]]:
         window = self._window
-        for name, open_it in (
+        others = (
             ("command palette", window.help.show_palette),
-            ("help", window.help.show_help),
-            ("glossary", lambda: window.help.show_page("glossary", "Ridge mass")),
-            ("shortcuts", window.help.show_shortcuts),
-            ("log", window.help.show_log),
             ("diagnostics", window.help.copy_diagnostics),
-            ("report of a problem", window.help.report_problem),
-            ("about", window.help.show_about),
-            ("preferences", window.actions_.preferences.trigger),
-            ("methods to choose from", window.dialogs.choose_method),
             ("clean up", window.dialogs.clean_up_runs),
-            ("cached models", window.opener.open_cached),
             ("scan", lambda: window.opener._scan([self._recipe.parent], None)),
-            ("override", lambda: window.override_editor.complete(RULE)),
             ("export", window.dialogs.open_export),
-        ):
+        )
+        for name, open_it in (*openers(window), *others):
             yield f"open: {name}", open_it
             yield f"look at: {name}", lambda: None
             yield f"close: {name}", _close_dialogs

@@ -23,11 +23,10 @@ from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.answers import packed, unpacked
-from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.examples import Half, TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
 from ace_gui.engine.evaluating.metrics import Measured, measured
-from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import (
     Loading,
     Models,
@@ -285,19 +284,14 @@ def outcomes_of(
     What is remembered of the same files is not asked again.
     """
     cache = ArrayCache(scores_folder())
-    model, loaded = None, None
+    loaded = Loaded(device)
     gc.freeze()  # so that collecting a model is not looking through all that was there before
     try:
         for trial in trials:
             key = _key(trial, device)
             known = _remembered(cache, key, trial)
             if known is None:
-                if loaded != trial.loading:
-                    if model is not None:
-                        model = None
-                        gc.collect()  # so that there is one model in memory
-                    model, loaded = load(trial.loading, device), trial.loading
-                for said in answered(asker(trial.data, trial.loading, model)):
+                for said in answered(loaded.asker(trial.data, trial.loading)):
                     if isinstance(said, int):
                         yield trial, said
                     else:

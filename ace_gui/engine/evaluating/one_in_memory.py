@@ -24,7 +24,8 @@ class Loaded:
     def asker(self, data: TaskData, loading: Loading) -> Asker:
         """What asks the expert about a task's inputs."""
         if self._loading != loading:
-            self._model = None
-            gc.collect()
+            if self._model is not None:
+                self._model = None
+                gc.collect()
             self._model, self._loading = load(loading, self._device), loading
         return asker(data, loading, self._model)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +41,7 @@ from ace_gui.engine.merging.tensor_merge import TensorMerge
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page
+from ace_gui.engine.streaming import single_threads
 from ace_gui.errors import FileChangedError
 from ace_gui.output_files import write_file
 from ace_gui.recipe.recipe_file import dump_recipe
@@ -119,8 +118,7 @@ def merge_reports(
         yield None
     for _ in surveyed(prepared, readers):
         yield None
-    one = partial(torch.set_num_threads, 1)
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+    with single_threads() as pool:
         rooms = rooms_of(device)
         for row in rows:
             work = TensorMerge(row, prepared, readers, device)

@@ -25,13 +25,18 @@ from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands
-from ace_gui.gui.plots.layer_plot import LayersPlot, block_starts, symbol_size
+from ace_gui.gui.plots.layer_plot import (
+    LayersPlot,
+    block_starts,
+    fit_columns,
+    nearest_column,
+    symbol_size,
+)
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.words import later, tr
 
 EMPTY: Final = later("The agreement of every layer appears here once covariances are compared.")
 FIGURE, REFERENCE = "figure", "reference"
-_NEAR: Final = 12.0  # pixels
 
 
 class Agreement(Enum):
@@ -105,11 +110,7 @@ class AgreementPlot(LayersPlot):
         starts, count = block_starts(blocks), len(names)
         self._bottom.set_blocks(starts, count)
         self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])
-        view = self.canvas.getViewBox()
-        pad = max(0.5, 0.012 * count)
-        low, high = -0.5 - pad, count - 0.5 + pad
-        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-        view.setXRange(low, high, padding=0)
+        fit_columns(self, count)
 
     def set_matches(self, matches: Mapping[str, Sequence[CovarianceMatch]]) -> None:
         """Draw the layers that are compared, in the mean over the experts."""
@@ -259,10 +260,4 @@ class AgreementPlot(LayersPlot):
 
     def nearest(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose column is at this place."""
-        view = self.canvas.getViewBox()
-        if not view.sceneBoundingRect().contains(scene_position):
-            return None
-        at = view.mapSceneToView(scene_position).x()
-        place = round(at)
-        near = abs(place - at) / view.viewPixelSize()[0] <= _NEAR
-        return place if near and 0 <= place < len(self._names) else None
+        return nearest_column(self, scene_position, len(self._names))

@@ -21,7 +21,14 @@ from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
-from ace_gui.gui.plots.layer_plot import LayersPlot, block_starts, same_figures, symbol_size
+from ace_gui.gui.plots.layer_plot import (
+    LayersPlot,
+    block_starts,
+    fit_columns,
+    nearest_column,
+    same_figures,
+    symbol_size,
+)
 from ace_gui.gui.theme import DARK, LIGHT, Tokens
 from ace_gui.gui.told import told
 from ace_gui.gui.words import counted, later, tr
@@ -31,7 +38,6 @@ _ENERGY_TIP = later("‖ΔW‖², the squared Frobenius norm")
 _ROLE_TIP = later("Show the layers of one role only, joined by lines")
 _HINT = later("Choose a layer to see its energies; the legend hides experts.")
 _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
-_NEAR = 12.0  # pixels
 
 
 class EnergiesAlongPlot(LayersPlot):
@@ -131,7 +137,7 @@ class EnergiesAlongPlot(LayersPlot):
         return int(found[0]) if found.size else None
 
     def fit(self) -> None:
-        self._fit_width()
+        fit_columns(self, self._shown.size)
         self._fit_heights(self._heights())
 
     def rescale(self) -> None:
@@ -159,15 +165,8 @@ class EnergiesAlongPlot(LayersPlot):
             block_starts([self._blocks[index] for index in shown]),
             len([self._blocks[index] for index in shown]),
         )
-        self._fit_width()
+        fit_columns(self, self._shown.size)
         self._draw()
-
-    def _fit_width(self) -> None:
-        view, count = self.canvas.getViewBox(), self._shown.size
-        pad = max(0.5, 0.012 * count)
-        low, high = -0.5 - pad, count - 0.5 + pad
-        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-        view.setXRange(low, high, padding=0)
 
     def _heights(self) -> NDArray[np.float64]:
         """Shown layers × experts: where each energy stands; zero is not on a logarithmic axis."""
@@ -265,13 +264,8 @@ class EnergiesAlongPlot(LayersPlot):
 
     def nearest(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose column is at this place."""
-        view = self.canvas.getViewBox()
-        if not view.sceneBoundingRect().contains(scene_position):
-            return None
-        at = view.mapSceneToView(scene_position).x()
-        place = round(at)
-        near = abs(place - at) / view.viewPixelSize()[0] <= _NEAR
-        return int(self._shown[place]) if near and 0 <= place < self._shown.size else None
+        column = nearest_column(self, scene_position, self._shown.size)
+        return None if column is None else int(self._shown[column])
 
     def _walk(self) -> Sequence[int]:
         return [int(index) for index in self._shown]

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.gamma_plot import GammaPlot
-from ace_gui.gui.plots.layer_plot import block_starts
+from ace_gui.gui.plots.layer_plot import block_starts, fit_columns
 from ace_gui.gui.words import tr
 
 
@@ -21,12 +21,7 @@ class HeterogeneityPlot(GammaPlot):
         )
 
     def fit(self) -> None:
-        view = self.canvas.getViewBox()
-        count = len(self._names)
-        pad = max(0.5, 0.012 * count)
-        low, high = -0.5 - pad, count - 0.5 + pad
-        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-        view.setXRange(low, high, padding=0)
+        fit_columns(self, len(self._names))
         self._refresh()
 
     def _place(self) -> None:

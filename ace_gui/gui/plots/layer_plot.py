@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QToolTip
 
 from ace_gui.gui.plots.frame.base_plot import Plot
 
+_NEAR: Final = 12.0  # px from the middle of a column
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 
@@ -136,6 +137,25 @@ def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 def symbol_size(count: int) -> float:
     """Pixels of a symbol where so many layers stand side by side."""
     return 9.0 if count <= 150 else 7.0 if count <= 600 else 5.0
+
+
+def fit_columns(plot: Plot, count: int) -> None:
+    """Show all of so many layers, a column each from 0 on, with a little room at both ends."""
+    view, pad = plot.canvas.getViewBox(), max(0.5, 0.012 * count)
+    low, high = -0.5 - pad, count - 0.5 + pad
+    view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
+    view.setXRange(low, high, padding=0)
+
+
+def nearest_column(plot: Plot, scene_position: QPointF, count: int) -> int | None:
+    """Which of so many columns is at a place."""
+    view = plot.canvas.getViewBox()
+    if not view.sceneBoundingRect().contains(scene_position):
+        return None
+    at = view.mapSceneToView(scene_position).x()
+    column = round(at)
+    near = abs(column - at) / view.viewPixelSize()[0] <= _NEAR
+    return column if near and 0 <= column < count else None
 
 
 def nearest_point(

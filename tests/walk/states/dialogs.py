@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from PySide6.QtCore import Qt
 
 from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.written_files import offers
 from ace_gui.recipe import Override
 from tests.walk.states.doing import Step, newest_dialog, opened
@@ -17,10 +18,9 @@ from tests.walk.states.doing import Step, newest_dialog, opened
 RULE = Override(blocks="0-1", disposition="base")
 
 
-def dialogs(studio: Studio) -> Iterator[Step]:
-    """One after the other, with a finished merge behind them."""
-    window = studio.window
-    for name, open_it in (
+def openers(window: MainWindow) -> tuple[tuple[str, Callable[[], object]], ...]:
+    """What opens each dialog that needs nothing more, by its name."""
+    return (
         ("methods to choose from", window.dialogs.choose_method),
         ("help", window.help.show_help),
         ("glossary", lambda: window.help.show_page("glossary", "Ridge mass")),
@@ -34,7 +34,13 @@ def dialogs(studio: Studio) -> Iterator[Step]:
         ("closing", window.closing.ask),
         ("workers of a cluster", window.menus.devices._ask),
         ("memory for merging", window.menus.memory._ask),
-    ):
+    )
+
+
+def dialogs(studio: Studio) -> Iterator[Step]:
+    """One after the other, with a finished merge behind them."""
+    window = studio.window
+    for name, open_it in openers(window):
         yield from opened(name, open_it)
     yield from _palette(studio)
     yield from _export(studio)
