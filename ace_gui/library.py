@@ -16,7 +16,6 @@ from typing import Any
 from ace_gui.engine import workflow
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check
-from ace_gui.engine.contract.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.events import (
     Evaluated,
     Event,
@@ -25,11 +24,12 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     PlanReady,
 )
+from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned
+from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.loaded_model import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters

@@ -27,12 +27,12 @@ import PySide6
 from ace_gui.architecture.names import Role
 from ace_gui.engine.capabilities import METHODS, SCOPES, method_info
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.gui import told, words
-from ace_gui.gui.control.engine_client import job_title
+from ace_gui.gui.control.engine.engine_client import job_title
 from ace_gui.gui.dialogs.help_dialog import BLOCK
 from ace_gui.gui.languages import LANGUAGES, SOURCE
 from ace_gui.methods.registry import YOUR_OWN
@@ -44,13 +44,14 @@ HELP: Final = ROOT / "resources" / "help"
 ENUMS: Final[tuple[type[StrEnum], ...]] = (Disposition, Verdict, Regime, TaskKind, Metric)
 SPEAKING: Final = (
     "contract/checks.py",
-    "contract/expert_distance.py",
-    "contract/forecast.py",
-    "contract/health.py",
-    "contract/verdicts.py",
+    "contract/figures/expert_distance.py",
+    "contract/figures/forecast.py",
+    "contract/figures/health.py",
+    "contract/scored/verdicts.py",
     "planning/**/*.py",
-    *(f"merging/{name}.py" for name in ("chosen_entries", "learn", "measured_rows", "surveying")),
-    *("merging/non_finite.py", "merging/task_modules.py", "merging/tensor_merge.py"),
+    *(f"merging/whole_model/{name}.py" for name in ("chosen_entries", "learn", "surveying")),
+    "merging/task_modules.py",
+    *(f"merging/one_tensor/{name}.py" for name in ("measured_rows", "non_finite", "tensor_merge")),
     *("calibrating/calibrate.py", "cluster/ray_workers.py", "gpus.py", "report/gather.py"),
     *("routing/block_routers.py", "routing/feature_router.py", "routing/head_corrections.py"),
     *("../recipe/rules.py", "../methods/adaptive/*.py", "../methods/with_data/regmean.py"),

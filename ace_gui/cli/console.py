@@ -35,8 +35,8 @@ from ace_gui.engine.contract.events import (
     ReportProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.findings import Regime
-from ace_gui.engine.contract.health import UNRELIABLE
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.figures.health import UNRELIABLE
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device

@@ -17,7 +17,7 @@ from ace_gui.cli.comparing import run
 from ace_gui.cli.console import print_checks, print_layers, wide_console
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.contract.events import Evaluated, Exported
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score

@@ -15,8 +15,8 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
-from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scores import TaskScore, line_of, means
+from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.workflow import routes, score

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_gui.engine.contract.covariance_match import (
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.figures.covariance_match import (
     CovarianceMatch,
     CovariancesCompared,
     by_role,
     mean_match,
 )
-from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache

@@ -15,8 +15,14 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, shown, wide_console
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint, how_chosen, values_of
+from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored.tuned import (
+    ParameterRange,
+    Tuned,
+    TunePoint,
+    how_chosen,
+    values_of,
+)
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import models_of

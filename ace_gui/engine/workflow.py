@@ -12,11 +12,11 @@ from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, PlanReady
-from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
-from ace_gui.engine.contract.findings import LayerStatistics
-from ace_gui.engine.contract.forecast import Forecast, forecast
+from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import (
@@ -32,7 +32,7 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.unrelated import unrelated_checks
+from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QApplication
 
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
-from ace_gui.gui.control.background import Background
-from ace_gui.gui.control.engine_thread import EngineWorker
+from ace_gui.gui.control.engine.background import Background
+from ace_gui.gui.control.engine.engine_thread import EngineWorker
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.languages import speak
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts

@@ -26,8 +26,8 @@ from ace_gui.engine.inspecting.layer_distribution import distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.benchmarks.experts import norms, task_vector

@@ -20,15 +20,15 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import numpy as np
 from PySide6.QtCore import QCoreApplication, QEventLoop, Qt
 
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels.layer_views import GammaView, RoleMapView
-from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme
 from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, plan, recipe, row

@@ -26,8 +26,8 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.panels.layer_views import GammaView
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, PLACES, TUNE
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme

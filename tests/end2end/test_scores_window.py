@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import ace_gui
-from ace_gui.engine.contract.scores import EXPERTS
-from ace_gui.engine.contract.verdicts import Verdict
+from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, TRY, TUNE

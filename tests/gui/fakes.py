@@ -20,7 +20,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
@@ -29,8 +29,8 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
-from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import ModelEntry, Recipe
 

@@ -18,9 +18,9 @@ from PySide6.QtCore import QCoreApplication, QTranslator
 from PySide6.QtWidgets import QComboBox, QPushButton
 
 from ace_gui.engine.contract.checks import disk_check, memory_check
-from ace_gui.engine.contract.forecast import Forecast
+from ace_gui.engine.contract.figures.forecast import Forecast
 from ace_gui.engine.contract.jobs import LoadRecipeJob
-from ace_gui.gui.control.engine_client import job_title
+from ace_gui.gui.control.engine.engine_client import job_title
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.languages import LANGUAGES, SOURCE, speak, spoken
 from ace_gui.gui.models.figures_model import FigureColumn, write_csv
@@ -29,9 +29,9 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.told import told, told_list
-from ace_gui.gui.widgets.parameter import ParameterField
-from ace_gui.gui.widgets.plain_label import plain_label
-from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.fields.parameter import ParameterField
+from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change

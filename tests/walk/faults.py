@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.widgets.tab_bar import FittingTabBar
+from ace_gui.gui.widgets.layout.tab_bar import FittingTabBar
 
 SLACK: Final = 1  # px that rounding may take
 LEAST_PLOT: Final = QSize(110, 72)  # px of data, at any size of font

@@ -12,7 +12,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from ace_gui.gui.languages import LANGUAGES, SOURCE
-from ace_gui.gui.widgets.plain_label import ElidedLabel, plain_label
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, plain_label
 from tests.helpers.glue_family import glue_family
 from tests.helpers.windows import in_view
 from tests.walk.__main__ import FONTS, SIZES

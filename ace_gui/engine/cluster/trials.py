@@ -32,11 +32,11 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
 from ace_gui.engine.cluster.schedule import Speed, kind_of
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.gpu_memory import rooms_of
-from ace_gui.engine.merging.measured_rows import need_of
-from ace_gui.engine.merging.surveying import Group, groups, surveyed
-from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.on_gpu.gpu_memory import rooms_of
+from ace_gui.engine.merging.one_tensor.measured_rows import need_of
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import PACKED, TOKEN, SharedOutput, Unit, UnitMerged, merge_unit
+from ace_gui.engine.merging.whole_model.surveying import Group, groups, surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 

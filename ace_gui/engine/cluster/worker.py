@@ -15,9 +15,9 @@ import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.merging.gpu_memory import rooms_of
 from ace_gui.engine.merging.how_read import how_read
-from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.on_gpu.gpu_memory import rooms_of
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
     Look,
     Looked,

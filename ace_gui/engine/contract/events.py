@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ace_gui.engine.contract.covariance_match import CovariancesCompared, LayerCovariances
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared, LayerCovariances
+from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
     LayerDifference,
     LayerDistribution,
@@ -18,16 +18,16 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.routes import RoutesFound
-from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.shown_examples import (
+from ace_gui.engine.contract.scored.routes import RoutesFound
+from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.scored.shown_examples import (
     ExamplesCompared,
     TaskDescribed,
     Tried,
     TriedBegun,
     TriedText,
 )
-from ace_gui.engine.contract.tuned import Tuned, TunePoint
+from ace_gui.engine.contract.scored.tuned import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.values import ParameterValue
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.tuned import ParameterRange
+from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ace_gui.engine.contract.findings import LayerStatistics, Regime
-from ace_gui.engine.contract.health import gamma_unreliable
+from ace_gui.engine.contract.figures.findings import LayerStatistics, Regime
+from ace_gui.engine.contract.figures.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Plan, PlanRow
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.events import EvaluationProgress, Event
-from ace_gui.engine.contract.shown_examples import ComparedExample, ExamplesCompared
-from ace_gui.engine.contract.verdicts import LOSSES, Verdict, verdicts
+from ace_gui.engine.contract.scored.shown_examples import ComparedExample, ExamplesCompared
+from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict, verdicts
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.evaluate import (
     MERGED,

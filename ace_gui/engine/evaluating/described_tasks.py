@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ace_gui.engine.contract.shown_examples import TaskDescribed
+from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.evaluate import trials_of
 from ace_gui.engine.evaluating.kinds import KINDS, class_of, columns_of, kind_of, metric_of

@@ -18,7 +18,7 @@ import torch
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
-from ace_gui.engine.contract.scores import TaskScore, normalised
+from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.answering import answered

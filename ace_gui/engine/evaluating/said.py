@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.shown_examples import ShownExample
+from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.engine.evaluating.data.images import Picture
 from ace_gui.engine.evaluating.examples import Example, TaskData
 from ace_gui.engine.evaluating.kinds import CHOICES, TOKENS

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TryJob
-from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.askers import Asker, Batch, asker
 from ace_gui.engine.evaluating.data.images import picture_of

@@ -18,16 +18,16 @@ from torch import Tensor
 
 from ace_gui.engine.array_cache import Arrays, text_array, text_of
 from ace_gui.engine.calibrating.calibrate import measure, recall
-from ace_gui.engine.contract.covariance_match import (
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.figures.covariance_match import (
     CovarianceMatch,
     CovariancesCompared,
     LayerCovariances,
 )
-from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look, looked, side_by_side
-from ace_gui.engine.merging.measured_rows import measured_of
+from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.agreement import cosine, overlap
 from ace_gui.linalg.blocks import gram

@@ -30,15 +30,15 @@ from ace_gui.engine.contract.events import (
     PassProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.store import MODEL, reports
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks

@@ -20,16 +20,16 @@ from pydantic import TypeAdapter
 
 from ace_gui.engine.array_cache import Arrays, text_array, text_of
 from ace_gui.engine.calibrating.calibrate import calibrated
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
-from ace_gui.engine.merging.gpu_memory import lacks_room
-from ace_gui.engine.merging.learn import require_learned
-from ace_gui.engine.merging.non_finite import settle
-from ace_gui.engine.merging.surveying import surveyed
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas, report_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import lacks_room
+from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
+from ace_gui.engine.merging.whole_model.learn import require_learned
+from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.planning.vocabulary.rows import rows_digest
 from ace_gui.engine.streaming import ordered

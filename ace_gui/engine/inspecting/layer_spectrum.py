@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.array_cache import Arrays
-from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum
+from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerReport, LayerSpectrum
+from ace_gui.engine.contract.figures.spectral_figures import Spectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.contract.spectral_figures import Spectrum
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
     Look,

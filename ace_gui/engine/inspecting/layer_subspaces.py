@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.engine.array_cache import Arrays
-from ace_gui.engine.contract.findings import LayerSubspaces
+from ace_gui.engine.contract.figures.findings import LayerSubspaces
+from ace_gui.engine.contract.figures.spectral_figures import leading
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.spectral_figures import leading
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look, looked, require_matrix, side_by_side
 from ace_gui.engine.planning.prepare import Prepared

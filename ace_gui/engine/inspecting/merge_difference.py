@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
-from ace_gui.engine.contract.findings import LayerDifference
+from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, read_finished
 from ace_gui.engine.planning.matrix_parts import of_row

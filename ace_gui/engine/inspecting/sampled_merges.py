@@ -16,8 +16,8 @@ from typing import Final
 import torch
 
 from ace_gui.engine.contract.events import MatrixSampled
-from ace_gui.engine.contract.findings import LayerReport
-from ace_gui.engine.contract.forecast import matrices
+from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.figures.forecast import matrices
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
@@ -26,8 +26,8 @@ from ace_gui.engine.inspecting.layer_context import (
     report_array,
     report_from,
 )
-from ace_gui.engine.merging.surveying import waits
-from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.whole_model.surveying import waits
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.methods.method import products_with_itself

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ace_gui.engine.contract.events import LayerAnalysed
-from ace_gui.engine.contract.expert_similarity import cosines_of
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.expert_similarity import cosines_of
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.merging.error_place import merging_of
-from ace_gui.engine.merging.inner_products import gram
-from ace_gui.engine.merging.non_finite import settle
-from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.inner_products import gram
+from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import NonFiniteError
 from ace_gui.linalg.heterogeneity import heterogeneity

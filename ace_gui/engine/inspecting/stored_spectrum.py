@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import Look
 from ace_gui.engine.merging.store import MODEL, InputFile, read_finished, reports

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from ace_gui.checkpoints import discard
-from ace_gui.engine.contract.scores import LESS_IS_BETTER, TaskScore, means
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.scored.scores import LESS_IS_BETTER, TaskScore, means
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks

@@ -14,8 +14,8 @@ import torch
 
 from ace_gui.checkpoints import torch_dtype
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.store import MergeStore, planned_shards
-from ace_gui.engine.merging.task_vectors import Readers
 from ace_gui.engine.merging.units import TOKEN, RowMerged, SharedOutput, Workers, units
 from ace_gui.engine.planning.prepare import Prepared
 

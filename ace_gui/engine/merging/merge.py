@@ -32,23 +32,23 @@ from ace_gui.engine.contract.events import (
     MergeStarted,
     TensorFinished,
 )
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
-from ace_gui.engine.merging.batches import Batch, alone, batches
 from ace_gui.engine.merging.by_workers import merged_by, put
-from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.how_read import how_read
-from ace_gui.engine.merging.learn import learned
-from ace_gui.engine.merging.non_finite import require_finite_heads
+from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
+from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
+from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.output_config import change_json
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
-from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_modules import write_modules
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.units import Workers
-from ace_gui.engine.merging.unrelated import unrelated_checks
+from ace_gui.engine.merging.whole_model.learn import learned
+from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts

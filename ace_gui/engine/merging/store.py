@@ -45,7 +45,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.durable_writes import output_error, sync
 from ace_gui.checkpoints.staging import mark
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.matrix_parts import Assembly

@@ -18,11 +18,16 @@ from torch import Tensor
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
-from ace_gui.engine.merging.chosen_entries import Chosen, chosen_entries, differences, kept
-from ace_gui.engine.merging.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.read_back import verify_shards
-from ace_gui.engine.merging.surveying import parts_of_pass
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.whole_model.chosen_entries import (
+    Chosen,
+    chosen_entries,
+    differences,
+    kept,
+)
+from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
 from ace_gui.engine.modules.manifest import (
     MODULES,
     STEM,

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.elsewhere import Elsewhere
-from ace_gui.engine.merging.batches import alone, batches
-from ace_gui.engine.merging.gpu_memory import Rooms, merged_with_room
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.merging.on_gpu.batches import alone, batches
+from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import checksum, single_threads
 

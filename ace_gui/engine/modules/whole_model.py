@@ -21,7 +21,7 @@ from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader, plain
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.contract.routes import WHOLE
+from ace_gui.engine.contract.scored.routes import WHOLE
 from ace_gui.engine.modules.looking_on import Seen
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.stored import TRAINED, form_of

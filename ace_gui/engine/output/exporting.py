@@ -24,12 +24,12 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.shards import indexed
 from ace_gui.engine.contract.events import Exported, ExportProgress
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.merging import store as stores
+from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
 from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
-from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.modules.manifest import MODULES, has_modules, read_manifest, write_manifest
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card

@@ -12,10 +12,10 @@ from pathlib import Path
 import yaml
 
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import Library, library_of
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.contract.scores import TaskScore, line_of, means
+from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.methods import get_method

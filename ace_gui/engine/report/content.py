@@ -10,10 +10,20 @@ from typing import Final
 
 from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import GpuPeak, MethodInfo
-from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
-from ace_gui.engine.contract.health import LayerHealth, ModelHealth, layer_health, model_health
+from ace_gui.engine.contract.figures.findings import (
+    LayerReport,
+    LayerSpectrum,
+    LayerStatistics,
+    Regime,
+)
+from ace_gui.engine.contract.figures.health import (
+    LayerHealth,
+    ModelHealth,
+    layer_health,
+    model_health,
+)
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.formatting import number_text
 
 NONE: Final = "–"

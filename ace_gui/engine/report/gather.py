@@ -16,28 +16,28 @@ from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
 from ace_gui.engine.contract.events import Reported, ReportProgress
-from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
 )
-from ace_gui.engine.contract.health import layer_health
+from ace_gui.engine.contract.figures.health import layer_health
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import peak_on
 from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.merging.gpu_memory import merged_with_room, rooms_of
-from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge import input_paths
+from ace_gui.engine.merging.on_gpu.gpu_memory import merged_with_room, rooms_of
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, reports
-from ace_gui.engine.merging.surveying import surveyed
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.merging.whole_model.learn import learned
+from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page

@@ -8,7 +8,7 @@ from typing import Final
 import jinja2
 
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.engine.report import report_plots as figures

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.expert_distance import equally_weighted, relative_changes
-from ace_gui.engine.contract.expert_similarity import model_cosines
-from ace_gui.engine.contract.findings import LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.expert_distance import equally_weighted, relative_changes
+from ace_gui.engine.contract.figures.expert_similarity import model_cosines
+from ace_gui.engine.contract.figures.findings import LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, spectral_figures
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scores import TaskScore, line_of, means
-from ace_gui.engine.contract.spectral_figures import MARKS, Spectrum, spectral_figures
+from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
 from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
 from ace_gui.formatting import shape_text, value_text

@@ -34,11 +34,11 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
-from ace_gui.gui.control.engine_client import End, EngineClient, EngineLost
-from ace_gui.gui.control.run_operations import RunOperations
-from ace_gui.gui.control.scoring import SCORING
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost
+from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.control.operations.scoring import SCORING
 from ace_gui.gui.state.activity import Progress, State
-from ace_gui.gui.state.inputs import Expert, Inputs
+from ace_gui.gui.state.chosen.inputs import Expert, Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue

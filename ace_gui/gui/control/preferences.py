@@ -9,9 +9,9 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.jobs import ConfigureJob
-from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.run_operations import RunOperations
+from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Scheme, set_scheme

@@ -9,7 +9,7 @@ from typing import Final
 
 from PySide6.QtCore import QLockFile, QObject, QTimer
 
-from ace_gui.gui.control.background import Background
+from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING, file_name
 from ace_gui.paths import sessions_folder

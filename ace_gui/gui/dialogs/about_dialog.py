@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 
 from ace_gui import __version__
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.words import tr
 
 

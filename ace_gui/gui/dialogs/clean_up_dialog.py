@@ -16,10 +16,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.control.run_operations import Kept, RunOperations
+from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import model_name
 

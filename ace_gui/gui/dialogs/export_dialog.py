@@ -27,7 +27,7 @@ from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
@@ -36,9 +36,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.written_files import show
+from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of
+from ace_gui.gui.widgets.files.written_files import show
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 

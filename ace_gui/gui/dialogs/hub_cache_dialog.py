@@ -30,8 +30,8 @@ from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.table_tools import plain_rows
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.gui.words import later, tr
 
 NAME, REVISION, SIZE = range(3)

@@ -23,7 +23,7 @@ from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
 from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.table_tools import RoomyCell
+from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.gui.words import later, tr
 
 _SIZE: Final = QSize(820, 520)

@@ -37,11 +37,16 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.gui.numbers import value_text
-from ace_gui.gui.state.draft import by_family
+from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.formula import citation, formula
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.widgets.labels.formula import citation, formula
+from ace_gui.gui.widgets.labels.plain_label import (
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.words import counted, tr
 
 _SIZE: Final = (980, 672)

@@ -20,9 +20,9 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
-from ace_gui.gui.widgets.parameter import ParameterField
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
+from ace_gui.gui.widgets.fields.parameter import ParameterField
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks

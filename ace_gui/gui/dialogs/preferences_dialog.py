@@ -24,9 +24,9 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.control.preferences import LETTERS, Preferences
 from ace_gui.gui.languages import LANGUAGES
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.file_dialogs import ask_folders
-from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.files.file_dialogs import ask_folders
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.words import later, tr
 from ace_gui.paths import merges_folder
 

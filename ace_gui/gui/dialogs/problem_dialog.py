@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QVBoxLa
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.words import later, tr
 
 _SIZE: Final = QSize(720, 560)

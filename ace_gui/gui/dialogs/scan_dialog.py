@@ -23,7 +23,7 @@ from ace_gui.engine.contract.events import ModelsFound
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 

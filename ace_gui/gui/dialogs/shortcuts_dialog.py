@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.table_tools import RoomyCell
+from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.gui.words import tr
 
 _SIZE: Final = QSize(520, 620)

@@ -12,7 +12,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face

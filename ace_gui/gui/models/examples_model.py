@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from ace_gui.engine.contract.shown_examples import ComparedExample
+from ace_gui.engine.contract.scored.shown_examples import ComparedExample
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.words import tr
 

@@ -18,7 +18,7 @@ from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.gui.numbers import human_bytes, value_text
-from ace_gui.gui.state.inputs import Expert
+from ace_gui.gui.state.chosen.inputs import Expert
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import current_theme

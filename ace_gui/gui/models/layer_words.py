@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 from PySide6.QtGui import QIcon
 
 from ace_gui.engine.contract.checks import WORST_FIRST
-from ace_gui.engine.contract.health import UNRELIABLE, LayerHealth, gamma_unreliable, near_pole
+from ace_gui.engine.contract.figures.health import (
+    UNRELIABLE,
+    LayerHealth,
+    gamma_unreliable,
+    near_pole,
+)
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import shape_text
 from ace_gui.gui.models.figures_model import GAP

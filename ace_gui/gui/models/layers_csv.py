@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.formatting import shape_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.state.session import Session

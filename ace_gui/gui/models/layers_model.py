@@ -33,7 +33,7 @@ from ace_gui.gui.models.layer_columns import (
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_words import LayerFact, LayerWords
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.planned_layers import natural_key
+from ace_gui.gui.state.found.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
 from ace_gui.gui.told import told

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.gui.state.session import Session
 
 REFRESH: Final = 60  # ms between announcements while figures stream in

@@ -18,7 +18,7 @@ from PySide6.QtCore import (
 from ace_gui.formatting import duration
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.runs import mean_score, run_titles, title_parts
+from ace_gui.gui.state.found.runs import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.words import counted, local, tr

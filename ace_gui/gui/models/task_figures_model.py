@@ -11,7 +11,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.numbers import number_text
-from ace_gui.gui.state.score_figures import Figure, TaskFigures
+from ace_gui.gui.state.found.score_figures import Figure, TaskFigures
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.told import told
 from ace_gui.gui.words import later, local, tr

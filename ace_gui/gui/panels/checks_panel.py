@@ -22,10 +22,10 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import Column, clear_layout, scroll_area
-from ace_gui.gui.widgets.icon_label import IconLabel
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.icon_label import IconLabel
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import Column, clear_layout, scroll_area
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import counted, later, tr
 
 WORDS: Final = {

@@ -26,12 +26,12 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.swatch import SWATCH
-from ace_gui.gui.widgets.buttons import action_button
-from ace_gui.gui.widgets.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.table_tools import plain_rows
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.tables.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
+from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.gui.words import tr
 from ace_gui.recipe.values import model_name
 

@@ -21,20 +21,20 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.health import Extreme, LayerHealth
+from ace_gui.engine.contract.figures.health import Extreme, LayerHealth
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_words import sentences
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.checks_panel import WORDS
-from ace_gui.gui.state.layer_rules import ACE, automatic_for
+from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import Column
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.table_tools import plain_rows
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import Column
+from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.gui.words import counted, later, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}

@@ -15,13 +15,13 @@ from ace_gui.gui.panels.layer_views import (
     LayersView,
     RoleMapView,
 )
+from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.along_model.gamma_by_role_plot import RolePlot
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
-from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.gamma_by_role_plot import RolePlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.words import tr
 
 

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleO
 from ace_gui.gui.models.layer_columns import FINE, GammaFigure, alignment
 from ace_gui.gui.models.layer_tree import COUNT, RANGE
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import local, tr
 
 _Index = QModelIndex | QPersistentModelIndex

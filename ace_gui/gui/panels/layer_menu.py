@@ -7,8 +7,14 @@ from functools import partial
 
 from PySide6.QtWidgets import QMenu, QWidget
 
-from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.state.layer_rules import Rules, open_to_override, overridden, reset, rule_for
+from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.chosen.layer_rules import (
+    Rules,
+    open_to_override,
+    overridden,
+    reset,
+    rule_for,
+)
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.words import counted, tr

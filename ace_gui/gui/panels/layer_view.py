@@ -21,7 +21,7 @@ from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.letters import by_letters
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import tr
 
 _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden

@@ -9,14 +9,14 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
 from ace_gui.gui.panels.layer.layer_panel import expert_colours
-from ace_gui.gui.plots.agreement_plot import AgreementPlot
-from ace_gui.gui.plots.energies_along_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.along_model.agreement_plot import AgreementPlot
+from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.along_model.layer_plot import LayersPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
-from ace_gui.gui.plots.gamma_plot import GammaPlot
-from ace_gui.gui.plots.layer_plot import LayersPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.words import tr
 
 

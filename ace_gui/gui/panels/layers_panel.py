@@ -26,11 +26,11 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.segments import Segments
-from ace_gui.gui.widgets.table_tools import copy_table, save_table
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
 from ace_gui.gui.words import counted, later, tr
 
 EVERY_ROLE = later("All roles")

@@ -18,22 +18,22 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.forecast import Forecast
+from ace_gui.engine.contract.figures.forecast import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.gui.panels.overrides_panel import OverridesPanel
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import Column, tab_through
-from ace_gui.gui.widgets.buttons import action_button
-from ace_gui.gui.widgets.cap_field import CAP_TIP, CapField
-from ace_gui.gui.widgets.folding import Folding
-from ace_gui.gui.widgets.formula import citation
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.parameter import ParameterField, in_line
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
+from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
+from ace_gui.gui.widgets.labels.formula import citation
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import Column, tab_through
+from ace_gui.gui.widgets.layout.folding import Folding
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 

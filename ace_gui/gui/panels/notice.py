@@ -23,10 +23,10 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import breakable, error_details, plain
 from ace_gui.gui.theme import icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import FlowLayout
-from ace_gui.gui.widgets.icon_label import IconLabel
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.widgets.labels.icon_label import IconLabel
+from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 
 _ICON = 16  # px

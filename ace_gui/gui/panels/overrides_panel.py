@@ -17,9 +17,9 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.told import told_list
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ace_gui.gui.widgets.buttons import action_button
-from ace_gui.gui.widgets.card import card
-from ace_gui.gui.widgets.empty_state import EmptyState
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.layout.card import card
 from ace_gui.gui.words import later, tr
 
 _WHAT = later(

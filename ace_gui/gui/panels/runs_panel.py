@@ -22,9 +22,9 @@ from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.plain_label import heading, muted_label
-from ace_gui.gui.widgets.run_cells import RunCell
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.tables.run_cells import RunCell
 from ace_gui.gui.words import tr
 
 _ROWS_SHOWN: Final = 3

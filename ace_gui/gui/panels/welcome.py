@@ -24,15 +24,15 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.widgets.arrangement import FlowLayout, clear_layout
-from ace_gui.gui.widgets.buttons import action_button
-from ace_gui.gui.widgets.plain_label import (
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.labels.plain_label import (
     ElidedLabel,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, clear_layout
 from ace_gui.gui.words import later, tr
 
 RECENT_SHOWN: Final = 5

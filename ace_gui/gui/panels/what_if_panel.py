@@ -20,20 +20,20 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
-from ace_gui.gui.control.what_if import WhatIf
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
+from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.told import told, told_list
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.parameter import ParameterField
-from ace_gui.gui.widgets.plain_label import muted_label, plain_label
-from ace_gui.gui.widgets.table_tools import fit_rows
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.fields.parameter import ParameterField
+from ace_gui.gui.widgets.labels.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.rules import describe
 

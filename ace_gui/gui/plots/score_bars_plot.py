@@ -21,7 +21,7 @@ from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands
-from ace_gui.gui.state.score_figures import Figure
+from ace_gui.gui.state.found.score_figures import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
 from ace_gui.gui.words import later, local, tr

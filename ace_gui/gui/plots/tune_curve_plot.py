@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.contract.tuned import TunePoint
+from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.numbers import number_text, value_text
+from ace_gui.gui.plots.along_model.layer_plot import nearest_point
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
-from ace_gui.gui.plots.layer_plot import nearest_point
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.words import later, tr
 

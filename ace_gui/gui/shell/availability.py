@@ -6,7 +6,7 @@ from typing import Final
 
 from PySide6.QtGui import QAction
 
-from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session

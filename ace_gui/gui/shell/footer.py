@@ -17,7 +17,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.words import counted, later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time

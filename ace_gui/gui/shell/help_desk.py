@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QDialog
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.availability import NO_MODEL
 from ace_gui.gui.state.log import Level, Source
-from ace_gui.gui.widgets.terms import term_of
+from ace_gui.gui.widgets.labels.terms import term_of
 from ace_gui.gui.words import later, tr
 
 if TYPE_CHECKING:

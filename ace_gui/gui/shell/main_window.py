@@ -14,18 +14,18 @@ from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayou
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine_client import EngineClient, Worker
-from ace_gui.gui.control.forecasting import Forecasting
-from ace_gui.gui.control.layer_queries import LayerQueries
-from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.control.engine.engine_client import EngineClient, Worker
+from ace_gui.gui.control.layers.forecasting import Forecasting
+from ace_gui.gui.control.layers.layer_queries import LayerQueries
+from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.method_comparison import MethodComparison
-from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.operations.merge_operation import MergeOperation
+from ace_gui.gui.control.operations.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.output_operations import OutputOperations
+from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.control.run_operations import RunOperations
-from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.sessions import Sessions
-from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome import Start, WelcomePanel
 from ace_gui.gui.saving import protect
@@ -47,14 +47,14 @@ from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header
-from ace_gui.gui.state.history import History
+from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_letters
-from ace_gui.gui.widgets.card import GAP
-from ace_gui.gui.widgets.step_queue import Turns
-from ace_gui.gui.widgets.written_files import offers
+from ace_gui.gui.widgets.files.written_files import offers
+from ace_gui.gui.widgets.layout.card import GAP
+from ace_gui.gui.widgets.layout.step_queue import Turns
 from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need

@@ -16,9 +16,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.buttons import ProgressButton
-from ace_gui.gui.widgets.icon_label import IconLabel
-from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.fields.buttons import ProgressButton
+from ace_gui.gui.widgets.labels.icon_label import IconLabel
+from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.words import later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress

@@ -9,7 +9,7 @@ from functools import partial
 from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.checks import check_line

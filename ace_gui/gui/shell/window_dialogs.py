@@ -8,9 +8,9 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.operations.output_operations import OutputOperations
+from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.control.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.words import counted, tr

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
 
 from ace_gui.gui.shell.primary_place import PrimaryPlace
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.icon_label import IconLabel
-from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.words import later, tr
 
 HEIGHT: Final = 48

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, replaced, worst_first
-from ace_gui.engine.contract.expert_distance import equally_weighted, fit_checks
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.gui.told import told
 

@@ -7,17 +7,17 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import EngineReady
-from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum
+from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerReport, LayerSpectrum
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.checks import Checks, checks_of
-from ace_gui.gui.state.draft import Draft
+from ace_gui.gui.state.chosen.draft import Draft
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.engine_words import in_words
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.found.planned_layers import PlannedLayers
+from ace_gui.gui.state.found.results import Results
 from ace_gui.gui.state.log import Level, Log, Source
-from ace_gui.gui.state.planned_layers import PlannedLayers
-from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
 from ace_gui.gui.told import told
 

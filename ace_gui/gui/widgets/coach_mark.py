@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QToolButton, QVB
 from shiboken6 import isValid
 
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.widgets.plain_label import plain_label
+from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.words import tr
 
 _WIDTH: Final = 22  # lines of text

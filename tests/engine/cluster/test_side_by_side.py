@@ -16,7 +16,7 @@ from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import Evaluated, MethodCompared, PassProgress
 from ace_gui.engine.contract.jobs import CompareJob, Variant
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all

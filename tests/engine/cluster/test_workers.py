@@ -21,10 +21,9 @@ from ace_gui.engine.cluster.worker import Kind, Order, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.store import MODEL, checksums
-from ace_gui.engine.merging.surveying import groups, look_for, survey_of, surveyed
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import Piece, TensorMerge
 from ace_gui.engine.merging.units import (
     PACKED,
     TOKEN,
@@ -33,6 +32,7 @@ from ace_gui.engine.merging.units import (
     look_at,
     units,
 )
+from ace_gui.engine.merging.whole_model.surveying import groups, look_for, survey_of, surveyed
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service import runner
 from ace_gui.errors import (

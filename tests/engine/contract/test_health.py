@@ -6,8 +6,8 @@ import math
 import pytest
 
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.engine.contract.health import (
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.figures.health import (
     WORST_SHOWN,
     cap_ratio,
     gamma_unreliable,

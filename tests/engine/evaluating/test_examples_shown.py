@@ -20,9 +20,9 @@ from ace_gui.engine.contract.jobs import (
     EvaluateJob,
     MergeJob,
 )
-from ace_gui.engine.contract.scores import TaskScore
-from ace_gui.engine.contract.shown_examples import ExamplesCompared, TaskDescribed
-from ace_gui.engine.contract.verdicts import Verdict, verdicts
+from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.engine.evaluating.answers import packed, unpacked
 from ace_gui.engine.service.runner import Runner
 from ace_gui.paths import resource_path

@@ -273,7 +273,7 @@ def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path
 
 def test_the_engine_process_does_it_as_a_job(family: Path) -> None:
     from ace_gui.engine.contract.jobs import EvaluateJob, TuneJob
-    from ace_gui.engine.contract.tuned import ParameterRange, Tuned
+    from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
     from ace_gui.engine.service.runner import Runner
     from ace_gui.recipe.recipe_file import load_recipe
 

@@ -13,7 +13,7 @@ import transformers
 from PIL import Image
 
 from ace_gui.engine.contract.jobs import MergeJob, TryJob
-from ace_gui.engine.contract.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import TaskError
 from ace_gui.paths import Sample

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ace_gui.engine.contract.findings import LayerDifference
+from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.inspecting.merge_difference import difference
 from ace_gui.engine.merging.merge import merge

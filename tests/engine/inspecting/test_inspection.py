@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import JobDone
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
     LayerDistribution,
     LayerSpectrum,

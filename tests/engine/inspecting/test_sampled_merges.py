@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.contract.findings import LayerReport
-from ace_gui.engine.contract.forecast import forecast, matrices
+from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.figures.forecast import forecast, matrices
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.inspecting import sampled_merges
 from ace_gui.engine.inspecting.compare_recipes import compare

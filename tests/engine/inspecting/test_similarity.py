@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.engine.contract.expert_similarity import cosines_of, model_cosines
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.expert_similarity import cosines_of, model_cosines
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 
 
 def layer(name: str, vectors: dict[str, np.ndarray], weight: float = 1.0) -> LayerStatistics:

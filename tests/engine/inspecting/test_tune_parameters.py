@@ -8,7 +8,7 @@ import pytest
 
 import ace_gui
 from ace_gui.cli.tuning import parameter_range
-from ace_gui.engine.contract.tuned import TunePoint
+from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import Half, read_task
 from ace_gui.engine.evaluating.subjects import models_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.merging import batches as module
-from ace_gui.engine.merging.batches import Batch, alone, batches
+from ace_gui.engine.merging.on_gpu import batches as module
+from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.recipe import Override
 from tests.helpers.models import gpt2_family, roberta_family

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum

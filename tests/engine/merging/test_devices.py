@@ -13,13 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.merging import batches, tensor_merge
 from ace_gui.engine.merging import merge as merging
-from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, Room, rooms_of
 from ace_gui.engine.merging.merge import merge, under_way
-from ace_gui.engine.merging.store import MODEL, reports
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import (
+from ace_gui.engine.merging.on_gpu import batches
+from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Room, rooms_of
+from ace_gui.engine.merging.one_tensor import tensor_merge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import (
     CPU,
     CROWDED,
     DIVIDED,
@@ -28,6 +28,7 @@ from ace_gui.engine.merging.tensor_merge import (
     TensorMerge,
     merge_whole,
 )
+from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.recipe import ModelEntry, Recipe

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from ace_gui.engine import streaming
-from ace_gui.engine.merging import surveying
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.whole_model import surveying
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind

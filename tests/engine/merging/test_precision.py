@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.store import reports
-from ace_gui.engine.merging.task_vectors import Readers, TaskVectors
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.methods.shared.tolerance import STRICT
 from tests.helpers.checkpoints import save_model, tiny_bert

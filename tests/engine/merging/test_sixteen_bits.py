@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.engine import streaming
-from ace_gui.engine.merging import surveying
-from ace_gui.engine.merging.task_vectors import Readers
-from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
+from ace_gui.engine.merging.whole_model import surveying
 from ace_gui.engine.planning import memory
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.streaming import single_threads

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import PassProgress, TensorFinished
-from ace_gui.engine.merging import surveying
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.store import SURVEY
-from ace_gui.engine.merging.surveying import groups, surveyed
-from ace_gui.engine.merging.task_vectors import Readers
+from ace_gui.engine.merging.whole_model import surveying
+from ace_gui.engine.merging.whole_model.surveying import groups, surveyed
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import NonFiniteError, ResumeError
 from ace_gui.recipe import Override, Recipe

@@ -21,7 +21,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     Job,
@@ -32,7 +32,7 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.engine.contract.plan import Disposition, Plan
-from ace_gui.engine.contract.tuned import ParameterRange
+from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe

@@ -9,11 +9,11 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, JobFailed, MatrixSampled
-from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.jobs import ExportJob, SampleMergesJob
 from ace_gui.errors import MethodError
-from ace_gui.gui.control.engine_client import EngineClient
-from ace_gui.gui.control.forecasting import DELAY, Forecasting
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.layers.forecasting import DELAY, Forecasting
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session

@@ -18,7 +18,7 @@ from ace_gui.engine.contract.events import EngineReady, JobDone
 from ace_gui.engine.contract.jobs import STORE_COMPLETE, ConfigureJob
 from ace_gui.engine.planning.memory import free_disk_bytes
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.gui.control.run_operations import read_all
+from ace_gui.gui.control.operations.run_operations import read_all
 from ace_gui.gui.dialogs.export_dialog import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 from ace_gui.gui.languages import speak

@@ -9,10 +9,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import STORE_COMPLETE, MergeJob, PlanJob, ReadStoresJob
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.gui.control.run_operations import read_all
+from ace_gui.gui.control.operations.run_operations import read_all
 from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
 from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow

@@ -12,16 +12,16 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.events import JobDone, JobFailed
-from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError
-from ace_gui.gui.control.engine_client import EngineClient
-from ace_gui.gui.control.latest_question import DELAY
-from ace_gui.gui.control.what_if import WhatIf
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.engine.latest_question import DELAY
+from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.layer_rules import governing
+from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import (

@@ -4,7 +4,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, COLA, SST2, plan, recipe, summary
 

@@ -13,7 +13,7 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_tree import COUNT, RANGE, LayerTree
 from ace_gui.gui.models.layers_model import LayersModel
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, COLA, GAMMAS, adopt_two, plan, recipe, record_gammas, row
 

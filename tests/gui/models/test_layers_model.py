@@ -6,13 +6,13 @@ from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
     BASE,

@@ -17,9 +17,9 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     PlanReady,
 )
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.shell.main_window import MainWindow

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.covariance_match import (
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PassProgress
+from ace_gui.engine.contract.figures.covariance_match import (
     CovarianceMatch,
     CovariancesCompared,
     LayerCovariances,
 )
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PassProgress
 from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, Look
 from ace_gui.gui.panels.layer_views import AgreementView
 from ace_gui.gui.panels.scores.scores_page import TASKS
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
-from ace_gui.gui.plots.agreement_plot import Agreement, AgreementPlot
-from ace_gui.gui.plots.spectrum_curves import Quantity
+from ace_gui.gui.plots.along_model.agreement_plot import Agreement, AgreementPlot
+from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import FakeWorker

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, JobFailed
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.findings import (
     LayerDifference,
     LayerDistribution,
     LayerStatistics,
@@ -27,7 +27,7 @@ from ace_gui.engine.contract.jobs import (
     SpectrumJob,
     SubspacesJob,
 )
-from ace_gui.engine.contract.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
@@ -35,8 +35,8 @@ from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.layer_results import FINDINGS_KEPT, Findings
-from ace_gui.gui.state.runs import TRIALS_KEPT, Runs, run_titles
+from ace_gui.gui.state.found.layer_results import FINDINGS_KEPT, Findings
+from ace_gui.gui.state.found.runs import TRIALS_KEPT, Runs, run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (

@@ -12,19 +12,19 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.findings import LayerStatistics
-from ace_gui.engine.contract.health import gamma_near_pole
-from ace_gui.engine.contract.health import near_pole as near_pole_of_one
+from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.figures.health import gamma_near_pole
+from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
 from ace_gui.gui.panels.layer_views import LayersView
-from ace_gui.gui.plots.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.gamma_by_role_plot import STRIP, RolePlot
-from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
-from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP
-from ace_gui.gui.plots.layer_plot import block_of, block_starts
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.along_model.gamma_by_role_plot import STRIP, RolePlot
+from ace_gui.gui.plots.along_model.gamma_map_plot import NO_BLOCKS, RoleMapPlot
+from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP
+from ace_gui.gui.plots.along_model.layer_plot import block_of, block_starts
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, adopt_two, plan, recipe, record_gammas

@@ -7,11 +7,11 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.gui.panels.method_panel import MethodPanel
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.buttons import DotButton
-from ace_gui.gui.widgets.parameter import ParameterField
-from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.fields.buttons import DotButton
+from ace_gui.gui.widgets.fields.parameter import ParameterField
+from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
 from ace_gui.recipe.values import Cap, Heads, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe

@@ -9,7 +9,11 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Event, LayerAnalysed
-from ace_gui.engine.contract.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.contract.figures.findings import (
+    LayerDistribution,
+    LayerSpectrum,
+    LayerSubspaces,
+)
 from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared, prepare
@@ -17,8 +21,8 @@ from ace_gui.engine.service.runner import Runner
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
-from ace_gui.gui.plots.spectrum_curves import AFTER
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from tests.helpers.inspected import deltas_of, row_named, singular_values
 from tests.helpers.models import roberta_family

@@ -6,7 +6,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.panels.checks_panel import CheckRow

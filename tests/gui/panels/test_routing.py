@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, RoutesJob
-from ace_gui.engine.contract.routes import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.routing_place import LIMIT, RoutingPlace
 from ace_gui.gui.panels.scores.scores_page import ROUTING, ScoresPage

@@ -16,14 +16,14 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, JobCancelled, JobDone
 from ace_gui.engine.contract.jobs import CompareExamplesJob, DescribeTasksJob, EvaluateJob, MergeJob
-from ace_gui.engine.contract.scores import EXPERTS
-from ace_gui.engine.contract.shown_examples import (
+from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.engine.contract.scored.shown_examples import (
     ComparedExample,
     ExamplesCompared,
     ShownExample,
     TaskDescribed,
 )
-from ace_gui.engine.contract.verdicts import Verdict
+from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
 from ace_gui.gui.panels.scores.score_cells import FigureCell
@@ -31,7 +31,7 @@ from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, Score
 from ace_gui.gui.panels.scores.scores_place import ScoresPlace
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.score_figures import figures_of
+from ace_gui.gui.state.found.score_figures import figures_of
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, started, task_score

@@ -13,14 +13,14 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, TryJob, TuneJob
-from ace_gui.engine.contract.shown_examples import (
+from ace_gui.engine.contract.scored.shown_examples import (
     ShownExample,
     TaskDescribed,
     Tried,
     TriedBegun,
     TriedText,
 )
-from ace_gui.engine.contract.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.scores_page import TRY, TUNE, ScoresPage
 from ace_gui.gui.panels.scores.try_place import TryPlace

@@ -14,22 +14,22 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.findings import (
+from ace_gui.engine.contract.figures.findings import (
     LayerDistribution,
     LayerReport,
     LayerSpectrum,
     LayerSubspaces,
 )
 from ace_gui.gui.panels.layer.spectra_panel import figure_rows
-from ace_gui.gui.plots.alignment_plot import LEFT, RIGHT, AlignmentPlot
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, in_theme, ink_on
 from ace_gui.gui.plots.frame.export_image import grab_plot, set_pictures_on_white
-from ace_gui.gui.plots.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
-from ace_gui.gui.plots.histogram_plot import GAUSSIAN, HistogramPlot
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
-from ace_gui.gui.plots.spectrum_curves import AFTER, BEFORE, Quantity
-from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.one_layer.alignment_plot import LEFT, RIGHT, AlignmentPlot
+from ace_gui.gui.plots.one_layer.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
+from ace_gui.gui.plots.one_layer.histogram_plot import GAUSSIAN, HistogramPlot
+from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE, Quantity
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear

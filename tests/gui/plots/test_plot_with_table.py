@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel, cell_text, write_csv
-from ace_gui.gui.plots.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.saving import protect
-from ace_gui.gui.widgets.table_tools import copy_table
+from ace_gui.gui.widgets.tables.table_tools import copy_table
 from tests.helpers.windows import in_view
 
 NAMES = ("b", "a", "c", "d")

@@ -19,18 +19,23 @@ from PySide6.QtSvg import QSvgRenderer
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.contract.findings import ExpertSpectra, LayerReport, LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.findings import (
+    ExpertSpectra,
+    LayerReport,
+    LayerSpectrum,
+    Regime,
+)
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
-from ace_gui.gui.plots.energies_plot import EnergiesPlot
+from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, two_digits
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
-from ace_gui.gui.plots.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.gamma_plot import EMPTY, two_digits
-from ace_gui.gui.plots.spectrum_curves import Quantity
-from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
+from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
+from ace_gui.gui.plots.one_layer.spectrum_plot import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.windows import in_view
 

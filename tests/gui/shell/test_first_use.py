@@ -30,8 +30,8 @@ from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
-from ace_gui.gui.widgets.file_dialogs import PICTURES
-from ace_gui.gui.widgets.table_tools import FittedTable
+from ace_gui.gui.widgets.files.file_dialogs import PICTURES
+from ace_gui.gui.widgets.tables.table_tools import FittedTable
 from tests.gui.fakes import FakeWorker, recipe
 from tests.helpers.windows import in_view
 

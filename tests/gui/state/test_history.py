@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.changes import change_text
-from ace_gui.gui.state.history import History
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.changes import change_text
+from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import COLA, ENGINE, TWO, adopt_two, plan

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from tests.gui.fakes import BASE, COLA, SST2, recipe
 
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from ace_gui.engine.contract.plan import Disposition, MatrixPart, PlanRow
-from ace_gui.gui.state.planned_layers import model_order
+from ace_gui.gui.state.found.planned_layers import model_order
 
 
 def row(name: str, block: int | None = None, role: str = "query+key+value") -> PlanRow:

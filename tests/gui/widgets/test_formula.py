@@ -8,7 +8,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QLabel
 
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
-from ace_gui.gui.widgets.formula import citation, formula
+from ace_gui.gui.widgets.labels.formula import citation, formula
 from ace_gui.methods.registry import METHODS
 from ace_gui.paths import resource_path
 from tests.helpers.windows import in_view

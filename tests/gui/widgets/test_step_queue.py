@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.widgets.step_queue import Turns
+from ace_gui.gui.widgets.layout.step_queue import Turns
 
 
 @pytest.fixture

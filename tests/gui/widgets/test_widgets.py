@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from tests.gui.test_theme import contrast
 
 

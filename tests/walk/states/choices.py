@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QScrollArea
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.shell.layout.cards import VIEWS
-from ace_gui.gui.state.layer_rules import overridden
+from ace_gui.gui.state.chosen.layer_rules import overridden
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import Cap
 from tests.walk.states.doing import Step, change, opened, turn_to, until_ready

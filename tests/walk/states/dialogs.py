@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.widgets.written_files import offers
+from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.recipe import Override
 from tests.walk.states.doing import Step, newest_dialog, opened
 

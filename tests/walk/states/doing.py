@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.state.inputs import Inputs
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 Step = tuple[str, QWidget]
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from PySide6.QtWidgets import QScrollArea
 
-from ace_gui.engine.contract.findings import LayerDistribution, LayerSubspaces
+from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
 from ace_gui.gui.picture import Studio
-from ace_gui.gui.plots.spectrum_curves import Quantity
+from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
-from ace_gui.gui.widgets.folding import Folding
+from ace_gui.gui.widgets.layout.folding import Folding
 from tests.walk.states.doing import Step, each_tab, turn_to
 
 

@@ -18,17 +18,17 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.merge_choices import MergeChoices
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.buttons import plain_button
-from ace_gui.gui.widgets.card import GAP
-from ace_gui.gui.widgets.file_dialogs import ask_target
-from ace_gui.gui.widgets.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.table_tools import FittedTable, plain_rows
+from ace_gui.gui.widgets.fields.buttons import plain_button
+from ace_gui.gui.widgets.files.file_dialogs import ask_target
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout.card import GAP
+from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 from ace_gui.gui.words import later, tr
 
 _NOTHING = later(

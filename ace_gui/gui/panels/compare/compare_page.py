@@ -6,13 +6,13 @@ from typing import Final
 
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.gui.control.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.card import card
-from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.layout.card import card
 from ace_gui.gui.words import later, tr
 
 METHODS, TWO_MERGES = range(2)

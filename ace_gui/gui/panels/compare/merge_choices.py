@@ -16,14 +16,14 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
-from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.state.inputs import Inputs
+from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.buttons import plain_button
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.fields.buttons import plain_button
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.words import tr
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue

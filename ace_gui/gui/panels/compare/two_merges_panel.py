@@ -8,17 +8,17 @@ from typing import Final
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.findings import LayerDifference
+from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.difference_plot import DifferencePlot, relative
+from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.runs import run_titles
+from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.words import later, tr
 
 REFRESH: Final = 100  # ms between repaints while differences stream in

@@ -16,23 +16,23 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.covariance_match import LayerCovariances
-from ace_gui.gui.control.covariance_operation import CovarianceOperation
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
-from ace_gui.gui.plots.eigenvalue_plot import EigenvaluePlot
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.plots.one_layer.eigenvalue_plot import EigenvaluePlot
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.layer_rules import uses_measured, with_measured
+from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.arrangement import fill_with_stack
-from ace_gui.gui.widgets.empty_state import EmptyState
-from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
+from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import later, tr
 
 _SIZES: Final = [370, 150]

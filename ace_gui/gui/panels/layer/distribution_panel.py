@@ -6,14 +6,14 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.contract.findings import LayerDistribution
+from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.gaussian import GAUSSIAN_TAIL, TAIL, tail_share
-from ace_gui.gui.plots.histogram_plot import HistogramPlot
+from ace_gui.gui.plots.one_layer.gaussian import GAUSSIAN_TAIL, TAIL, tail_share
+from ace_gui.gui.plots.one_layer.histogram_plot import HistogramPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.arrangement import fill_with_stack
-from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
+from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import tr
 
 _SIZES: Final = [365, 130]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
-from ace_gui.gui.plots.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.words import later, tr
 
 _ENERGY_TIP = later("Squared Frobenius norm of the expert's change: the sum of its squared entries")

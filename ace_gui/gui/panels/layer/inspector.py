@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ace_gui.gui.control.covariance_operation import CovarianceOperation
+from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
 from ace_gui.gui.panels.checks_panel import PreflightPanel
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
@@ -20,7 +20,7 @@ from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.words import later, tr
 
 _PANELS = (  # title, title in little room, what is there

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import shape_text
 from ace_gui.gui.numbers import number_text
@@ -17,9 +17,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.terms import explain
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import later, tr
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")

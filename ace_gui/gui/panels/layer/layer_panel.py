@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.gui.control.layer_queries import Kind
+from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, current_theme

@@ -7,8 +7,8 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.contract.findings import LayerSpectrum
-from ace_gui.engine.contract.spectral_figures import (
+from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.figures.spectral_figures import (
     MARKS,
     SpectralFigures,
     leading,
@@ -16,13 +16,13 @@ from ace_gui.engine.contract.spectral_figures import (
 )
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.spectrum_curves import Curve, short_label
-from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.one_layer.spectrum_curves import Curve, short_label
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import fill_with_stack
-from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
+from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import tr
 
 _SIZES: Final = [290, 200]

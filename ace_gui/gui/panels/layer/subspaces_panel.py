@@ -9,18 +9,18 @@ from typing import Final, TypeVar
 
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.expert_similarity import model_cosines
-from ace_gui.engine.contract.findings import LayerSubspaces
+from ace_gui.engine.contract.figures.expert_similarity import model_cosines
+from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.alignment_plot import AlignmentPlot
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.terms import explain
+from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.words import counted, later, tr
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)

@@ -6,11 +6,11 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
-from ace_gui.gui.control.try_operation import Said
+from ace_gui.gui.control.operations.try_operation import Said
 from ace_gui.gui.panels.scores.share_bars import ShareBars
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.words import tr
 
 

@@ -12,7 +12,7 @@ from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
 from ace_gui.gui.panels.scores.example_picture import image_of, paint_picture
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import tr
 
 _Index = QModelIndex | QPersistentModelIndex

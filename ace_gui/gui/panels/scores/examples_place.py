@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.verdicts import LOSSES, Verdict
-from ace_gui.gui.control.scoring import Scoring
+from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
 from ace_gui.gui.panels.scores.example_cells import ExampleCell
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
@@ -29,10 +29,15 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.empty_state import EmptyState
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
-from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.labels.plain_label import (
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.words import later, tr
 
 VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)

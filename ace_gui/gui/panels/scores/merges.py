@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ace_gui.gui.state.runs import run_titles
+from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 
 

@@ -10,12 +10,12 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QWidget
 
 from ace_gui.engine.contract.events import FieldInfo
-from ace_gui.engine.contract.tuned import ParameterRange
+from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.arrangement import clear_layout
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import muted_label
-from ace_gui.gui.widgets.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import clear_layout
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import tr
 from ace_gui.recipe.values import ParameterValue
 

@@ -9,8 +9,8 @@ from typing import Final
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.routes import TaskRoutes
-from ace_gui.gui.control.routing_operation import RoutingOperation
+from ace_gui.engine.contract.scored.routes import TaskRoutes
+from ace_gui.gui.control.operations.routing_operation import RoutingOperation
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
@@ -18,9 +18,9 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.plain_label import heading, plain_label, secondary_label
+from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
+from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import later, tr
 
 LIMIT: Final = 100

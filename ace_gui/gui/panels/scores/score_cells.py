@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK
 from ace_gui.gui.panels.layer_cells import Cell
-from ace_gui.gui.state.inputs import Inputs
-from ace_gui.gui.state.score_figures import TaskFigures
+from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
 _BAR: Final = (40.0, 5.0)  # px

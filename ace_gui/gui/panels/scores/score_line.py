@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import tr
 
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter

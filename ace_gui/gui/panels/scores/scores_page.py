@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.shown_examples import ShownExample
-from ace_gui.gui.control.scoring import Scoring
+from ace_gui.engine.contract.scored.shown_examples import ShownExample
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
 from ace_gui.gui.panels.scores.routing_place import RoutingPlace
 from ace_gui.gui.panels.scores.scores_place import ScoresPlace
@@ -18,7 +18,7 @@ from ace_gui.gui.panels.scores.tasks_place import TasksPlace
 from ace_gui.gui.panels.scores.try_place import TryPlace
 from ace_gui.gui.panels.scores.tune_place import TunePlace
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.words import later, tr
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE, ROUTING = range(6)

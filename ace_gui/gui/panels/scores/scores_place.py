@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.scores import EXPERTS
-from ace_gui.gui.control.scoring import Scoring
+from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.panels.scores.figures_card import FiguresCard
 from ace_gui.gui.panels.scores.merges import Model, merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
@@ -26,16 +26,16 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.known_scores import BASE
-from ace_gui.gui.state.score_figures import Figure, TaskFigures, figures_of
+from ace_gui.gui.state.found.known_scores import BASE
+from ace_gui.gui.state.found.score_figures import Figure, TaskFigures, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import scroll_area
-from ace_gui.gui.widgets.buttons import ProgressButton
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.empty_state import EmptyState
-from ace_gui.gui.widgets.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.fields.buttons import ProgressButton
+from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.words import counted, later, tr
 
 REFRESH: Final = 100  # ms between two repaints while scores come in

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import local, tr
 
 MOST: Final = 6

@@ -21,14 +21,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.shown_examples import ShownExample, TaskDescribed
+from ace_gui.engine.contract.scored.shown_examples import ShownExample, TaskDescribed
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import clear_layout
-from ace_gui.gui.widgets.file_dialogs import DATA, ask_files, ask_folders
-from ace_gui.gui.widgets.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import clear_layout
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 

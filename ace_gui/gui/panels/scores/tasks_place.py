@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.shown_examples import TaskDescribed
-from ace_gui.gui.control.scoring import Scoring
+from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import swatch
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
@@ -29,11 +29,11 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.arrangement import scroll_area
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.empty_state import EmptyState
-from ace_gui.gui.widgets.file_dialogs import DATA, ask_files, ask_folders
-from ace_gui.gui.widgets.plain_label import heading, muted_label
+from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
+from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Task
 

@@ -21,21 +21,21 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.shown_examples import ShownExample
-from ace_gui.gui.control.try_operation import Said, TryOperation
+from ace_gui.engine.contract.scored.shown_examples import ShownExample
+from ace_gui.gui.control.operations.try_operation import Said, TryOperation
 from ace_gui.gui.panels.scores.answer_card import AnswerCard
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.known_scores import BASE
+from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import muted_label
+from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.tasks import Task, TaskKind
 

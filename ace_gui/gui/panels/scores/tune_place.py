@@ -17,24 +17,29 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo
-from ace_gui.engine.contract.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.tuned import TunePoint, how_chosen, values_of
+from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.scored.tuned import TunePoint, how_chosen, values_of
 from ace_gui.formatting import duration
-from ace_gui.gui.control.tune_operation import REPORTED, TuneOperation
+from ace_gui.gui.control.operations.tune_operation import REPORTED, TuneOperation
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.scores.range_rows import RangeRows
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.tune_curve_plot import EMPTY, TuneCurvePlot
-from ace_gui.gui.state.results import ChosenByTrying
+from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.arrangement import scroll_area
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.plain_label import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.widgets.labels.plain_label import (
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 
 from ace_gui.gui.panels.layer_cells import Cell
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
 _PADDING: Final = 7.0  # px above and below

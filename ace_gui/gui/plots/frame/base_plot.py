@@ -49,7 +49,7 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
-from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
+from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.words import tr
 
 BUSY_AFTER_MS = 200

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
-from ace_gui.gui.widgets.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 from ace_gui.gui.words import tr
 
 SWATCH_WIDTH = 24

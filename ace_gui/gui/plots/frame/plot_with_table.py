@@ -21,8 +21,8 @@ from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.plain_label import ElidedLabel
-from ace_gui.gui.widgets.table_tools import copy_table, plain_rows, save_table
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
+from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
 from ace_gui.gui.words import tr
 
 REFRESH: Final = 100  # ms between two readings of figures that change

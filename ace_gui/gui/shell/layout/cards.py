@@ -15,10 +15,10 @@ from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout,
 
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.card import GAP, card
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.segments import Segments
+from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 
 LAYERS, INSPECTOR, VIEWS = range(3)

@@ -13,10 +13,10 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.arrangement import scroll_area
-from ace_gui.gui.widgets.card import GAP
-from ace_gui.gui.widgets.letters import by_letters
-from ace_gui.gui.widgets.written import write
+from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.card import GAP
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import tr
 
 WIDTH: Final = 18  # lines of text that the column is wide at first

@@ -9,10 +9,10 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.gui.control.layer_queries import Kind
-from ace_gui.gui.control.method_comparison import MethodComparison
-from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.control.what_if import WhatIf
+from ace_gui.gui.control.layers.layer_queries import Kind
+from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.operations.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
@@ -35,9 +35,9 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.arrangement import tab_through
-from ace_gui.gui.widgets.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.letters import by_letters
+from ace_gui.gui.widgets.layout.arrangement import tab_through
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)

@@ -14,14 +14,14 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.output_operations import OutputOperations
+from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.saving import save
 from ace_gui.gui.shell.projects.dropped_paths import RECIPES, classify, is_collection
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
-from ace_gui.gui.widgets.file_dialogs import ask_files, ask_folders, ask_target
+from ace_gui.gui.widgets.files.file_dialogs import ask_files, ask_folders, ask_target
 from ace_gui.gui.words import later, tr
 from ace_gui.paths import Sample
 

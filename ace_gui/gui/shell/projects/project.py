@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 
 from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.shell.projects.dropped_paths import RECIPES
-from ace_gui.gui.state.history import History
+from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name

@@ -1,0 +1,1 @@
+"""Figures of layers and models, as the engine says them. Plain values."""

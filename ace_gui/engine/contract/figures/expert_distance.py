@@ -1,0 +1,125 @@
+"""Whether the experts were fine-tuned from this base, once their tensors have been read.
+
+Plain arithmetic on the statistics of the layers: the window does it itself.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.plan import PlanRow
+
+LARGE_CHANGE: Final = 0.5
+"""‖ΔW‖/‖W₀‖ over a model that no fine-tune reaches; unrelated models of one size have about √2."""
+
+OUTLYING: Final = 5.0
+"""A change this many times the median change counts as an outlier."""
+
+_TITLE: Final = "Distance from the base"
+
+
+def relative_changes(
+    layers: Iterable[LayerStatistics], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """‖ΔW_t‖/‖W₀‖ of every expert over all layers that it has, its weight taken out again.
+
+    Experts of weight zero are absent: their statistics do not show their change. So are those
+    of which no layer is known. Infinite where the base is zero in all layers and the expert is not.
+    """
+    changed: dict[str, float] = defaultdict(float)
+    base: dict[str, float] = defaultdict(float)
+    for layer in layers:
+        if layer.base_energy is None:
+            continue
+        for name, energy in layer.energies.items():
+            if weights.get(name):
+                changed[name] += energy / weights[name] ** 2
+                base[name] += layer.base_energy
+    return {name: _ratio(changed[name], base[name]) for name in weights if name in base}
+
+
+def equally_weighted(
+    layers: Mapping[str, LayerStatistics], rows: Iterable[PlanRow], weights: Sequence[float]
+) -> list[LayerStatistics]:
+    """The layers in which the experts have the recipe's weights, one an expert."""
+    own = {row.name for row in rows if row.override and row.override.weights != tuple(weights)}
+    return [layer for name, layer in layers.items() if name not in own]
+
+
+def fit_checks(
+    layers: Iterable[LayerStatistics], weights: Mapping[str, float]
+) -> tuple[Check, ...]:
+    """How far each expert is from the base: a warning for each that stands out, else one line.
+
+    ``weights``: of every expert, by name. Nothing to say without experts.
+    """
+    changes = relative_changes(layers, weights)
+    if not changes:
+        return ()
+    middle = statistics.median(changes.values())
+    found = [_worry(name, change, middle) for name, change in changes.items()]
+    worries = tuple(check for check in found if check is not None)
+    if worries:
+        return worries
+    return (
+        Check(
+            subject=EVERYTHING,
+            title=_TITLE,
+            verdict=Verdict.OK,
+            sentence=f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
+            details="\n".join(f"{name}: {change:.2%}" for name, change in changes.items()),
+        ),
+    )
+
+
+def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    """A warning for each expert that is too far from the base; ``changes`` may be estimates."""
+    moved = {name: change for name, change in changes.items() if change > 0}
+    middle = statistics.median(moved.values()) if moved else 0.0
+    found = [_worry(name, change, middle) for name, change in moved.items()]
+    return tuple(check for check in found if check is not None)
+
+
+def _worry(name: str, change: float, middle: float) -> Check | None:
+    if change == 0:
+        sentence = "Equal to the base in every tensor that is merged; remove it from the list."
+    elif change > LARGE_CHANGE:
+        sentence = (
+            f"Its task vector has {_share(change)}, too far for a fine-tune; "
+            "probably it was tuned from another base."
+        )
+    elif change > OUTLYING * middle:
+        sentence = (
+            f"Its task vector has {_share(change)}, the median expert's "
+            f"{_percent(middle)}; check that it was tuned from this base, or give it less weight."
+        )
+    else:
+        return None
+    return Check(subject=name, title=_TITLE, verdict=Verdict.WARNING, sentence=sentence)
+
+
+def _range(changes: Mapping[str, float]) -> str:
+    low, high = _percent(min(changes.values())), _percent(max(changes.values()))
+    return low if low == high else f"from {low} to {high}"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:.2g} %"
+
+
+def _share(change: float) -> str:
+    if change < 1:
+        return f"{_percent(change)} of the base's norm"
+    return f"{change:.2g} times the base's norm"
+
+
+def _ratio(change: float, base: float) -> float:
+    if base > 0:
+        return math.sqrt(change / base)
+    return math.inf if change > 0 else 0.0

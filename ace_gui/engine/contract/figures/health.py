@@ -1,0 +1,396 @@
+"""The health of a merged tensor: a verdict and sentences from its figures.
+
+Plain arithmetic on what the engine reported, so that the window does it itself::
+
+    health = layer_health(statistics, report, plan.parameters)
+    health.verdict            Verdict.OK, NOTE or WARNING
+    health.findings           a title, a verdict and a sentence each, worst first
+    summary = model_health([health, …])
+    summary.sentence, summary.counts, summary.extremes, summary.worst
+
+Either of ``statistics`` and ``report`` may be None: before a merge there is no report. The limits
+are derived from ACE's equations (Xu et al., arXiv:2603.02945v2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.recipe.values import ParameterValue
+
+if TYPE_CHECKING:  # an empty window does without
+    import numpy as np
+    from numpy.typing import NDArray
+
+LARGEST_RIDGE_MASS: Final = 0.5
+NOTED_RIDGE_MASS: Final = 0.1
+"""e = Σ ε_t enters the refinement as −(e/T) Σ_t ΔW_t: near 1 it turns it on the experts."""
+
+SMALL_ENERGY: Final = 0.1
+"""Mean energy Ē below which the prior, divided by it, takes nearly all of each row's mean."""
+
+LARGEST_REFINEMENT: Final = 10.0
+"""Refinement by solution: a refinement that large is the result, not a correction of it."""
+
+LARGEST_NORM: Final = 10.0
+SMALLEST_NORM: Final = 0.05
+"""‖ΔW‖ of the merge by the experts' mean: more than the first times √T, to which T unrelated
+experts of one norm add up, or less than the second."""
+
+FAR_ABOVE_CAP: Final = 4.0
+CAP_DELTA: Final = 0.12
+"""A merged change so many times as long as that cap allows is more than its experts say."""
+
+WORST_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One finding on a tensor. ``title``: what it is about ("Ridge mass")."""
+
+    title: str
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHealth:
+    """The health of one tensor.
+
+    ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``: by what the
+    cap of the automatic variant would allow. ``misbehaves``: the published variant of ACE moved the
+    matrix far more than that, or refined it against the experts. The other figures are those
+    of ``LayerReport`` and ``LayerStatistics``; None where unknown.
+    """
+
+    name: str
+    findings: tuple[Finding, ...] = ()
+    mean_log_energy: float | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    norm_ratio: float | None = None
+    cap_ratio: float | None = None
+    misbehaves: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the findings'."""
+        return min((f.verdict for f in self.findings), key=WORST_FIRST.index, default=Verdict.OK)
+
+    @property
+    def tooltip(self) -> str:
+        """Every finding's sentence, a line each."""
+        return "\n".join(finding.sentence for finding in self.findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extreme:
+    """The most worrying value of one figure in a model, and the tensor that has it."""
+
+    title: str
+    value: float
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelHealth:
+    """The health of all tensors together.
+
+    ``counts``: tensors by verdict. ``titles``: tensors by title of a finding, most frequent first.
+    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``. ``misbehaving``: those
+    for which the automatic variant of ACE is worth trying.
+    """
+
+    verdict: Verdict
+    sentence: str
+    counts: Mapping[Verdict, int]
+    titles: Mapping[str, int]
+    extremes: tuple[Extreme, ...]
+    worst: tuple[LayerHealth, ...]
+    misbehaving: tuple[str, ...] = ()
+
+
+def layer_health(
+    statistics: LayerStatistics | None,
+    report: LayerReport | None,
+    parameters: Mapping[str, ParameterValue],
+) -> LayerHealth:
+    """The health of one tensor; at least one of ``statistics`` and ``report`` is given.
+
+    ``parameters``: the plan's, all resolved. Raises ValueError where nothing is known.
+    """
+    known = report or statistics
+    if known is None:
+        raise ValueError("Neither statistics nor a report is given.")
+    found = list(_before(statistics, report, parameters)) if statistics is not None else []
+    ratio = None if report is None else norm_ratio(report)
+    if report is not None:
+        found += _after(report, ratio)
+    share = cap_ratio(statistics, report)
+    published = report is not None and report.regime is not None
+    if published and share is not None and share > FAR_ABOVE_CAP:
+        found.append(_warning("Above the cap", _cap_sentence(share)))
+    found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
+    return LayerHealth(
+        name=known.name,
+        findings=tuple(found),
+        mean_log_energy=None if statistics is None else statistics.mean_log_energy,
+        ridge_mass=None if report is None else report.ridge_mass,
+        condition=None if report is None else report.condition,
+        refinement_cosine=None if report is None else report.refinement_cosine,
+        refinement_ratio=None if report is None else report.refinement_ratio,
+        norm_ratio=ratio,
+        cap_ratio=share,
+        misbehaves=published and _misbehaves(report, share),
+    )
+
+
+@overload
+def gamma_near_pole(gamma: float, mean_log: float, tau: float) -> bool: ...
+
+
+@overload
+def gamma_near_pole(
+    gamma: NDArray[np.float64], mean_log: NDArray[np.float64], tau: float
+) -> NDArray[np.bool_]: ...
+
+
+def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
+    """Whether γ exceeds τ only because the mean log energy is near zero; of layers one by one.
+
+    γ is the variance of the log energies by their squared mean. Where the variance alone is at most
+    τ, multiplying all the task vectors by one factor would change the regime.
+    """
+    return (gamma > tau) & (gamma * mean_log**2 <= tau)
+
+
+def near_pole(found: LayerStatistics, tau: float) -> bool:
+    """``gamma_near_pole`` of a layer; not where its γ is unknown."""
+    if found.gamma is None or found.mean_log_energy is None:
+        return False
+    return gamma_near_pole(found.gamma, found.mean_log_energy, tau)
+
+
+USUAL_TAU: Final = 0.3
+"""The published threshold, by which γ is judged where there is none."""
+
+UNRELIABLE: Final = "γ is unreliable here"
+
+
+def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
+    """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
+
+    ``tau`` None or infinite: there is none, and the published one is the measure.
+    """
+    return near_pole(found, USUAL_TAU if tau is None or math.isinf(tau) else tau)
+
+
+def norm_ratio(report: LayerReport) -> float | None:
+    """‖ΔW‖_F of the merge by the mean of the experts' ‖ΔW_t‖_F; None where unknown or 0/0."""
+    if report.delta_norm is None or not report.energies:
+        return None
+    mean = math.fsum(map(math.sqrt, report.energies.values())) / len(report.energies)
+    return report.delta_norm / mean if mean else None
+
+
+def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) -> float | None:
+    """‖ΔW‖_F of the merge by what the cap would allow; None where unknown.
+
+    By the experts' energies, as their traces are not reported: these are a little smaller.
+    """
+    if statistics is None or report is None or report.delta_norm is None:
+        return None
+    allowed = allowed_change(statistics, CAP_DELTA)
+    return None if allowed is None else report.delta_norm / allowed
+
+
+def allowed_change(found: LayerStatistics, delta: float) -> float | None:
+    """‖ΔW‖_F that a cap of δ allows, by the experts' energies; None where it does not apply."""
+    kept = [e for name, e in found.energies.items() if name not in found.left_out]
+    if found.base_energy is None or len(kept) < 2 or not any(kept):
+        return None
+    rms = math.sqrt(math.fsum(kept) / len(kept))
+    return max(rms, min(math.sqrt(len(kept)) * rms, delta * math.sqrt(found.base_energy)))
+
+
+def _misbehaves(report: LayerReport | None, share: float | None) -> bool:
+    if report is None:
+        return False
+    cosine, mass = report.refinement_cosine, report.ridge_mass
+    refined_against = cosine is not None and cosine < 0 and bool(report.refinement_ratio)
+    heavy = report.regime is Regime.HETEROGENEOUS and (mass or 0.0) > LARGEST_RIDGE_MASS
+    return refined_against or heavy or (share or 0.0) > FAR_ABOVE_CAP
+
+
+def _cap_sentence(share: float) -> str:
+    return (
+        f"The merged change is {share:.3g} times as long as the experts' own suggest (the cap of "
+        "the automatic variant). Try the automatic variant, or a cap, for this tensor."
+    )
+
+
+def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
+    """All tensors together, in the order given where they are equally bad."""
+    layers = list(layers)
+    counts = Counter(layer.verdict for layer in layers)
+    titles = Counter(title for layer in layers for title in {f.title for f in layer.findings})
+    worrying = [layer for layer in layers if layer.verdict != Verdict.OK]
+    worrying.sort(key=lambda layer: (WORST_FIRST.index(layer.verdict), -len(layer.findings)))
+    return ModelHealth(
+        verdict=min(counts, key=WORST_FIRST.index, default=Verdict.OK),
+        sentence=_summary(counts),
+        counts=counts,
+        titles=dict(titles.most_common()),
+        extremes=tuple(_extremes(layers)),
+        worst=tuple(worrying[:WORST_SHOWN]),
+        misbehaving=tuple(layer.name for layer in layers if layer.misbehaves),
+    )
+
+
+def _before(
+    found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
+) -> Iterator[Finding]:
+    """Findings from the experts alone; the report's own warnings are not repeated."""
+    tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
+    kept = [value for name, value in found.energies.items() if name not in found.left_out]
+    if report is None and found.left_out:
+        yield _note("Expert left out", _left_out_sentence(found))
+    if found.gamma is None or tau is None or not found.gamma > tau:
+        return
+    if report is None and near_pole(found, tau):
+        yield _warning("γ near its pole", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
+    mean_energy = math.fsum(kept) / len(kept)
+    if mean_energy < SMALL_ENERGY:
+        yield _note("Strong prior", _prior_sentence(mean_energy))
+    if report is None and epsilon is not None:
+        least = math.fsum(epsilon / value for value in kept)
+        if least > LARGEST_RIDGE_MASS:
+            yield _warning(
+                "Ridge mass",
+                f"The ridge mass Σ εₜ will be {least:.2g} or more, so that the refinement may "
+                "work against the experts. Lower ε.",
+            )
+
+
+def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
+    """Findings of the merge itself, and unusual figures."""
+    for sentence in report.warnings:
+        yield _warning("Method", sentence)
+    for sentence in report.notes:
+        yield _note("Departure", sentence)
+    mass = report.ridge_mass
+    refined = report.regime is Regime.HETEROGENEOUS
+    if refined and mass is not None and NOTED_RIDGE_MASS < mass <= LARGEST_RIDGE_MASS:
+        yield _note(
+            "Ridge mass",
+            f"The ridge mass Σ εₜ is {mass:.2g}: noticeable in the refinement, which it turns "
+            "against the experts as it nears 1. A lower ε would leave more room.",
+        )
+    refinement = report.refinement_ratio
+    if refinement is not None and refinement > LARGEST_REFINEMENT:
+        yield _warning(
+            "Refinement",
+            f"The refinement is {refinement:.3g} times as large as the solution it refines. "
+            "Lower ε, lower the refined fraction, or raise τ.",
+        )
+    if ratio is not None and ratio > LARGEST_NORM * math.sqrt(len(report.energies or ())):
+        yield _warning(
+            "Norm",
+            f"The merged change is {ratio:.3g} times as large as the experts' on average. Lower "
+            "the scaling, or check this tensor's ε.",
+        )
+    if ratio is not None and ratio < SMALLEST_NORM:
+        yield _note(
+            "Norm",
+            f"The merged change has {ratio:.2%} of the experts' mean norm: most of what they "
+            "learned here is lost. Compare another method for this tensor.",
+        )
+
+
+def _left_out_sentence(found: LayerStatistics) -> str:
+    names = ", ".join(found.left_out[:3])
+    if len(found.left_out) > 3:
+        names = f"{names} and {len(found.left_out) - 3} more"
+    left = len(found.energies) - len(found.left_out)
+    then = {
+        0: "the tensor stays as in the base",
+        1: "the task vector of the one expert left is taken as it is",
+    }.get(left, f"γ and the merge are those of the other {left}")
+    return f"Numerically unchanged by {names}: {then}."
+
+
+def _pole_sentence(gamma: float, mean: float) -> str:
+    return (
+        f"γ = {gamma:.3g} exceeds τ only because the mean log energy, {mean:.2g}, is near zero "
+        "(‖ΔW‖ near 1), where γ has a pole; the experts hardly differ in scale. Raise τ to treat "
+        "the tensor as homogeneous."
+    )
+
+
+def _prior_sentence(mean_energy: float) -> str:
+    lost = 1 / (1 + mean_energy)
+    return (
+        f"The mean energy is {mean_energy:.2g}. ACE divides its prior by it, which takes up to "
+        f"{lost:.0%} of each row's mean over the inputs (½ in the homogeneous regime). Raise τ if "
+        "this tensor should keep more of it."
+    )
+
+
+def _summary(counts: Mapping[Verdict, int]) -> str:
+    total = sum(counts.values())
+    warned, noted = counts.get(Verdict.WARNING, 0), counts.get(Verdict.NOTE, 0)
+    if not warned and not noted:
+        return f"Nothing out of the ordinary in {_tensors(total)}."
+    if not noted:
+        return f"Of {total}: {_tensors(warned)} with a warning."
+    if not warned:
+        return f"Of {total}: {_tensors(noted)} with a note."
+    return f"Of {total}: {_tensors(warned)} with a warning, {noted} with a note."
+
+
+def _tensors(count: int) -> str:
+    return f"{count} tensor" if count == 1 else f"{count} tensors"
+
+
+def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
+    """The most worrying value of every figure."""
+    wanted = (
+        ("Largest ridge mass Σ εₜ", "ridge_mass", max),
+        ("Largest condition number", "condition", max),
+        ("Lowest refinement cosine", "refinement_cosine", min),
+        ("Largest refinement ratio", "refinement_ratio", max),
+        ("Largest merged by experts' norm", "norm_ratio", max),
+        ("Smallest merged by experts' norm", "norm_ratio", min),
+    )
+    for title, figure, worst in wanted:
+        known = [(getattr(layer, figure), layer.name) for layer in layers]
+        known = [(value, name) for value, name in known if value is not None]
+        if known:
+            value, name = worst(known, key=lambda pair: pair[0])
+            yield Extreme(title=title, value=value, name=name)
+    means = [(layer.mean_log_energy, layer.name) for layer in layers]
+    near = [(abs(mean), name) for mean, name in means if mean is not None]
+    if near:
+        value, name = min(near)
+        yield Extreme(title="Mean log energy nearest to zero", value=value, name=name)
+
+
+def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None:
+    value = parameters.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _note(title: str, sentence: str) -> Finding:
+    return Finding(title=title, verdict=Verdict.NOTE, sentence=sentence)
+
+
+def _warning(title: str, sentence: str) -> Finding:
+    return Finding(title=title, verdict=Verdict.WARNING, sentence=sentence)

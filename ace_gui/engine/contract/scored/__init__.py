@@ -1,0 +1,1 @@
+"""Scores, answers and what they come to. Plain values."""

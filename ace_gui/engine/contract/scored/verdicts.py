@@ -1,0 +1,116 @@
+"""Two models on the same examples: what the one lost and gained, and whether that can be chance.
+
+N examples. For most metrics an example is worth 1 where it is right and 0 where it is wrong; for
+some it has a loss, of which less is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.contract.scored.scores import TaskScore
+
+LOSSES: Final = frozenset({"perplexity", "pearson", "spearman"})
+"""Metrics by which an example is not right or wrong, but has a loss."""
+
+
+class Verdict(IntEnum):
+    """What became of an example in a model, by another one."""
+
+    BOTH_RIGHT = 0
+    LOST = 1
+    GAINED = 2
+    BOTH_WRONG = 3
+
+
+def verdicts(
+    metric: str, model_N: NDArray[np.float64], other_N: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The Verdict of each example; of a loss, whether it grew or fell."""
+    found_N = np.full(len(model_N), int(Verdict.BOTH_RIGHT))
+    if metric in LOSSES:
+        found_N[model_N > other_N] = Verdict.LOST
+        found_N[model_N < other_N] = Verdict.GAINED
+        return found_N
+    wrong_N, other_wrong_N = model_N < 1, other_N < 1
+    found_N[wrong_N & ~other_wrong_N] = Verdict.LOST
+    found_N[~wrong_N & other_wrong_N] = Verdict.GAINED
+    found_N[wrong_N & other_wrong_N] = Verdict.BOTH_WRONG
+    return found_N
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """``first``, ``second``: examples on which that model alone does better. ``p``: how often
+    chance alone would part two equal models by as much or more. ``n``: examples of all."""
+
+    first: int
+    second: int
+    n: int
+    p: float
+
+
+def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
+    """Two models on the same examples of some tasks. None where there are none, or none of
+    one kind: right or wrong, and losses, are not counted together.
+
+    Right or wrong: McNemar's exact test, binomial with ½ on the examples on which they differ (Q.
+    McNemar, Psychometrika 12, 1947). Losses: the mean difference by its standard error, normal.
+    """
+    found = [(a, b) for a, b in pairs if len(a.each_N) == len(b.each_N) > 0]
+    kinds = {a.metric in LOSSES for a, _ in found}
+    if len(kinds) != 1:
+        return None
+    verdict_N = np.concatenate([verdicts(a.metric, a.each_N, b.each_N) for a, b in found])
+    worse = int((verdict_N == Verdict.LOST).sum())
+    better = int((verdict_N == Verdict.GAINED).sum())
+    if kinds == {True}:
+        p = _z_test(np.concatenate([a.each_N - b.each_N for a, b in found]))
+    else:
+        p = _mcnemar(better, worse)
+    return Paired(first=better, second=worse, n=len(verdict_N), p=p)
+
+
+def _mcnemar(better: int, worse: int) -> float:
+    """2 Σ_{k ≤ min} C(n, k) 2⁻ⁿ of n differing examples, by logarithms: n may be large."""
+    count, fewer = better + worse, min(better, worse)
+    if count == 0:
+        return 1.0
+    steps = np.arange(fewer, dtype=float)
+    logs = np.concatenate([[0.0], np.cumsum(np.log((count - steps) / (steps + 1)))])
+    return min(1.0, 2 * float(np.exp(logs - count * math.log(2)).sum()))
+
+
+def _z_test(difference_N: NDArray[np.float64]) -> float:
+    mean = float(difference_N.mean())
+    if len(difference_N) < 2 or mean == 0:
+        return 1.0
+    error = float(difference_N.std(ddof=1)) / math.sqrt(len(difference_N))
+    return math.erfc(abs(mean) / error / math.sqrt(2)) if error > 0 else 0.0
+
+
+def in_words(found: Paired | None, first: str, second: str, metrics: Sequence[str]) -> str:
+    """The test in plain words."""
+    if found is None:
+        return "These two have no examples in common on which they could be compared."
+    does = "has the smaller loss" if set(metrics) <= LOSSES else "alone is right"
+    counts = (
+        f"Of {found.n} examples, {first} {does} on {found.first} and {second} on {found.second}."
+    )
+    if found.p >= 0.05:
+        return f"{counts} Two equal models differ as much {_often(found.p)}: it may be chance."
+    return f"{counts} Two equal models differ as much {_often(found.p)}: hardly chance."
+
+
+def _often(p: float) -> str:
+    if p < 0.001:
+        return "less than once in 1000 times (p < 0.001)"
+    times = f"once in {round(1 / p)} times" if p < 0.05 else f"{100 * p:.0f} times in 100"
+    return f"{times} (p = {p:.2g})"

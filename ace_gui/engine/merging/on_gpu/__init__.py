@@ -1,0 +1,1 @@
+"""A merge on a GPU: batches, its memory, its copies of the experts."""

@@ -1,0 +1,74 @@
+"""Groups rows of a plan that a GPU merges together.
+
+That follows from the plan alone: the last digits of a result depend on what it is computed together
+with, and a merge that was cancelled and resumed is to give the very same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any, Final
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.one_tensor.measured_rows import need_of
+from ace_gui.engine.planning.prepare import Prepared
+
+FULL: Final = 1 << 23
+"""Entries of the matrices of a batch: enough work for a large GPU, in half a gigabyte or so."""
+
+AHEAD: Final = 1 << 25
+"""Entries among which matrices of a shape are looked for. Their results may have to wait for that
+of the first of them: 128 MiB of the processor's memory."""
+
+Batch = tuple[PlanRow, ...]
+"""Rows that are merged together."""
+
+
+def alone(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
+    """All rows that are merged in one piece, one in each batch."""
+    return [(row,) for row in rows if prepared.is_whole(row)]
+
+
+def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
+    """The same, but those together that can be merged together; in the order of their first."""
+    found: list[Batch] = []
+    for window in _windows([row for row in rows if prepared.is_whole(row)]):
+        alike: dict[Any, list[PlanRow]] = {}
+        for row in window:
+            alike.setdefault(_what_must_agree(row, prepared), []).append(row)
+        places = {row.name: place for place, row in enumerate(window)}
+        together = [batch for group in alike.values() for batch in _even(group)]
+        found += sorted(together, key=lambda batch: places[batch[0].name])
+    return found
+
+
+def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
+    """Stretches with at most ``AHEAD`` entries, or of a single larger row."""
+    window: list[PlanRow] = []
+    entries = 0
+    for row in rows:
+        entries += prod(row.shape)
+        if window and entries > AHEAD:
+            yield window
+            window, entries = [], prod(row.shape)
+        window.append(row)
+    yield window
+
+
+def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
+    """Equal for rows that can be merged together; its name for one that is merged by itself."""
+    method = prepared.method_of(row)
+    if method.merge_batch is None or not row.experts or need_of(row, prepared) is not None:
+        return row.name
+    kind = (row.shape, row.transposed, row.dtype, row.experts)
+    return (*kind, method.name, prepared.parameters_of(row))
+
+
+def _even(alike: list[PlanRow]) -> Iterator[Batch]:
+    """As few batches as ``FULL`` admits, of about the same size."""
+    most = max(1, FULL // max(1, prod(alike[0].shape)))
+    count = -(-len(alike) // most)
+    for number in range(count):
+        start, stop = (len(alike) * each // count for each in (number, number + 1))
+        yield tuple(alike[start:stop])

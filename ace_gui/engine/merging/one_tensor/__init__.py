@@ -1,0 +1,1 @@
+"""One tensor: its task vectors, what is known of it, its merge."""

@@ -1,0 +1,133 @@
+"""What was measured with the experts' data of one tensor of the plan, read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import prod
+from typing import Final, overload
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.calibrating.grams import CENTRE
+from ace_gui.engine.calibrating.statistics_folder import Statistics
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import MethodError
+from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.measured import Measured, Need
+
+UNSEEN: Final = (
+    "Averaged: with the calibration data nothing went through this tensor in at least one expert."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read(Sequence[Tensor]):
+    """Reads a tensor an expert, each time it is asked for."""
+
+    reads: tuple[Callable[[], Tensor], ...]
+
+    def __len__(self) -> int:
+        return len(self.reads)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(index, slice):
+            return [read() for read in self.reads[index]]
+        return self.reads[index]()
+
+
+def need_of(row: PlanRow, prepared: Prepared) -> Need | None:
+    """What the row's method wants to have measured."""
+    return prepared.method_of(row).need(prepared.parameters_of(row))
+
+
+def measured_of(
+    row: PlanRow, prepared: Prepared, deltas: TaskVectors, need: Need
+) -> Measured | None:
+    """What was measured of a row, for the experts that have it; None where one saw nothing of it.
+
+    Raises MethodError where nothing was measured at all.
+    """
+    known = prepared.measurements.get(need)
+    if known is None:
+        raise MethodError("The experts' data have not been looked at yet; merge the whole recipe.")
+    if need.learned:
+        return _learned(row, deltas, *known)
+    key = row.tied_to or row.tensor
+    if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
+        key = f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
+    pairs = [(known[t], known[t].stored(key)) for t in row.experts]
+    found = [(statistics, stored) for statistics, stored in pairs if stored is not None]
+    if len(found) < len(pairs):
+        return None
+    each, centres = _reads(found, deltas, need)
+    manifests = [statistics.manifest for statistics, _ in found]
+    return Measured(
+        each=_Read(reads=each),
+        centres=_Read(reads=centres),
+        norms=tuple(manifest.norm for manifest in manifests),
+        means=tuple(manifest.mean for manifest in manifests),
+    )
+
+
+def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
+    """What was learned of a row, and of the whole model, for the experts that have it."""
+    each: dict[str, list[Tensor]] = {}
+    device, own = deltas.base.device, _by_row(statistics)
+    for stored, name in own.get(row.tied_to or row.name, ()):
+        each.setdefault(name, []).append(statistics.read(stored).to(device))
+    for stored, name in own.get("", ()):
+        each[name] = [statistics.read(stored).to(device)[list(row.experts)]]
+    values = {name: torch.cat(found) for name, found in each.items()}
+    return Measured(values=values, experts=len(row.experts)) if values else None
+
+
+@lru_cache(maxsize=4)
+def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
+    """By row, "" for the whole model: what is stored of it, in the experts' order, and its name."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):
+        row, name, _ = stored.rsplit("/", 2)
+        found.setdefault(row, []).append((stored, name))
+    return found
+
+
+Reads = tuple[Callable[[], Tensor], ...]
+
+
+def _reads(
+    found: Sequence[tuple[Statistics, str]], deltas: TaskVectors, need: Need
+) -> tuple[Reads, Reads]:
+    if need is Need.GRADIENTS:
+        return tuple(partial(_like, deltas, *own) for own in found), ()
+    device = deltas.base.device
+
+    def read(statistics: Statistics, stored: str) -> Tensor:
+        return statistics.read(stored).to(device)
+
+    return (
+        tuple(partial(read, *own) for own in found),
+        tuple(partial(read, statistics, stored + CENTRE) for statistics, stored in found),
+    )
+
+
+def _like(deltas: TaskVectors, statistics: Statistics, stored: str) -> Tensor:
+    return deltas.like(
+        lambda part: (
+            statistics.read(stored) if part is None else statistics.read_part(stored, *part)
+        )
+    )
+
+
+def averaged(merged: Merged) -> Merged:
+    """A mean that takes a method's place, with a note on why."""
+    found = merged.diagnostics
+    return replace(merged, diagnostics=replace(found, notes=(*found.notes, UNSEEN)))

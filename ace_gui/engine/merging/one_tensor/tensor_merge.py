@@ -1,0 +1,388 @@
+"""What happens to one tensor: read, merge, round; large elementwise ones part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import new_parts
+from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
+from ace_gui.engine.merging.one_tensor.drawing_place import place_of
+from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
+from ace_gui.engine.merging.one_tensor.non_finite import Settled, settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Kept, Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_findings import tensor_findings
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.memory import FLOAT32, kept_bytes, whole_bytes
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part, ordered, parts_of
+from ace_gui.errors import MethodError, NonFiniteError, OutputError
+from ace_gui.linalg.finite import is_finite
+from ace_gui.methods.linear import LinearParameters, linear
+from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Layer, Merged, Vote
+from ace_gui.methods.shared.cap import limited
+from ace_gui.methods.shared.survey import Findings
+from ace_gui.methods.shared.tolerance import STRICT
+from ace_gui.stored_formats import FORMATS
+
+CPU: Final = torch.device("cpu")
+
+FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
+CROWDED: Final = (
+    "The GPU had no room for this matrix beside others: from it on, fewer are merged at a time."
+)
+DIVIDED: Final = (
+    "The GPU had no room for all matrices that are merged together with this one: fewer were, so "
+    "that its last digits may differ from those of another run."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Some elements of an output tensor, flat, as stored."""
+
+    start: int
+    values: Tensor
+    squared_norm: float = 0.0
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    vote: Vote = field(default_factory=Vote)
+
+
+class TensorMerge:
+    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``.
+
+    ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
+    because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
+    a RuntimeError (``gpu_memory.lacks_room``), and can be asked for again once there is some, or
+    after ``fall_back``; the report says so. ``dtype``: what floats are rounded to; None: they stay
+    as computed. ``keeps_experts``: whether a GPU holds all of them, as they are stored.
+    """
+
+    def __init__(
+        self,
+        row: PlanRow,
+        prepared: Prepared,
+        readers: Readers,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self._row = row
+        self._dtype = dtype
+        self._prepared = prepared
+        self._readers = readers
+        self.device = device
+        self._squared_norm = 0.0
+        self._diagnostics = Diagnostics()
+        self._hindrances: tuple[str, ...] = ()
+        self._settled: Settled | None = None
+        self._kept: dict[Part, Kept] = {}
+        self.keeps_experts = False
+
+    @property
+    def gpu_bytes(self) -> int:
+        """What merging it takes of a GPU's memory, about."""
+        return whole_bytes(self._row, self._prepared.method)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What its experts take there as they are stored, all of them, if none is wider."""
+        entries = len(self._row.experts) * math.prod(self._row.shape)
+        return entries * max(FORMATS[self._row.dtype].bits // 8, FLOAT32)
+
+    def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        """The output tensor, piece by piece in order; a matrix method gives it whole.
+
+        It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
+        on, and where the pieces decide something together, and not as was expected. Raises
+        NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        """
+        try:
+            yield from self._pieces(pool)
+            return
+        except NonFiniteError as error:
+            self._settled = settle(error, self._row, self._prepared, self._readers)
+        self._row, self._squared_norm = self._settled.row, 0.0
+        yield from self._pieces(pool)
+
+    def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        elements, width = math.prod(self._row.shape), self._prepared.row_width(self._row)
+        # A part of a tensor comes in one piece, as it may have to be fitted in between others.
+        parts = list(parts_of(elements, width)) if self._row.part is None else [(0, elements)]
+        if not self._is_combined:
+            yield from ordered(pool, self._copied, parts)
+            return
+        if self._prepared.is_whole(self._row):
+            (piece,) = merge_whole([self])
+            yield self.took(piece)
+            return
+        if kept_bytes(self._row, self._prepared.method):
+            self._kept = {part: {} for part in parts}
+        findings = tensor_findings(
+            self._row, self._prepared, self._vectors, self._names, pool, parts
+        )
+        yield from self._in_parts(parts, findings, pool)
+        self._kept = {}
+
+    def _in_parts(
+        self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
+    ) -> Iterator[Piece]:
+        """Piece by piece; all of them once more where their votes come out otherwise than taken."""
+        given, experts = findings, len(self._row.experts)
+        if self._prepared.method_of(self._row).votes and len(parts) > 1:
+            given = {**findings, SURPLUS: (0.0,) * experts}
+        vote = Vote()
+        for piece in ordered(pool, partial(self._merged, findings=given), parts):
+            self._note(piece)
+            vote += piece.vote
+            yield piece
+        if SURPLUS in given and vote.matters and vote.surplus < 0:
+            self._squared_norm = 0.0
+            known = {**findings, SURPLUS: (vote.surplus,) * experts}
+            for piece in ordered(pool, partial(self._merged, findings=known), parts):
+                self._note(piece)
+                yield piece
+
+    @property
+    def report(self) -> LayerReport:
+        """What was done, once every piece was taken."""
+        report = self._report()
+        if self._settled is not None:
+            notes = (*self._settled.notes, *report.notes)
+            report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
+        return replace(report, notes=(*report.notes, *self._hindrances))
+
+    def took(self, piece: Piece) -> Piece:
+        """What ``merge_whole`` gave for this tensor, noted, completed and rounded."""
+        self._note(piece)
+        return self._rounded(self._with_new_rows(piece))
+
+    def _note(self, piece: Piece) -> None:
+        """Remember for the report what a piece says."""
+        self._squared_norm += piece.squared_norm
+        self._diagnostics = piece.diagnostics
+
+    def _rounded(self, piece: Piece) -> Piece:
+        if self._dtype is None:
+            return piece
+        return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
+
+    def _with_new_rows(self, piece: Piece) -> Piece:
+        """Rows of new tokens are the experts' mean, whatever a method makes of the others."""
+        row, stop = self._row, piece.start + piece.values.numel()
+        if row.part is None and row.disposition is Disposition.MERGED:
+            for new in new_parts(self._prepared.base.checkpoint, row.tensor):
+                first, last = max(new[0], piece.start), min(new[1], stop)
+                if first < last:
+                    mean = self._readers.base.read(row.tensor, (first, last))
+                    piece.values[first - piece.start : last - piece.start] = mean
+        return piece
+
+    def _task_vectors(self) -> TaskVectors:
+        if self.device.type == "cuda":
+            return GpuVectors(self._row, self._readers, self.device, keep=self.keeps_experts)
+        return TaskVectors(self._row, self._readers, self.device)
+
+    def begin_again(self) -> None:
+        """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
+        self._hindered(CROWDED)
+
+    def divide(self) -> None:
+        """There was no room on the GPU for all that it goes together with."""
+        self._hindered(DIVIDED)
+
+    def fall_back(self) -> None:
+        """There is no room on the GPU: merge on the processor."""
+        self.device = CPU
+        self._hindered(FELL_BACK)
+
+    def _hindered(self, how: str) -> None:
+        if how not in self._hindrances:
+            self._hindrances = (*self._hindrances, how)
+
+    @property
+    def _is_combined(self) -> bool:
+        """Whether there is something to combine, so that the tensor is not just the base's."""
+        combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
+        return combined and bool(self._row.experts)
+
+    def _report(self) -> LayerReport:
+        if not self._is_combined:
+            return LayerReport(name=self._row.name)
+        return report_of(self._row, self._names, self._diagnostics, math.sqrt(self._squared_norm))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._readers.experts[t].model.name for t in self._row.experts)
+
+    def _copied(self, part: Part) -> Piece:
+        read = partial(self._readers.base.read, self._row.tensor)
+        return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
+
+    def _vectors(self, part: Part) -> TaskVectors:
+        width = self._prepared.row_width(self._row)
+        kept = self._kept.get(part)
+        return TaskVectors(self._row, self._readers, CPU, part, width, kept)
+
+    def _merged(self, part: Part, findings: Findings | None) -> Piece:
+        piece = _merged_piece(self, self._vectors(part), part[0], findings)
+        return self._rounded(self._with_new_rows(piece))
+
+
+def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
+    """The pieces of several matrices that are merged together (``batches``), one of each.
+
+    Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
+    where it could.
+    """
+    found = merge_whole(works)
+    return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
+
+
+def merge_whole(works: Sequence[TensorMerge]) -> list[Piece]:
+    """Merge a tensor that comes in one piece, or several that can be merged together."""
+    deltas = [work._task_vectors() for work in works]
+    try:
+        return _merged_pieces(works, deltas)
+    except (MethodError, RuntimeError):
+        for own in deltas:
+            own.require_finite()
+        raise
+
+
+def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Piece]:
+    (row, *others), prepared = [work._row for work in works], works[0]._prepared
+    if not others:
+        return [_merged_piece(works[0], deltas[0], 0)]
+    together = prepared.method_of(row).merge_batch
+    assert together is not None
+    weights = [prepared.weights_of(each) for each in (row, *others)]
+    with merging_of(row.name, deltas[0].names):
+        layers = [
+            Layer(own, weight, own.base, own.tolerance(weight, work._dtype))
+            for work, own, weight in zip(works, deltas, weights, strict=True)
+        ]
+        found = together(layers, prepared.parameters_of(row))
+        rows = (row, *others)
+        return [
+            _piece(own, _capped(each, merged, own, weight), 0)
+            for each, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
+        ]
+
+
+def _merged_piece(
+    work: TensorMerge, deltas: TaskVectors, start: int, findings: Findings | None = None
+) -> Piece:
+    row, prepared = work._row, work._prepared
+    with merging_of(row.name, deltas.names):
+        merged = merge_deltas(row, prepared, deltas, output=work._dtype, findings=findings)
+        return _piece(deltas, merged, start)
+
+
+def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
+    exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
+    values, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
+    if not math.isfinite(norm):
+        raise MethodError(
+            "The merged task vector leaves the range of its numbers; lower the experts' weights or "
+            "the method's scale, or average this tensor."
+        )
+    return Piece(
+        start=start,
+        values=values.reshape(-1),
+        squared_norm=norm * norm,
+        diagnostics=merged.diagnostics,
+        vote=merged.vote,
+    )
+
+
+def merge_deltas(
+    row: PlanRow,
+    prepared: Prepared,
+    deltas: TaskVectors,
+    *,
+    keep_preliminary: bool = False,
+    output: torch.dtype | None = None,
+    findings: Findings | None = None,
+) -> Merged:
+    """The merged task vector of one tensor: the recipe's method, or the mean.
+
+    ``output``: in what the result will be stored, None where that is not known. ``findings``: also
+    of the tensor, where ``deltas`` are a part of it; None: those of the model.
+    """
+    weights = prepared.weights_of(row)
+    if row.disposition == Disposition.AVERAGED:
+        return linear(deltas, weights, LinearParameters())
+    place = place_of(row, prepared, deltas.names, deltas.part)
+    parameters = prepared.parameters_of(row)
+    context = Context(
+        keep_preliminary=keep_preliminary,
+        place=place,
+        findings=prepared.findings_of(row) if findings is None else findings,
+        own=prepared.own_of(row),
+        base=deltas.base,
+        tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
+    )
+    need = need_of(row, prepared)
+    if need is not None:
+        context["measured"] = measured_of(row, prepared, deltas, need)
+        if context["measured"] is None:
+            mean = averaged(linear(deltas, weights, LinearParameters()))
+            return _capped(row, mean, deltas, weights)
+    merged: Merged = prepared.method_of(row).merge(deltas, weights, parameters, **context)
+    return _capped(row, merged, deltas, weights)
+
+
+def _capped(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
+    """The same with the change no larger than the recipe's cap on this row allows."""
+    return merged if row.cap is None else limited(merged, deltas, weights, deltas.base, row.cap)
+
+
+def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
+    """The diagnostics of a method as a plain value, with the experts' names."""
+    regime = None
+    if found.heterogeneous is not None:
+        regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS
+    return LayerReport(
+        name=row.name,
+        gamma=found.gamma,
+        log_variance=found.log_variance,
+        regime=regime,
+        ridge_mass=found.ridge_mass,
+        condition=found.condition,
+        refinement_cosine=found.refinement_cosine,
+        refinement_ratio=found.refinement_ratio,
+        energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
+        delta_norm=norm,
+        cap_factor=found.cap_factor,
+        precision=found.precision,
+        notes=found.notes,
+        warnings=found.warnings,
+    )
+
+
+def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """The tensor in the output's dtype, rounded once.
+
+    Raises OutputError where finite values leave the range of the dtype.
+    """
+    if not tensor.is_floating_point() or tensor.dtype == dtype:
+        return tensor
+    result = tensor.to(dtype)
+    if not is_finite(result):
+        lost = int((~torch.isfinite(result)).sum())
+        plain = str(dtype).removeprefix("torch.")
+        raise OutputError(
+            f"{lost} values of `{name}` do not fit into {plain}; choose bfloat16 or float32.",
+            tensor=name,
+        )
+    return result

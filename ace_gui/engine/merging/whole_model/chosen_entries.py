@@ -1,0 +1,151 @@
+"""Which entries of the experts' differences are the largest over the whole model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part, ordered
+from ace_gui.errors import NonFiniteError
+from ace_gui.methods.shared.expert_modules import Differences
+from ace_gui.methods.shared.trimming import THRESHOLD, trim_survey
+
+TITLE: Final = "choosing what is kept of each expert"
+CPU: Final = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """By row: ``least``, the smallest magnitude that is kept, and ``counts``, how many are.
+
+    Both by expert. ``settled``: rows as they are read once experts without finite numbers are out.
+    """
+
+    least: dict[str, Mapping[int, float]] = field(default_factory=dict)
+    counts: dict[str, Mapping[int, int]] = field(default_factory=dict)
+    settled: dict[str, PlanRow] = field(default_factory=dict)
+
+
+def chosen_entries(
+    prepared: Prepared, readers: Readers, rows: Sequence[PlanRow]
+) -> Generator[PassProgress, None, Chosen]:
+    """Look at the rows of which entries are to be chosen, three times; at the others not at all.
+
+    Raises as reading does.
+    """
+    chosen = Chosen()
+    groups = defaultdict[Any, list[PlanRow]](list)
+    for row in rows:
+        if _density(row, prepared) is not None:
+            groups[prepared.parameters_of(row)].append(row)
+    one = partial(torch.set_num_threads, 1)
+    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        for group in groups.values():
+            least = yield from _least(prepared, readers, group, chosen, pool)
+            for place, row in enumerate(group):
+                chosen.least[row.name] = {t: least[t] for t in row.experts}
+                chosen.counts[row.name] = _counted(row, prepared, readers, chosen, pool)
+                yield PassProgress(title=TITLE, done=place + 1, total=len(group))
+    return chosen
+
+
+def kept(difference: Tensor, least: float) -> Tensor:
+    """Which entries are kept, bool: those of at least this magnitude, zeros never."""
+    return (difference.abs().float() >= least) & (difference != 0)
+
+
+def differences(
+    row: PlanRow, prepared: Prepared, readers: Readers, part: Part | None
+) -> Iterator[Tensor]:
+    """D_t of the experts of a row, or of a flat part of it, before anything is cut."""
+    modules = prepared.method_of(row).modules
+    assert isinstance(modules, Differences)
+    if row.experts:
+        deltas = TaskVectors(row, readers, CPU, part)
+        with merging_of(row.name, deltas.names):
+            yield from modules.of(deltas, prepared.weights_of(row), prepared.parameters_of(row))
+
+
+def _density(row: PlanRow, prepared: Prepared) -> float | None:
+    modules = prepared.method_of(row).modules
+    if not isinstance(modules, Differences):
+        return None
+    return modules.cut(prepared.parameters_of(row)).density
+
+
+def _least(
+    prepared: Prepared,
+    readers: Readers,
+    rows: Sequence[PlanRow],
+    chosen: Chosen,
+    pool: ThreadPoolExecutor,
+) -> Generator[PassProgress, None, tuple[float, ...]]:
+    """The smallest magnitude that is kept of each expert."""
+    density = _density(rows[0], prepared)
+    assert density is not None
+    survey = trim_survey([density] * len(prepared.experts))
+    unfinished = True
+    while unfinished:
+        for place, row in enumerate(rows):
+            if row.tied_to is None:  # what is there twice counts once
+
+                def measured(row: PlanRow, part: Part) -> Tensor:
+                    found = list(differences(row, prepared, readers, part))
+                    return survey.measure(row.experts, found)
+
+                for each in _parts(row, prepared, readers, chosen, pool, measured):
+                    survey.add(each)
+            yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
+        unfinished = survey.finish_pass()
+    return survey.findings[THRESHOLD]
+
+
+def _counted(
+    row: PlanRow, prepared: Prepared, readers: Readers, chosen: Chosen, pool: ThreadPoolExecutor
+) -> Mapping[int, int]:
+    """How many entries of a row each expert keeps; none of one that was left out."""
+    least = chosen.least[row.name]
+
+    def counts(row: PlanRow, part: Part) -> dict[int, int]:
+        found = zip(row.experts, differences(row, prepared, readers, part), strict=True)
+        return {t: int(kept(own, least[t]).sum()) for t, own in found}
+
+    total = dict.fromkeys(row.experts, 0)
+    for own in _parts(row, prepared, readers, chosen, pool, counts):
+        for t, count in own.items():
+            total[t] += count
+    return total
+
+
+def _parts(
+    row: PlanRow,
+    prepared: Prepared,
+    readers: Readers,
+    chosen: Chosen,
+    pool: ThreadPoolExecutor,
+    look: Callable[[PlanRow, Part], Any],
+) -> list[Any]:
+    """What comes of every part; again without experts that turn out not to be finite."""
+    settled = chosen.settled.get(row.name, row)
+    parts = list(parts_of_pass(prod(row.shape)))
+    try:
+        return list(ordered(pool, partial(look, settled), parts))
+    except NonFiniteError as error:
+        settled = settle(error, settled, prepared, readers).row
+    chosen.settled[row.name] = settled
+    return list(ordered(pool, partial(look, settled), parts))

@@ -1,0 +1,385 @@
+"""Learning what a method wants to know of the tasks' data, once; kept for the next time."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ace_gui.checkpoints import claimed
+from ace_gui.engine.adapting.disagreement import Disagreement
+from ace_gui.engine.adapting.kept import Kept
+from ace_gui.engine.adapting.learned_folder import (
+    CHECKPOINT,
+    FACTORS,
+    Curves,
+    found_curves,
+    save_curves,
+    trained,
+)
+from ace_gui.engine.adapting.merged_values import MergedValues
+from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.adapting.training import Loop, Seen, State, collapse
+from ace_gui.engine.calibrating.calibration_data import (
+    EXAMPLES,
+    SEED,
+    Calibration,
+    calibration,
+    digest,
+    file_digest,
+)
+from ace_gui.engine.calibrating.statistics_folder import (
+    CalibratedWith,
+    Statistics,
+    StatisticsWriter,
+    found_statistics,
+)
+from ace_gui.engine.contract.events import LearningProgress, PassProgress
+from ace_gui.engine.evaluating.askers import asker
+from ace_gui.engine.evaluating.examples import TaskData
+from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.subjects import Loading
+from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.whole_model.learned_rows import (
+    LearnedRow,
+    is_learned,
+    put_fixed,
+    shared_rows,
+)
+from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.planning.calibration_needs import lacking_sentence
+from ace_gui.engine.planning.learning_memory import kept_bytes
+from ace_gui.engine.planning.prepare import Prepared, require_experts
+from ace_gui.errors import MethodError, TaskError
+from ace_gui.formatting import plain
+from ace_gui.linalg.precision import full_float32
+from ace_gui.methods.shared.measured import Need
+from ace_gui.paths import statistics_folder
+from ace_gui.versions import COMPUTING, code_digest, library_versions
+
+Progress = Iterator[PassProgress | LearningProgress]
+
+
+def learned(prepared: Prepared, device: torch.device) -> Progress:
+    """Learn what the plan's method wants to know, if it is not known yet.
+
+    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was. Raises
+    TaskError where an expert has no data of the kind, MismatchError where a model has not the
+    merged one's tensors, and what reading data, loading models and writing raise.
+    """
+    for need in prepared.needs:
+        if need.learned and need not in prepared.measurements:
+            require_experts(prepared)
+            yield from _learned(prepared, need, device)
+
+
+def require_learned(prepared: Prepared, device: torch.device) -> None:
+    """Take what was learned before. Raises MethodError where nothing was."""
+    for need, title in prepared.needs.items():
+        if need.learned and need not in prepared.measurements:
+            sources = _sources(prepared, need)
+            for kind in dict.fromkeys((device.type, "cuda", "cpu")):
+                known = found_statistics(_folder(prepared, need, sources, kind))
+                if known is not None:
+                    prepared.measurements[need] = (known,)
+                    break
+            else:
+                raise MethodError(f"{title} learns from data first; merge, and look again.")
+
+
+def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
+    """The data of every expert. Raises TaskError."""
+    lacking, title = prepared.plan.recipe.without_calibration, prepared.needs[need]
+    if lacking:
+        raise TaskError(lacking_sentence(title, lacking), key="calibration")
+    few = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
+    return [
+        calibration(prepared, t, labelled=need is Need.LOSS, limit=few)
+        for t in range(len(prepared.experts))
+    ]
+
+
+def _folder(
+    prepared: Prepared, need: Need, sources: Sequence[Calibration], device_type: str
+) -> Path:
+    """Named by everything on which what is learned depends."""
+    recipe = prepared.plan.recipe
+    terms = (
+        need,
+        prepared.method.name,
+        repr(prepared.parameters),
+        [source.terms() for source in sources],
+        how_read(prepared),
+        [(stamp.path, stamp.size, stamp.mtime_ns) for stamp in prepared.files],
+        repr([(row, prepared.weights_of(row)) for row in shared_rows(prepared)]),
+        recipe.seed,
+        device_type,
+        code_digest(*COMPUTING),
+        *library_versions().values(),
+    )
+    return statistics_folder() / digest([json.dumps(terms, default=str)])[:40]
+
+
+def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
+    sources = _sources(prepared, need)
+    folder = _folder(prepared, need, sources, device.type)
+    known = found_statistics(folder)
+    if known is None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with claimed(folder):
+            readers = Readers(prepared)
+            yield from (told for told in surveyed(prepared, readers) if told is not None)
+            with full_float32(), _same_bits(device):
+                yield from _Work(prepared, need, sources, readers, folder, device).done()
+        known = Statistics(folder)
+    else:
+        yield _told(prepared, found_curves(folder))
+    prepared.measurements[need] = (known,)
+
+
+@contextmanager
+def _same_bits(device: torch.device) -> Iterator[None]:
+    """Attention whose gradients a GPU sums in a fixed order."""
+    if device.type == "cpu":
+        yield
+        return
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+def _title(prepared: Prepared) -> str:
+    return f"learning with {prepared.method.title}"
+
+
+def _told(prepared: Prepared, curves: Curves) -> LearningProgress:
+    learning = prepared.method.learning
+    assert learning is not None
+    steps = max(map(len, curves.figures.values()), default=0)
+    return LearningProgress(
+        title=_title(prepared),
+        done=steps,
+        total=steps,
+        first=0,
+        losses=curves.losses,
+        figures=curves.figures,
+        curve=learning.curve,
+        warnings=curves.warnings,
+    )
+
+
+_Models = Sequence[tuple[int, TaskData, Loading, Any]]
+"""Of every task: its expert, its data, what its model is loaded from, and the model."""
+
+
+class _Work:
+    """Loads the models of the tasks, learns stage after stage, and writes what was learned."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        need: Need,
+        sources: Sequence[Calibration],
+        readers: Readers,
+        folder: Path,
+        device: torch.device,
+    ) -> None:
+        self._prepared, self._need, self._sources = prepared, need, sources
+        self._readers, self._folder, self._device = readers, folder, device
+        learning = prepared.method.learning
+        assert learning is not None
+        self._learning = learning
+        rows = shared_rows(prepared)
+        self._rows = [row for row in rows if is_learned(row, prepared)]
+        self._fixed = [row for row in rows if not is_learned(row, prepared)]
+        self._shapes = {row.tensor: row.tensor_shape for row in rows}
+        self._parameters = SharedParameters([row.tensor for row in self._rows])
+        self._writer = StatisticsWriter(folder)
+        self._disagreement = Disagreement(prepared.plan.recipe.seed)
+        self._names: list[str] = []
+        before = found_curves(folder)  # of stages that an earlier run has done
+        self._losses = dict(before.losses)
+        self._figures = dict(before.figures)
+        self._warnings = list(before.warnings)
+
+    def done(self) -> Progress:
+        """Everything that is left to do."""
+        models = self._models()
+        for row in self._fixed:
+            put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
+        self._kept = Kept(kept_bytes(self._parameters.bytes))
+        names = self._prepared.plan.recipe.expert_names
+        stages = (
+            [[t] for t in range(len(names))] if self._learning.apart else [list(range(len(names)))]
+        )
+        for number, experts in enumerate(stages):
+            yield from self._stage(number, experts, models)
+        self._finish()
+        yield _told(self._prepared, self._curves())
+
+    def _models(self) -> _Models:
+        """The models, with the merged model's parameters in place of their own."""
+        found: list[tuple[int, TaskData, Loading, Any]] = []
+        for t, source in enumerate(self._sources):
+            known: list[tuple[Loading, Any]] = []
+            for data, loading in source.tasks:
+                model = next((model for each, model in known if each == loading), None)
+                if model is None:
+                    model = load(loading, self._device)
+                    if self._prepared.parameters.patience:  # it is the expert as yet
+                        for other, own in source.tasks:
+                            if own == loading:
+                                self._disagreement.hear(asker(other, own, model))
+                    expert = self._prepared.experts[t]
+                    shapes = {n: s for n, s in self._shapes.items() if expert.has(n)}
+                    self._parameters.adopt(model, expert, shapes)
+                    known.append((loading, model))
+                    gc.collect()
+                found.append((t, data, loading, model))
+        return found
+
+    def _tasks(self, experts: Sequence[int], models: _Models) -> list[TaskObjective]:
+        """The tasks of a stage, those left out that have nothing to learn from."""
+        parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
+        found = []
+        for place, (t, data, loading, model) in enumerate(models):
+            if t not in experts:
+                continue
+            if not labelled and not has_entropy(data.kind):
+                self._warn(
+                    f"The answers of the task {plain(data.name)} have no probabilities, so that it "
+                    "took no part in what was learned."
+                )
+                continue
+            targets = targets_of(data, loading.config) if labelled else None
+            seed = (self._prepared.plan.recipe.seed, place)
+            asked = asker(data, loading, model)
+            found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))
+        if not found:
+            raise TaskError(
+                f"{self._prepared.method.title} needs tasks whose answers have probabilities, such "
+                "as labels; choose another method.",
+                key="kind",
+            )
+        return found
+
+    def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
+        """Learn the values of some experts. What was learned of a stage is a part on disk."""
+        learning, parameters = self._learning, self._prepared.parameters
+        merged = self._begun(self._learned_rows(experts))
+        values = merged.all()
+        names = [f"{name}/{number}" for name in values]
+        self._names += names
+        if self._writer.has(number, names):
+            return
+        merged.write(None)
+        tasks = self._tasks(experts, models)  # some look at the merged model as it begins
+
+        def objective(step: int) -> Seen:
+            figures = merged.write(step)
+            self._parameters.forget_gradients()
+            seen = descended(tasks, step, self._kept)
+            merged.pull(step)
+            return replace(seen, figures=figures)
+
+        def distance() -> float:
+            merged.write(None)
+            return self._disagreement(watched)
+
+        watched = [task.asker for task in tasks if self._disagreement.knows(task.name)]
+        loop = Loop(
+            values,
+            objective,
+            parameters,
+            plain=learning.plain_descent,
+            distance=distance if watched else None,
+        )
+        owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
+        title = _title(self._prepared) + (f", {plain(owners[0])}" if learning.apart else "")
+        yield from trained(
+            loop, self._folder, number, title=title, experts=owners, curve=learning.curve
+        )
+        self._remember(loop.state, owners)
+        save_curves(self._folder, self._curves())
+        settled = [learning.settled(value) for value in values.values()]
+        self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
+
+    def _learned_rows(self, experts: Sequence[int]) -> list[LearnedRow]:
+        found = []
+        for row in self._rows:
+            only = [place for place, t in enumerate(row.experts) if t in experts]
+            if not only:
+                continue
+            found.append(
+                LearnedRow(
+                    row,
+                    self._prepared,
+                    self._readers,
+                    self._parameters,
+                    self._kept,
+                    self._folder,
+                    self._device,
+                    only if self._learning.apart else None,
+                )
+            )
+        return found
+
+    def _begun(self, rows: Sequence[LearnedRow]) -> MergedValues:
+        learning, parameters = self._learning, self._prepared.parameters
+        experts = len(self._prepared.experts)
+        shared = {} if learning.shared is None else learning.shared(parameters, experts)
+        own = {}
+        for row in rows:
+            values = learning.start(row.own_vectors, parameters, row.findings)
+            own[row.name] = {
+                name: value.to(self._device, copy=True) for name, value in values.items()
+            }
+            row.close()
+        shared = {name: value.to(self._device) for name, value in shared.items()}
+        seed = self._prepared.plan.recipe.seed
+        return MergedValues(learning, parameters, rows, own, shared, seed=seed)
+
+    def _remember(self, state: State, owners: Sequence[str]) -> None:
+        self._losses |= {task: tuple(own) for task, own in state.losses.items()}
+        for place, name in enumerate(owners):
+            self._figures[name] = tuple(own[place] for own in state.figures)
+        for sentence in collapse(state):
+            self._warn(sentence)
+
+    def _warn(self, sentence: str) -> None:
+        if sentence not in self._warnings:
+            self._warnings.append(sentence)
+
+    def _curves(self) -> Curves:
+        return Curves(losses=self._losses, figures=self._figures, warnings=tuple(self._warnings))
+
+    def _finish(self) -> None:
+        self._writer.finish(
+            need=self._need,
+            expert="",
+            model=str(self._prepared.plan.recipe.base_model),
+            inputs=tuple(
+                CalibratedWith(
+                    task=data.name,
+                    data=tuple(map(str, data.table.files)),
+                    digest=file_digest(data.table.files),
+                    examples=len(data.examples),
+                )
+                for source in self._sources
+                for data, _ in source.tasks
+            ),
+            seed=SEED,
+            tensors={name: name for name in self._names},
+        )
+        (self._folder / CHECKPOINT).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / FACTORS, ignore_errors=True)

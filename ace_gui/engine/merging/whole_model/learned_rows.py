@@ -1,0 +1,193 @@
+"""The rows of a plan as the loop that learns moves them, and the merged model that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.adapting.kept import Kept
+from ace_gui.engine.adapting.learned_folder import factors_on_disk
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import RecipeError
+from ace_gui.methods.adaptive.learned import factors_of
+from ace_gui.methods.shared.learning import Values
+from ace_gui.methods.shared.survey import Findings, findings_of
+
+_OWN = frozenset({Disposition.PER_EXPERT, Disposition.DROPPED})
+"""What is not the merged model's."""
+
+
+def shared_rows(prepared: Prepared) -> list[PlanRow]:
+    """The rows of all that the merged models of the tasks have in common, each tensor once."""
+    return [
+        row
+        for row in prepared.plan.rows
+        if row.in_base and row.tied_to is None and row.disposition not in _OWN
+    ]
+
+
+def is_learned(row: PlanRow, prepared: Prepared) -> bool:
+    """Whether the recipe's method learns values for a row.
+
+    Raises RecipeError where it is another method of the row's own that would.
+    """
+    if row.disposition is not Disposition.MERGED or not row.experts:
+        return False
+    method = prepared.method_of(row)
+    if method.learning is None:
+        return False
+    if method is not prepared.method or prepared.parameters_of(row) != prepared.parameters:
+        raise RecipeError(
+            f"{method.title} learns over the whole model; make it the recipe's method, with the "
+            f"same parameters for every tensor, not only for `{row.name}`.",
+            key="overrides",
+        )
+    return True
+
+
+class LearnedRow:
+    """A row of the plan; what the loop asks of it. ``only``: the places of the experts it is of."""
+
+    def __init__(
+        self,
+        row: PlanRow,
+        prepared: Prepared,
+        readers: Readers,
+        parameters: SharedParameters,
+        kept: Kept,
+        folder: Path,
+        device: torch.device,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        self.name = row.name
+        self._places = list(range(len(row.experts)) if only is None else only)
+        self.experts = [row.experts[place] for place in self._places]
+        weights = prepared.weights_of(row)
+        self.weights = [1.0] if only is not None else [weights[place] for place in self._places]
+        self._row, self._prepared, self._readers = row, prepared, readers
+        self._parameters, self._kept, self._device = parameters, kept, device
+        self._open: TaskVectors | None = None
+        self._stored: Callable[[int], Values] | None = None
+        learning = prepared.method.learning
+        assert learning is not None
+        if learning.factors is not None and learning.prepares(prepared.parameters):
+            number = prepared.plan.rows.index(row)
+            make = partial(self._made, learning)
+            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), make)
+            self.close()
+
+    def _made(self, learning: Any) -> Any:
+        return factors_of(
+            learning,
+            self.vectors,
+            self._prepared.weights_of(self._row),
+            self._prepared.parameters,
+            self._prepared.findings_of(self._row),
+        )
+
+    @property
+    def vectors(self) -> TaskVectors:
+        """The task vectors of all its experts."""
+        if self._open is None:
+            self._open = TaskVectors(self._row, self._readers, self._device)
+        return self._open
+
+    @property
+    def own_vectors(self) -> Sequence[Tensor]:
+        """The task vectors of the experts that it is of."""
+        return _Chosen(self, self._places)
+
+    @property
+    def findings(self) -> Findings | None:
+        """What the method's survey found of these experts."""
+        found = self._prepared.findings_of(self._row)
+        return None if found is None else findings_of(found, self._places)
+
+    def close(self) -> None:
+        """Let go of what is not kept."""
+        self._open = None
+
+    def factors(self, t: int) -> Values:
+        """What the part of its t-th expert is made of."""
+        place = self._places[t]
+        found = self._kept.get((self.name, place), lambda: self._read(place))
+        if t + 1 == len(self._places):
+            self.close()
+        return found
+
+    def _read(self, place: int) -> Values:
+        if self._stored is None:
+            return {"delta": self.vectors[place]}
+        return {name: each.to(self._device) for name, each in self._stored(place).items()}
+
+    def put(self, change: Tensor) -> None:
+        """Set the merged model's tensor to W₀ + change."""
+        base = self._kept.get((self.name, "base"), lambda: self.vectors.base)
+        put_row(self._row, base + change, self._parameters)
+        self.close()
+
+    def pulled(self) -> Tensor:
+        """∂L/∂Δ of the row, as its task vectors are oriented."""
+        self.close()
+        whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
+        found = of_row(self._row, None, partial(_part, whole))
+        turned = found.T if self._row.transposed else found
+        return turned.contiguous().float()
+
+
+@dataclass(frozen=True)
+class _Chosen(Sequence[Tensor]):
+    row: LearnedRow
+    places: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.row.vectors[self.places[index]]
+
+
+def _part(whole: Tensor, part: tuple[int, int] | None) -> Tensor:
+    return whole if part is None else whole.reshape(-1)[part[0] : part[1]]
+
+
+def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
+    """Set a row of the merged model, oriented as task vectors are."""
+    stored = weight.T if row.transposed else weight
+    if row.part is None:
+        parameters.write(row.tensor, stored)
+        return
+    whole = parameters.read(row.tensor, row.tensor_shape)
+    part = row.part
+    stretch = whole.view(-1)[part.start : part.stop].view(-1, part.period)
+    place = stretch[:, part.first : part.last]
+    place.copy_(stored.reshape(place.shape))
+    parameters.write(row.tensor, whole)
+
+
+def put_fixed(
+    row: PlanRow,
+    prepared: Prepared,
+    readers: Readers,
+    parameters: SharedParameters,
+    device: torch.device,
+) -> None:
+    """Set a row for which nothing is learned: as the merge will have it."""
+    combined = row.disposition in {Disposition.MERGED, Disposition.AVERAGED} and row.experts
+    if not combined:
+        stored = of_row(row, None, partial(readers.base.read, row.tensor))
+        put_row(row, stored.T if row.transposed else stored, parameters)
+        return
+    deltas = TaskVectors(row, readers, device)
+    put_row(row, deltas.base + merge_deltas(row, prepared, deltas).delta, parameters)

@@ -1,0 +1,261 @@
+"""What a method must know of the whole model, gathered before its first tensor is merged.
+
+The whole model is every tensor that the method merges with the same parameters; one tied to another
+counts once. What was found is kept beside a merge in the making, so that resuming need not look
+again; looking again would find the same, as counts do not depend on the order of things and sums
+are taken in the plan's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.measured_rows import need_of
+from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.store import SURVEY
+from ace_gui.engine.merging.units import Look, Workers
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part, ordered, single_threads
+from ace_gui.errors import NonFiniteError
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.survey import Findings, Survey
+
+_Found = TypeVar("_Found")
+
+CPU: Final = torch.device("cpu")
+
+PASS_ELEMENTS: Final = 1 << 20
+"""Elements of a tensor that are looked at a time; a multiple of 8, for masks."""
+
+TITLE: Final = "looking at the whole model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows that one survey is about."""
+
+    method: MergeMethod[Any]
+    parameters: Any
+    rows: tuple[PlanRow, ...]
+
+
+def surveyed(
+    prepared: Prepared,
+    readers: Readers,
+    *,
+    store: Path | None = None,
+    only: PlanRow | None = None,
+    workers: Workers | None = None,
+) -> Iterator[PassProgress | None]:
+    """Add to ``prepared.findings`` what its rows' methods need and is not there yet.
+
+    ``store``: a merge in the making, where findings are kept. ``only``: a row whose method's needs
+    will do. ``workers``: who looks, None: this process; what is found is put together here, in the
+    plan's order, so that it is the same. Raises as reading and merging do.
+    """
+    kept = _kept(store)
+    wanted = None if only is None else prepared.parameters_of(only)
+    look = partial(_looked, prepared=prepared, readers=readers, workers=workers)
+    for group in groups(prepared):
+        if only is not None and group.parameters != wanted:
+            continue
+        key = (group.method.name, group.parameters)
+        if key not in prepared.findings and kept.get(_label(group)) is not None:
+            prepared.findings[key] = kept[_label(group)]
+        if key not in prepared.findings:
+            if _wants_norms(group.method, group.parameters):
+                prepared.findings[key] = yield from _norms(group, len(prepared.experts), look)
+            else:
+                survey = survey_of(group, len(prepared.experts))
+                assert survey is not None
+                yield from _passes(survey, group, look)
+                prepared.findings[key] = survey.findings
+        kept[_label(group)] = prepared.findings[key]
+    if kept and store is not None:
+        _keep(store, kept)
+
+
+def waits(row: PlanRow, prepared: Prepared) -> bool:
+    """Whether the row's method must look at the whole model, or at data, before it merges it."""
+    survey, parameters = prepared.method_of(row).survey, prepared.parameters_of(row)
+    surveys = survey is not None and survey(parameters, len(prepared.experts)) is not None
+    return surveys or need_of(row, prepared) is not None
+
+
+def groups(prepared: Prepared) -> list[Group]:
+    """What needs a survey, in the plan's order."""
+    found: dict[tuple[str, Any], list[PlanRow]] = {}
+    for row in prepared.plan.rows:
+        if row.in_base and row.disposition is Disposition.MERGED and row.tied_to is None:
+            key = (prepared.method_of(row).name, prepared.parameters_of(row))
+            found.setdefault(key, []).append(row)
+    candidates = [
+        Group(method=prepared.method_of(rows[0]), parameters=parameters, rows=tuple(rows))
+        for (_, parameters), rows in found.items()
+    ]
+    experts = len(prepared.experts)
+    return [
+        group
+        for group in candidates
+        if _wants_norms(group.method, group.parameters) or survey_of(group, experts) is not None
+    ]
+
+
+def survey_of(group: Group, experts: int) -> Survey | None:
+    """A survey of the group that is to be made; None where its method wants none."""
+    return group.method.survey and group.method.survey(group.parameters, experts)
+
+
+def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
+    return method.layer_norms is not None and method.layer_norms(parameters)
+
+
+_Looking = Callable[[Look, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
+"""From what is looked for, and rows, to what is found in some after the others, in their order;
+None: nothing yet."""
+
+
+def _looked(
+    look: Look,
+    rows: Sequence[PlanRow],
+    *,
+    prepared: Prepared,
+    readers: Readers,
+    workers: Workers | None,
+) -> Iterator[Sequence[Any] | None]:
+    if workers is None:
+        with single_threads() as pool:
+            for row in rows:
+                yield (look(row, prepared, readers, pool),)
+        return
+    for looked in workers.looked(look, rows):
+        if looked is not None:
+            readers.witness.adopt(looked.readings)
+        yield None if looked is None else looked.found
+
+
+def _norms(
+    group: Group, experts: int, look: _Looking
+) -> Generator[PassProgress | None, None, Findings]:
+    """By role the mean norm of what the method makes of a tensor without findings."""
+    norms: list[float | None] = []
+    for found in look(_norm, group.rows):
+        norms += found or ()
+        yield _progress(len(norms), group) if found else None
+    by_role: dict[str, list[float]] = {}
+    for row, norm in zip(group.rows, norms, strict=True):
+        if norm is not None:
+            by_role.setdefault(row.role, []).append(norm)
+    return {role: (math.fsum(known) / len(known),) * experts for role, known in by_role.items()}
+
+
+def _progress(done: int, group: Group) -> PassProgress:
+    return PassProgress(title=TITLE, done=done, total=len(group.rows))
+
+
+def _norm(
+    row: PlanRow, prepared: Prepared, readers: Readers, _: ThreadPoolExecutor
+) -> float | None:
+    """Of what the row's method makes of it without findings; None where it has no experts."""
+    if not row.experts:
+        return None
+
+    def merged(of: PlanRow) -> Tensor:
+        return merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
+
+    delta = _settled(merged, row, prepared, readers)
+    return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
+
+
+def _settled(
+    find: Callable[[PlanRow], _Found], row: PlanRow, prepared: Prepared, readers: Readers
+) -> _Found:
+    """What is found in a row, without the experts that turn out to have NaN or Inf in it, where
+    the recipe says so."""
+    with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
+        try:
+            return find(row)
+        except NonFiniteError as error:
+            return find(settle(error, row, prepared, readers).row)
+
+
+def parts_of_pass(elements: int) -> Iterator[Part]:
+    """Parts of a flattened tensor, in order, none of an empty one."""
+    for start in range(0, elements, PASS_ELEMENTS):
+        yield start, min(start + PASS_ELEMENTS, elements)
+
+
+def _passes(survey: Survey, group: Group, look: _Looking) -> Iterator[PassProgress | None]:
+    unfinished = True
+    while unfinished:
+        done = 0
+        for found in look(partial(look_for, survey=survey), group.rows):
+            for measured in found or ():
+                if measured is not None:
+                    survey.add(measured)
+                done += 1
+            yield _progress(done, group) if found else None
+        unfinished = survey.finish_pass()
+
+
+def look_for(
+    row: PlanRow, prepared: Prepared, readers: Readers, pool: ThreadPoolExecutor, survey: Survey
+) -> Tensor | None:
+    """The contribution of one row; None where it has none."""
+
+    def measured(of: PlanRow) -> Tensor | None:
+        if not of.experts:
+            return None
+        if survey.whole:
+            return survey.measure(of.experts, TaskVectors(of, readers, CPU))
+
+        def measure(part: Part) -> Tensor:
+            return survey.measure(of.experts, TaskVectors(of, readers, CPU, part))
+
+        total = None
+        for found in ordered(pool, measure, parts_of_pass(prod(of.shape))):
+            total = found if total is None else total.add_(found)
+        return total
+
+    return _settled(measured, row, prepared, readers)
+
+
+def _label(group: Group) -> str:
+    return json.dumps([group.method.name, asdict(group.parameters)], sort_keys=True)
+
+
+def _kept(store: Path | None) -> dict[str, Findings]:
+    """What an earlier run of this merge has found; nothing where that cannot be read."""
+    if store is None or not (store / SURVEY).exists():
+        return {}
+    try:
+        content = json.loads((store / SURVEY).read_text(encoding="utf-8"))
+        return {
+            label: {name: tuple(map(float, values)) for name, values in findings.items()}
+            for label, findings in content.items()
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _keep(store: Path, findings: dict[str, Findings]) -> None:
+    """In one step, so that half of it is never read. JSON gives every float back exactly."""
+    fresh = store / f"{SURVEY}.new"
+    fresh.write_text(json.dumps(findings, indent=1), encoding="utf-8")
+    fresh.replace(store / SURVEY)

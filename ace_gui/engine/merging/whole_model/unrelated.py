@@ -1,0 +1,66 @@
+"""Which experts were probably tuned from another base, before a merge, by a few blocks of each.
+
+The window has the figures of all tensors by then (``fit``); a command would have to read them for
+this alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ace_gui.engine.contract.checks import Check
+from ace_gui.engine.contract.figures.expert_distance import far_experts, relative_changes
+from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.plan import COMBINED, PlanRow
+from ace_gui.engine.merging.one_tensor.inner_products import gram
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.streaming import Part, ordered, single_threads
+from ace_gui.errors import NonFiniteError
+
+MATRICES: Final = 32
+BLOCK: Final = 1 << 14
+"""Elements that are read of each matrix, from its middle."""
+
+
+def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
+    """A warning for each expert that is too far from the base, or much farther than the others.
+
+    Reads nothing where that was asked before. Raises CheckpointError or FileChangedError.
+    """
+    if not prepared.distances:
+        weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
+        prepared.distances.update(relative_changes(_sampled(prepared), weights))
+    return far_experts(prepared.distances)
+
+
+def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
+    """Energies of one block each of matrices spread over the model."""
+    rows = [
+        row
+        for row in prepared.plan.rows
+        if row.in_base and row.disposition in COMBINED and len(row.shape) > 1 and row.experts
+    ]
+    chosen = rows[:: max(1, len(rows) // MATRICES)]
+    with single_threads() as pool:
+        found = ordered(pool, partial(_statistics, readers=Readers(prepared)), chosen)
+        yield from (statistics for statistics in found if statistics is not None)
+
+
+def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics | None:
+    try:
+        gram_TT, base_energy = gram(row, readers, [_middle(row)])
+    except NonFiniteError:  # the merge has its own word on these
+        return None
+    names = (readers.experts[t].model.name for t in row.experts)
+    energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
+    return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
+
+
+def _middle(row: PlanRow) -> Part:
+    elements = math.prod(row.shape)
+    start = max(0, (elements - BLOCK) // 2)
+    return start, min(elements, start + BLOCK)

@@ -1,0 +1,118 @@
+"""How far the merge will move the model: asked of the engine while it has nothing else to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ace_gui.engine.contract.events import Event, JobDone, MatrixSampled
+from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.figures.forecast import Forecast, forecast
+from ace_gui.engine.contract.jobs import SampleMergesJob
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, Operation
+from ace_gui.gui.state.activity import RecipeKey
+from ace_gui.gui.state.session import Session
+
+Reports = Mapping[str, LayerReport]
+
+DELAY: Final = 500  # ms without any work of the engine
+
+
+class Forecasting(QObject):
+    """``current``: estimated from a few matrices before a merge, exact after it; None where nothing
+    is known of the merge of what is chosen now. ``changed`` carries every other one.
+
+    Nothing is asked while anything else is under way, or nobody looks, and what is asked gives way
+    to anything that the person does.
+    """
+
+    changed = Signal(object)
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._engine = engine
+        self._key: RecipeKey = ()
+        self._reports: dict[str, LayerReport] = {}
+        self._shown: tuple[Plan | None, Reports | None] = (None, None)
+        self.current: Forecast | None = None
+        self._operation: Operation | None = None
+        self._looked_at = False
+        self._timer = QTimer(self, singleShot=True, interval=DELAY)
+        self._timer.timeout.connect(self._ask)
+        for part in (session.draft, session.results, session.activity):
+            part.changed.connect(self._settle)
+        session.layers.learnt.connect(lambda name: None if name else self._settle())
+        engine.idle.connect(self._settle)
+
+    def look(self, looked_at: bool) -> None:
+        """Somebody sees it, or nobody does any more."""
+        self._looked_at = looked_at
+        self._settle()
+
+    def _settle(self) -> None:
+        """Something has changed: give way to it, and ask once all is quiet."""
+        key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
+        if self._operation is not None and (key != self._key or busy or not self._looked_at):
+            self._operation.drop()
+            self._operation, self._key = None, ()
+        if self._wanted():
+            self._timer.start()
+        else:
+            self._timer.stop()
+        self._show()
+
+    def _show(self) -> None:
+        """Add up what is known, where that has become another."""
+        session = self._session
+        known = session.draft.plan, self._known()
+        if known[0] is self._shown[0] and known[1] is self._shown[1]:
+            return
+        self._shown, (plan, reports) = known, known
+        self.current = None
+        if plan is not None and reports is not None:
+            self.current = forecast(plan, session.layers.statistics, reports)
+        self.changed.emit(self.current)
+
+    def _known(self) -> Reports | None:
+        """What is reported of the merge of what is chosen now, once nothing more is to come."""
+        session = self._session
+        unsettled = session.activity.plan_is_due or self._operation is not None
+        if not session.layers.is_analysed or unsettled:
+            return None
+        if self._is_merged and session.results.merge is not None:
+            return session.results.merge.reports
+        return self._reports if self._key == session.draft.recipe_key() else None
+
+    @property
+    def _is_merged(self) -> bool:
+        return self._session.results.is_merged and self._session.merge_is_current
+
+    def _wanted(self) -> bool:
+        session = self._session
+        known = self._is_merged or self._key == session.draft.recipe_key()
+        ready = session.can_merge and session.layers.is_analysed
+        return self._looked_at and ready and not known and not self._engine.is_busy
+
+    def _ask(self) -> None:
+        if not self._wanted():
+            return
+        session = self._session
+        self._key, self._reports = session.draft.recipe_key(), {}
+        job = SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
+        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, MatrixSampled):
+            self._reports[event.report.name] = event.report
+
+    def _end(self, end: End) -> None:
+        self._operation = None
+        if not isinstance(end, JobDone):
+            self._reports = {}  # of some only, and not asked for again
+        self._show()

@@ -1,0 +1,164 @@
+"""Asks the engine about the selected layer what the panel in view shows, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import Event
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.engine.contract.figures.findings import (
+    ExpertSpectra,
+    LayerDifference,
+    LayerDistribution,
+    LayerSpectrum,
+    LayerSubspaces,
+)
+from ace_gui.engine.contract.jobs import (
+    DifferenceJob,
+    DistributionJob,
+    LayerCovariancesJob,
+    SpectrumJob,
+    SubspacesJob,
+)
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, Operation
+from ace_gui.gui.control.engine.latest_question import LatestQuestion, Question
+from ace_gui.gui.state.session import Session
+
+Kind = (
+    type[LayerSpectrum]
+    | type[LayerSubspaces]
+    | type[LayerDistribution]
+    | type[LayerCovariances]
+    | type[LayerDifference]
+)
+
+
+class LayerQueries(QObject):
+    """At most one question of each kind about a layer, and one about all layers, are under way.
+
+    Spectra are always wanted. ``awaited`` says of a kind of finding whether its answer is on the
+    way.
+    """
+
+    awaited = Signal(object, bool)
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._engine = engine
+        self._kinds: set[Kind] = set()
+        self._whole: Operation | None = None
+        self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
+        for signal in (session.selection_changed, session.draft.changed):
+            signal.connect(self._ask)
+        session.results.comparison.wanted.connect(self._compare)
+
+    def want(self, kind: Kind, wanted: bool) -> None:
+        """A panel in view shows findings of this kind, or none does any more."""
+        (self._kinds.add if wanted else self._kinds.discard)(kind)
+        self._latest[kind].ask()
+
+    def _make(self, kind: Kind) -> LatestQuestion:
+        latest = LatestQuestion(self._session, self._engine, partial(self._find, kind), self)
+        latest.awaited.connect(lambda _: self._tell(kind))
+        return latest
+
+    def _ask(self) -> None:
+        for latest in self._latest.values():
+            latest.ask()
+
+    def _find(self, kind: Kind) -> Question | None:
+        session = self._session
+        row = session.layers.row(session.selection) if session.selection else None
+        wanted = kind is LayerSpectrum or kind in self._kinds
+        return _QUESTIONS[kind](session, row) if row is not None and wanted else None
+
+    def _tell(self, kind: Kind) -> None:
+        whole = kind is LayerDifference and self._whole is not None
+        self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
+
+    # Two merges as a whole
+
+    def _compare(self) -> None:
+        if self._whole is not None:
+            self._whole.drop()
+            self._whole = None
+        self._latest[LayerDifference].drop()
+        pair = self._session.results.comparison.pair
+        if pair is not None:
+            job = DifferenceJob(first=pair[0].store, second=pair[1].store)
+            self._whole = self._engine.run(job, self._learn, self._end)
+        self._latest[LayerDifference].ask()
+        self._tell(LayerDifference)
+
+    def _learn(self, event: Event) -> None:
+        if isinstance(event, LayerDifference):
+            self._session.results.comparison.record(event)
+
+    def _end(self, _: End) -> None:
+        self._whole = None
+        self._tell(LayerDifference)
+
+
+def _spectrum(session: Session, row: PlanRow) -> Question | None:
+    if session.spectrum(row.name) is not None or not session.layers.has_spectrum(row):
+        return None
+    key, recipe = session.draft.recipe_key(), session.draft.inputs.recipe()
+    store = session.results.runs.store_of(key)
+    job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
+    return Question(row.name, {LayerSpectrum: key, ExpertSpectra: session.draft.models_key()}, job)
+
+
+def _subspaces(session: Session, row: PlanRow) -> Question | None:
+    key = session.draft.recipe_key()
+    known = session.results.findings.get(LayerSubspaces, row.name, key)
+    if known is not None or not session.layers.has_spectrum(row):
+        return None
+    job = SubspacesJob(recipe=session.draft.inputs.recipe(), row=row, device=session.device)
+    return Question(row.name, {LayerSubspaces: key}, job)
+
+
+def _distribution(session: Session, row: PlanRow) -> Question | None:
+    key = session.draft.models_key()
+    known = session.results.findings.get(LayerDistribution, row.name, key)
+    if known is not None or not row.experts:
+        return None
+    job = DistributionJob(recipe=session.draft.inputs.recipe(), row=row)
+    return Question(row.name, {LayerDistribution: key}, job)
+
+
+def _covariances(session: Session, row: PlanRow) -> Question | None:
+    key = session.draft.measured_key()
+    known = session.results.findings.get(LayerCovariances, row.name, key)
+    if known is not None or not session.layers.has_spectrum(row):
+        return None
+    recipe = session.draft.inputs.recipe()
+    if recipe.without_calibration:
+        return None
+    job = LayerCovariancesJob(recipe=recipe, row=row, device=session.device)
+    return Question(row.name, {LayerCovariances: key}, job)
+
+
+def _difference(session: Session, row: PlanRow) -> Question | None:
+    pair = session.results.comparison.pair
+    if pair is None or row.name in session.results.comparison.spectra or len(row.shape) != 2:
+        return None
+    first, second = (run.store for run in pair)
+    job = DifferenceJob(first=first, second=second, row=row)
+    return Question(row.name, {LayerDifference: (first, second)}, job)
+
+
+_QUESTIONS: Final[dict[Kind, Callable[[Session, PlanRow], Question | None]]] = {
+    LayerSpectrum: _spectrum,
+    LayerSubspaces: _subspaces,
+    LayerDistribution: _distribution,
+    LayerCovariances: _covariances,
+    LayerDifference: _difference,
+}

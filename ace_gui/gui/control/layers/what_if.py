@@ -1,0 +1,232 @@
+"""Other parameters for the selected layer, tried out without changing the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.jobs import SpectrumJob
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.engine.latest_question import LatestQuestion, Question
+from ace_gui.gui.state.activity import RecipeKey
+from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.chosen.layer_rules import governing
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
+from ace_gui.recipe import Override
+from ace_gui.recipe.values import ParameterValue
+
+
+class WhatIf(QObject):
+    """What the selected layer's merge would be with other parameters or another scope.
+
+    The parameters are those that govern the layer: an override's, where it has its own, else the
+    recipe's. What is tried of the one is kept apart from what is tried of the other. While nothing
+    is tried, and somebody looks, the method's other variant is, if it has one.
+    ``changed``: other values are tried, or they cannot be computed; answers are among the session's
+    findings. ``awaited``: whether one is on its way.
+    """
+
+    changed = Signal()
+    awaited = Signal(bool)
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._tried: dict[int | None, dict[str, ParameterValue]] = {}
+        self._rules: tuple[Override, ...] = session.draft.inputs.overrides
+        self._scope: str | None = None
+        self._looked_at = False
+        self.error: WorkbenchError | None = None
+        self._latest = LatestQuestion(session, engine, self._find, self, self._fail)
+        self._latest.awaited.connect(self.awaited)
+        session.selection_changed.connect(self._ask_anew)
+        session.draft.changed.connect(self._keep_what_differs)
+
+    # What is tried
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is tried that the recipe does not say already."""
+        return bool(self._parameters) or self._scope is not None
+
+    @property
+    def scope(self) -> str:
+        """The scope in force here."""
+        return self._session.draft.inputs.scope if self._scope is None else self._scope
+
+    @property
+    def override(self) -> int | None:
+        """The place of the rule that the selected layer has its parameters from; None: of none."""
+        row = self._row
+        if row is None or row.override is None:
+            return None
+        inputs = self._session.draft.inputs
+        return governing(inputs.overrides, row.override.rules, inputs.method)
+
+    @property
+    def method(self) -> MethodInfo | None:
+        """The method whose parameters these are; None until the engine has said which there are."""
+        row, session = self._row, self._session
+        if self.override is None or row is None or row.override is None:
+            return session.draft.method
+        return next((m for m in session.draft.methods if m.name == row.override.method), None)
+
+    def parameter(self, name: str) -> ParameterValue | None:
+        """The value in force here of a parameter."""
+        tried = self._parameters.get(name)
+        return self._own(name) if tried is None else tried
+
+    def is_tried(self, name: str) -> bool:
+        """Whether a parameter has another value here than in the recipe."""
+        return name in self._parameters
+
+    def try_parameter(self, name: str, value: ParameterValue | None) -> None:
+        """Try another value; None, or the layer's own: as the recipe says."""
+        if value is None or value == self._own(name):
+            self._parameters.pop(name, None)
+        else:
+            self._parameters[name] = value
+        self._ask_anew()
+
+    def try_scope(self, scope: str) -> None:
+        """Try another scope."""
+        self._scope = None if scope == self._session.draft.inputs.scope else scope
+        self._ask_anew()
+
+    def back(self) -> None:
+        """Try nothing any more."""
+        self._parameters.clear()
+        self._scope = None
+        self._ask_anew()
+
+    def inputs(self) -> Inputs:
+        """The session's inputs with what is tried: in the override, where one governs the layer."""
+        return self._inputs_with(self._parameters)
+
+    def look(self, looked_at: bool) -> None:
+        """Somebody looks at the answers, or nobody does any more."""
+        self._looked_at = looked_at
+        self._ask_anew()
+
+    @property
+    def other_variant(self) -> str | None:
+        """The variant of the layer's method that it is not merged by; None without one."""
+        known = self.method.variants if self.method is not None else ()
+        return next((each for each in known if each != self._own("variant")), None)
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What ``old`` and ``new`` are called."""
+        other = self.other_variant
+        if self.is_on or other is None:
+            return tr("recipe"), tr("tried")
+        return told(str(self._own("variant"))), told(other)
+
+    def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
+        inputs, place = replace(self._session.draft.inputs, scope=self.scope), self.override
+        if place is not None:
+            rules = list(inputs.overrides)
+            rules[place] = replace(
+                rules[place], parameters={**rules[place].parameters, **parameters}
+            )
+            return replace(inputs, overrides=tuple(rules))
+        for name, value in parameters.items():
+            inputs = inputs.with_parameter(name, value)
+        return inputs
+
+    @property
+    def _row(self) -> PlanRow | None:
+        name = self._session.selection
+        return self._session.layers.row(name) if name is not None else None
+
+    @property
+    def _parameters(self) -> dict[str, ParameterValue]:
+        """What is tried of the parameters that govern the selected layer."""
+        return self._tried.setdefault(self.override, {})
+
+    def _own(self, name: str) -> ParameterValue | None:
+        """The value that the selected layer has of a parameter while nothing is tried."""
+        place, row = self.override, self._row
+        if place is None or row is None or row.override is None:
+            return self._session.draft.parameter(name)
+        planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
+        return self._session.draft.inputs.overrides[place].parameters.get(name, planned)
+
+    # What comes of it
+
+    @property
+    def old(self) -> LayerSpectrum | None:
+        """The selected layer under the recipe, as far as it is known."""
+        name = self._session.selection
+        return self._session.spectrum(name) if name is not None else None
+
+    @property
+    def new(self) -> LayerSpectrum | None:
+        """The selected layer under what is tried, or else by the other variant, once known."""
+        session, row = self._session, self._row
+        if row is None or not session.layers.has_spectrum(row) or not self._differs:
+            return None
+        return session.results.findings.get(LayerSpectrum, row.name, self._key())
+
+    @property
+    def _compared(self) -> Mapping[str, ParameterValue]:
+        """The parameters that are different in ``new``."""
+        other = self.other_variant
+        return self._parameters if self.is_on or other is None else {"variant": other}
+
+    @property
+    def _differs(self) -> bool:
+        """Whether anything is different in ``new`` that somebody wants to see."""
+        return self.is_on or (self._looked_at and bool(self._compared))
+
+    def _key(self) -> RecipeKey:
+        tried = tuple(sorted(self._compared.items()))
+        return (*self._session.draft.recipe_key(), tried, self.scope)
+
+    def _find(self) -> Question | None:
+        session, row = self._session, self._row
+        wanted = self._differs and self.new is None
+        if row is None or not wanted or not session.layers.has_spectrum(row):
+            return None
+        recipe = self._inputs_with(self._compared).recipe()
+        job = SpectrumJob(recipe=recipe, row=row, device=session.device)
+        return Question(row.name, {LayerSpectrum: self._key()}, job)
+
+    def _fail(self, error: WorkbenchError) -> None:
+        self.error = error
+        self.changed.emit()
+
+    def _keep_what_differs(self) -> None:
+        """The recipe changed: what it says now itself is no longer tried."""
+        session, known = self._session, self._tried.get(None, {})
+        if session.draft.inputs.overrides != self._rules:
+            self._rules = session.draft.inputs.overrides
+            self._tried.clear()
+        if session.draft.method is None or not session.draft.inputs.experts:
+            self._tried.clear()
+            known, self._scope = {}, None
+        method = session.draft.method
+        fields = {field.name for field in method.fields} if method else set()
+        self._tried[None] = {
+            name: value
+            for name, value in known.items()
+            if name in fields and value != session.draft.parameter(name)
+        }
+        if self._scope == session.draft.inputs.scope:
+            self._scope = None
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        self.error = None
+        self.changed.emit()
+        self._latest.ask()

@@ -1,0 +1,1 @@
+"""What a person begins and can stop: merges, scores, exports, comparisons."""

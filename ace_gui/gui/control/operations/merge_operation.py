@@ -1,0 +1,132 @@
+"""The window's merge: begun or continued, followed, and kept for comparing."""
+
+from __future__ import annotations
+
+from ace_gui.engine.contract.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    LearningProgress,
+    MergeFinished,
+    MergeStarted,
+    PassProgress,
+    TensorFinished,
+)
+from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob
+from ace_gui.errors import ResumeError
+from ace_gui.gui.control.engine.engine_client import End, EngineClient
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.control.time_left import Pace, StepPace
+from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
+
+
+class MergeOperation:
+    """Merges what is chosen, one merge at a time."""
+
+    def __init__(
+        self, session: Session, engine: EngineClient, stores: MergeStores, runs: RunOperations
+    ) -> None:
+        self._session = session
+        self._engine = engine
+        self._stores = stores
+        self._runs = runs
+        self._pace, self._steps = Pace(), StepPace()
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether a merge would go on with one that this window or an earlier one began."""
+        inputs = self._session.draft.inputs
+        if self._session.can_resume or inputs.base is None:
+            return self._session.can_resume
+        return self._stores.has(inputs.recipe())
+
+    def start(self) -> None:
+        """Merge what is loaded, from where an interrupted merge of it stopped."""
+        session = self._session
+        if not session.can_merge:
+            return
+        for analysis in self._engine.running(AnalyseJob):
+            analysis.drop()
+        run = session.results.merge
+        if run is None or not session.can_resume:
+            run = self._new()
+        self._pace, self._steps = Pace(), StepPace()
+        session.results.learning.clear()
+        job = MergeJob(
+            recipe=run.recipe,
+            store=run.store,
+            device=session.device,
+            cluster=session.cluster,
+            resume=run.store.exists(),  # this window's, or one that an earlier window left
+            memory_bytes=session.memory_bytes,
+        )
+        self._engine.run(job, self._hear, self._end)
+        session.results.start_merge(run)
+
+    def _new(self) -> MergeRun:
+        """A merge of what is chosen now; earlier ones stay, an interrupted one for a week."""
+        session = self._session
+        recipe = session.draft.inputs.recipe()
+        parameters = session.draft.resolved_parameters()
+        return MergeRun(recipe=recipe, store=self._stores.new(recipe), parameters=parameters)
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case TensorFinished():
+                self._session.record_report(event.report)
+                self._pace.finish(event.report.name)
+                self._show(event.done, event.total, seconds_left=self._pace.seconds_left())
+            case MergeStarted():
+                self._take_over(event)
+                done = {report.name for report in event.reports}
+                self._pace.start((row for row in self._session.layers.rows if row.in_base), done)
+                self._show(event.done, event.total)
+            case PassProgress():
+                self._show(event.done, event.total, title=event.title)
+            case LearningProgress():
+                session = self._session
+                session.results.learning.take(event)
+                left = self._steps.seconds_left(event.done, event.total)
+                self._show(event.done, event.total, seconds_left=left, title=event.title)
+            case MergeFinished():
+                self._session.results.finish_merge(event)
+                if self._session.results.merge is not None:
+                    self._runs.add(self._session.results.merge)
+                if event.notes:
+                    self._session.advice.emit(" ".join(map(told, event.notes)))
+
+    def _show(
+        self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""
+    ) -> None:
+        state = State.MERGING
+        self._session.activity.set_progress(
+            Progress(state=state, done=done, total=total, seconds_left=seconds_left, title=title)
+        )
+
+    def _take_over(self, begun: MergeStarted) -> None:
+        """What an earlier run finished is merged, and shown as such."""
+        if self._session.results.merge is not None:
+            self._session.results.merge.bytes = begun.bytes_total
+        for report in begun.reports:
+            self._session.record_report(report)
+
+    def _end(self, end: End) -> None:
+        session = self._session
+        session.layers.learnt.emit("")
+        if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
+            self._give_up()
+        elif isinstance(end, JobCancelled):
+            session.advice.emit(
+                tr("Merge cancelled. What is finished is kept: Merge continues from there.")
+            )
+
+    def _give_up(self) -> None:
+        """The interrupted merge cannot be continued."""
+        run = self._session.results.merge
+        if run is not None:
+            self._stores.discard(run.store)
+            self._session.results.start_merge(None)

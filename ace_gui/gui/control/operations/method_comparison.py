@@ -1,0 +1,125 @@
+"""Several merges of what is loaded, one after another, and the rows that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from ace_gui.engine.contract.checks import MEMORY
+from ace_gui.engine.contract.events import (
+    CompareProgress,
+    Event,
+    MergeFinished,
+    MethodCompared,
+)
+from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.operations.one_operation import OneOperation
+from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.checks import check_line
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.told import told, told_list
+from ace_gui.recipe import Recipe
+
+
+class MethodComparison(OneOperation):
+    """Runs a queue of recipes; ``rows`` are what came of them, oldest first.
+
+    Finished merges join the session's runs, of which a few stay that were made for a comparison
+    alone; ``use`` takes a row's recipe, and its merge where that is kept.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        engine: EngineClient,
+        stores: MergeStores,
+        runs: RunOperations,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(session, engine, parent)
+        self._stores = stores
+        self._runs = runs
+        self._of: Path | None = None
+        self.rows: tuple[MethodCompared, ...] = ()
+        self.progress: CompareProgress | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """What the checks have against any merge, as a sentence; memory is each method's own."""
+        errors = (check for check in self._session.checks.errors if check.title != MEMORY)
+        return next(map(check_line, errors), "")
+
+    def start(self, recipes: Sequence[Recipe]) -> None:
+        """Merge these, one after another. Rows of another base are forgotten."""
+        if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
+            return
+        if self._of != self._session.draft.inputs.base:
+            self.rows, self._of = (), self._session.draft.inputs.base
+        variants = []
+        for recipe in recipes:
+            variants.append(Variant(recipe=recipe, store=self._stores.new(recipe)))
+        job = CompareJob(
+            variants=tuple(variants),
+            device=self._session.device,
+            memory_bytes=self._session.memory_bytes,
+            cluster=self._session.cluster,
+        )
+        self._begin(job)
+
+    def run_of(self, row: MethodCompared) -> MergeRun | None:
+        """The finished merge of a row, as long as its store is kept."""
+        store = row.variant.store
+        return next((run for run in self._session.results.runs.all if run.store == store), None)
+
+    def use(self, row: MethodCompared) -> None:
+        """Make a row's recipe that of the window, and its merge the window's merge."""
+        run = self.run_of(row)
+        self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
+
+    def take(self, event: Event) -> None:
+        """A step, or a row."""
+        match event:
+            case CompareProgress():
+                self.progress = replace(event, title=told_list(event.title))
+                self._session.activity.set_progress(
+                    Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
+                )
+            case MethodCompared():
+                self._add(replace(event, title=told_list(event.title), error=told(event.error)))
+
+    def _add(self, row: MethodCompared) -> None:
+        same = row.variant.recipe
+        others = (known for known in self.rows if known.variant.recipe != same)
+        self.rows = (*others, row)
+        if row.error:
+            self._stores.discard(row.variant.store)
+            return
+        finished = MergeFinished(
+            store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes
+        )
+        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
+            self._session.results.scores.record(row.scores, str(row.variant.store))
+        run = MergeRun(
+            recipe=row.variant.recipe,
+            store=row.variant.store,
+            parameters=row.parameters,
+            accuracies=row.by_task,
+            reports={report.name: report for report in row.reports},
+            finished=finished,
+            norm=row.relative_norm,
+            kept=False,
+        )
+        current = self._session.results.merge
+        self._runs.add(run)
+        if current is not None and current.key == run.key:
+            self._session.results.start_merge(run)
+
+    def end(self) -> None:
+        """No step is under way."""
+        self.progress = None

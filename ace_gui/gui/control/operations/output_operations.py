@@ -1,0 +1,78 @@
+"""What is written of a finished merge: a model folder, a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import (
+    Event,
+    Exported,
+    ExportProgress,
+    Reported,
+    ReportProgress,
+)
+from ace_gui.engine.contract.jobs import ExportJob, ReportJob
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
+
+
+class OutputOperations(QObject):
+    """Exports and reports on the session's merge. ``exported`` carries an Exported."""
+
+    exported = Signal(object)
+
+    def __init__(
+        self,
+        session: Session,
+        engine: EngineClient,
+        runs: RunOperations,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._runs = runs
+        self._session = session
+        self._engine = engine
+
+    def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
+        """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
+        run = self._session.results.merge
+        if run is not None and self._session.can_export:
+            job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
+            self._engine.run(replace(job, complete_heads=heads), self._hear)
+
+    def report(self, file: Path) -> None:
+        """Write what the finished merge did as one HTML file."""
+        run = self._session.results.merge
+        if run is not None and self._session.can_report:
+            job = ReportJob(store=run.store, file=file, device=self._session.device)
+            self._engine.run(job, self._hear)
+
+    def cancel_export(self) -> None:
+        """Stop writing the model folder."""
+        for operation in self._engine.running(ExportJob):
+            operation.cancel()
+
+    def _hear(self, event: Event) -> None:
+        session = self._session
+        match event:
+            case ExportProgress(done=done, total=total):
+                session.activity.set_progress(
+                    Progress(state=State.EXPORTING, done=done, total=total)
+                )
+            case ReportProgress(title=title, done=done, total=total):
+                session.activity.set_progress(
+                    Progress(state=State.REPORTING, title=title, done=done, total=total)
+                )
+            case Exported():
+                if session.results.merge is not None:
+                    session.results.merge.exported = True
+                    self._runs.note(session.results.merge)
+                self.exported.emit(event)
+            case Reported(file=file):
+                session.written.emit(tr("The report is in {file}.", file=file), file)

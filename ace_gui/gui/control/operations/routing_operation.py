@@ -1,0 +1,57 @@
+"""Which experts a merge with a router takes, as the engine says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.jobs import RoutesJob
+from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.operations.one_operation import OneOperation
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
+
+
+class RoutingOperation(OneOperation):
+    """``routes``: of the store that was looked at last, None before."""
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(session, engine, parent)
+        self.store: Path | None = None
+        self.routes: tuple[TaskRoutes, ...] | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be looked at; empty if nothing is in the way."""
+        if not self._session.draft.inputs.tasks:
+            return tr("Add a task first.")
+        return "" if self._session.results.runs.all else tr("Merge first.")
+
+    def start(self, store: Path, limit: int | None) -> None:
+        """Have a finished merge answer the tasks; what was known is forgotten."""
+        if self.obstacle or self.is_running:
+            return
+        self.store, self.routes = store, None
+        job = RoutesJob(
+            recipe=self._session.draft.inputs.recipe(),
+            store=store,
+            limit=limit,
+            device=self._session.device,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        """How far it is, or the routes."""
+        match event:
+            case EvaluationProgress(done=done, total=total, task=task):
+                title = tr("looking at the routes of {task}", task=task)
+                progress = Progress(state=State.SCORING, done=done, total=total, title=title)
+                self._session.activity.set_progress(progress)
+            case RoutesFound(routes=routes):
+                self.routes = routes

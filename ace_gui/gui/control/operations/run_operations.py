@@ -1,0 +1,231 @@
+"""The list of runs: what earlier windows kept of it, and what a person does with a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import Event, StoreRead
+from ace_gui.engine.contract.jobs import ReadStoresJob
+from ace_gui.gui.control.engine.background import Background
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.merge_stores import RECORD, MergeStores, record_of, store_of
+from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
+from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.found.runs import relative_norm
+from ace_gui.gui.state.session import Session
+
+Kept = tuple[Path, RunRecord]
+"""A store and its record."""
+
+
+class RunOperations(QObject):
+    """Keeps finished merges and their records in step, and finds the one of what is chosen.
+
+    ``listed`` carries every kept merge there is, of any base, after ``list_all``; ``wanted`` the
+    Inputs of a run that is to be restored.
+    """
+
+    listed = Signal(object)
+    wanted = Signal(object)
+
+    def __init__(
+        self,
+        session: Session,
+        engine: EngineClient,
+        stores: MergeStores,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._engine, self._stores = session, engine, stores
+        self._base: Path | None = None
+        self._scored: dict[Path, dict[str, float]] = {}  # what the records say
+        self._background = Background()
+        session.draft.changed.connect(self._follow)
+        session.activity.changed.connect(self._match)
+        session.layers.learnt.connect(lambda name: None if name else self._measure())
+        session.results.scores.changed.connect(self._note_scores)
+
+    # What happens to merges
+
+    def add(self, run: MergeRun) -> None:
+        """A merge is finished; it stays, whatever is merged or opened next."""
+        run.made = time.time()
+        self._measure_one(run)
+        given_up = self._session.results.runs.add(run)
+        if run.kept:
+            self._write(run)
+        for old in given_up:
+            self._stores.discard(old.store)
+
+    def leave(self) -> None:
+        """Another base, or none: what is kept stays on the disk, what was only tried goes."""
+        self._session.results.comparison.compare(None, None)
+        self._session.results.start_merge(None)
+        for run in self._session.results.runs.clear():
+            (self._stores.release if run.kept else self._stores.discard)(run.store)
+
+    def note(self, run: MergeRun) -> None:
+        """Something else is known of a run: its name, its score, that it is exported."""
+        run.kept = True
+        self._write(run)
+        self._session.results.runs.tell()
+
+    # What a person wants
+
+    def restore(self, run: MergeRun) -> None:
+        """Make the run's recipe what is chosen, and so the run the window's merge."""
+        now = self._session.draft.inputs
+        colours = {expert.path: expert.colour for expert in now.experts}
+        then = Inputs.from_recipe(run.recipe)
+        if colours.keys() == {expert.path for expert in then.experts}:
+            kept = (replace(each, colour=colours[each.path]) for each in then.experts)
+            then = replace(then, experts=tuple(kept))
+        if not run.kept:
+            self.note(run)
+        others = {name: set_ for name, set_ in now.parameters.items() if name != then.method}
+        self.wanted.emit(replace(then, parameters={**others, **then.parameters}))
+        self._match()
+
+    def rename(self, run: MergeRun, name: str) -> None:
+        """Call a run something else; "": by its method again."""
+        if name != run.name:
+            run.name = name
+            self.note(run)
+
+    def delete(self, runs: Iterable[MergeRun]) -> None:
+        """Remove runs and their stores."""
+        results = self._session.results
+        for run in tuple(runs):
+            results.runs.forget(run.store)
+            if results.merge is run:
+                results.start_merge(None)
+            self._stores.discard(run.store)
+
+    def list_all(self) -> None:
+        """Look which merges are kept, of any base."""
+        roots = self._stores.roots
+        self._background.ask(lambda: read_all(*roots), self._list)
+
+    def delete_kept(self, stores: Iterable[Path]) -> None:
+        """Remove merges of any base; those of another open window stay."""
+        own = {run.store: run for run in self._session.results.runs.all}
+        for store in tuple(stores):
+            if store in own:
+                self.delete([own[store]])
+            elif self._stores.take(store):
+                self._stores.discard(store)
+        self.list_all()
+
+    def finish(self) -> None:
+        """Wait until every record is written."""
+        self._background.wait()
+
+    # Finding
+
+    def _follow(self) -> None:
+        """Look for what is kept of the base, once it is another; find the merge of what is set."""
+        plan = self._session.draft.plan
+        planned = plan.recipe.base_model if plan is not None else None
+        if planned != self._base:
+            self._base = planned
+            if planned is not None:
+                roots = self._stores.roots
+                self._background.ask(lambda: (planned, read_all(*roots)), self._take_up)
+        self._match()
+
+    def _list(self, found: Sequence[Kept]) -> None:
+        self.listed.emit(found)
+
+    def _take_up(self, answer: tuple[Path, Sequence[Kept]]) -> None:
+        """Take up what earlier windows kept, unless another base is open by now."""
+        base, found = answer
+        if base != self._base:
+            return
+        own = [(store, record) for store, record in found if record.recipe.base_model == base]
+        known = {run.store for run in self._session.results.runs.all}
+        runs = [
+            record.run(store)
+            for store, record in own
+            if store not in known and self._stores.take(store)
+        ]
+        if runs:
+            for run in runs:
+                run.outdated = True  # until the engine has looked
+            self._session.results.runs.take_up(runs)
+            job = ReadStoresJob(stores=tuple(run.store for run in runs))
+            self._engine.run(job, self._hear, quiet=True)
+
+    def _hear(self, event: Event) -> None:
+        if not isinstance(event, StoreRead):
+            return
+        runs = self._session.results.runs
+        for run in runs.all:
+            if run.store == event.store:
+                run.reports = {report.name: report for report in event.reports}
+                run.outdated = event.outdated
+                runs.tell()
+        self._match()
+
+    def _match(self) -> None:
+        """The finished merge of what is chosen now is the window's, whenever there is one."""
+        session = self._session
+        draft, current = session.draft, session.results.merge
+        settled = draft.plan is not None and draft.inputs == draft.planned
+        if not settled or session.activity.is_running(State.MERGING, State.EXPORTING):
+            return
+        run = session.results.runs.find(draft.recipe_key())
+        if run is not None and run is not current:
+            session.results.start_merge(run)
+            session.layers.learnt.emit("")
+
+    # Figures
+
+    def _measure(self) -> None:
+        for run in self._session.results.runs.all:
+            if run.norm is None and self._measure_one(run):
+                if run.kept:
+                    self._write(run)
+                self._session.results.runs.tell()
+
+    def _measure_one(self, run: MergeRun) -> bool:
+        """How far a merge of what is chosen moved the model, once the experts are compared."""
+        draft, layers = self._session.draft, self._session.layers
+        if run.norm is None and layers.is_analysed and run.key == draft.recipe_key():
+            run.norm = relative_norm(layers.statistics, run.reports)
+        return run.norm is not None
+
+    def _note_scores(self) -> None:
+        """Merges that were tried have other scores now."""
+        for run in self._session.results.runs.all:
+            if run.kept and run.accuracies != self._scored.get(run.store, run.accuracies):
+                self._write(run)
+                self._session.results.runs.tell()
+            self._scored[run.store] = dict(run.accuracies)
+
+    def _write(self, run: MergeRun) -> None:
+        file, record = record_of(run.store), RunRecord.of(run)
+        self._scored[run.store] = dict(run.accuracies)
+
+        def write() -> None:
+            with suppress(OSError):  # the run is then this window's alone
+                if run.store.exists():
+                    write_record(file, record)
+
+        self._background.run(write)
+
+
+def read_all(*roots: Path) -> list[Kept]:
+    """Every kept merge in these folders, oldest first."""
+    found = []
+    for file in (file for root in roots if root.is_dir() for file in root.glob(f"*{RECORD}")):
+        record = read_record(file)
+        if record is not None and store_of(file).is_dir():
+            found.append((store_of(file), record))
+    return sorted(found, key=lambda kept: kept[1].made)

@@ -1,0 +1,192 @@
+"""Tasks and scores: what the engine is asked about them, and where its answers go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.jobs import (
+    CompareExamplesJob,
+    DescribeTasksJob,
+    EvaluateJob,
+    RoutesJob,
+    TuneJob,
+)
+from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.gui.control.engine.engine_client import End, EngineClient
+from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
+from ace_gui.gui.control.operations.routing_operation import RoutingOperation
+from ace_gui.gui.control.operations.try_operation import TryOperation
+from ace_gui.gui.control.operations.tune_operation import TuneOperation
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.words import tr
+from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Recipe
+
+SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
+DELAY: Final = 250  # ms; a name that is being typed is not looked at letter by letter
+
+
+class Scoring(QObject):
+    """``look`` says that somebody looks at the tasks: then they are read and described.
+
+    ``changed`` follows when a job begins or ends. ``trying``: one text or picture; ``tuning``:
+    parameters; ``covariances``: what their calibration data say of ACE's.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._engine = session, engine
+        self.trying = TryOperation(session, engine, self)
+        self.tuning = TuneOperation(session, engine, self)
+        self.routing = RoutingOperation(session, engine, self)
+        self.covariances = CovarianceOperation(session, engine, self)
+        self._looked_at = False
+        self._timer = engine.delayed(DELAY, self._describe)
+        session.draft.changed.connect(self._follow)
+
+    # The tasks
+
+    def look(self, looked_at: bool) -> None:
+        """Somebody looks at the tasks, or nobody does any more."""
+        self._looked_at = looked_at
+        self._follow()
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """A task for each file or folder of data, of the expert that is called as it is."""
+        tasks = self._session.draft.inputs.tasks
+        names = self._session.draft.inputs.names
+        for path in paths:
+            title = Task(data=path).title
+            taken = {task.title for task in tasks}
+            free = (f"{title}-{number}" for number in range(2, len(taken) + 3))
+            name = None if title not in taken else next(each for each in free if each not in taken)
+            own = next((each for each in names if each.casefold() == title.casefold()), None)
+            tasks = (*tasks, Task(data=path, name=name, expert=own))
+        self._session.draft.set_tasks(tasks)
+
+    def change(self, place: int, task: Task) -> None:
+        """Another task in the place of one."""
+        tasks = list(self._session.draft.inputs.tasks)
+        tasks[place] = task
+        self._session.draft.set_tasks(tuple(tasks))
+
+    def remove(self, place: int) -> None:
+        """One task less."""
+        tasks = self._session.draft.inputs.tasks
+        self._session.draft.set_tasks((*tasks[:place], *tasks[place + 1 :]))
+
+    def _follow(self) -> None:
+        if self._looked_at and self._undescribed:
+            self._timer.start()
+
+    @property
+    def _undescribed(self) -> tuple[Task, ...]:
+        draft, scores = self._session.draft, self._session.results.scores
+        if draft.plan is None:
+            return ()
+        return tuple(task for task in draft.inputs.tasks if scores.described(task) is None)
+
+    def _describe(self) -> None:
+        for operation in self._engine.running(DescribeTasksJob):
+            operation.drop()
+        if self._looked_at and (tasks := self._undescribed):
+            job = DescribeTasksJob(recipe=self._recipe, tasks=tasks)
+            self._engine.run(job, self._hear)
+
+    # The scores
+
+    @property
+    def is_running(self) -> bool:
+        """Whether models are being tried."""
+        return self._session.activity.is_running(State.SCORING)
+
+    @property
+    def obstacle(self) -> str:
+        """Why models cannot be tried now; empty if nothing is in the way."""
+        session = self._session
+        if session.draft.plan is None:
+            return tr("Open a base model first.")
+        if not session.draft.inputs.tasks:
+            return tr("Add a task first.")
+        return tr("Models are being tried.") if self.is_running else ""
+
+    def evaluate(self) -> None:
+        """Try base, experts and every finished merge on the tasks; what is known costs nothing."""
+        if self.obstacle:
+            return
+        stores = tuple(run.store for run in self._session.results.runs.all)
+        job = EvaluateJob(
+            recipe=self._recipe,
+            stores=stores,
+            device=self._session.device,
+            cluster=self._session.cluster,
+        )
+        self._engine.run(job, self._hear, self._end)
+        self.changed.emit()
+
+    def compare_examples(self, store: Path, *, with_base: bool) -> None:
+        """Find out what a merge lost and gained."""
+        for operation in self._engine.running(CompareExamplesJob):
+            operation.drop()
+        job = CompareExamplesJob(
+            recipe=self._recipe, store=store, with_base=with_base, device=self._session.device
+        )
+        self._engine.run(job, partial(self._learn, store, with_base), self._end)
+        self.changed.emit()
+
+    def cancel(self) -> None:
+        """Stop trying models; what is known stays."""
+        for operation in self._engine.running(*SCORING):
+            operation.cancel()
+
+    @property
+    def _recipe(self) -> Recipe:
+        return self._session.draft.inputs.recipe()
+
+    def _learn(self, store: Path, with_base: bool, event: Event) -> None:
+        if isinstance(event, ExamplesCompared):
+            self._session.results.scores.compare(store, event, with_base=with_base)
+        else:
+            self._hear(event)
+
+    def _hear(self, event: Event) -> None:
+        session = self._session
+        match event:
+            case EvaluationProgress(done=done, total=total):
+                title = tr(
+                    "scoring {title} on {task}", title=self._title(event.model), task=event.task
+                )
+                progress = Progress(state=State.SCORING, done=done, total=total, title=title)
+                session.activity.set_progress(progress)
+            case TaskScore():
+                session.results.scores.record([event])
+                self._keep(event)
+            case TaskDescribed():
+                session.results.scores.describe(event)
+
+    def _keep(self, score: TaskScore) -> None:
+        """A merge has its scores wherever it is listed."""
+        for run in self._session.results.runs.all:
+            if str(run.store) == score.model:
+                run.accuracies = {**run.accuracies, score.task: score.score}
+
+    def _title(self, model: str) -> str:
+        """Stores have names that say nothing."""
+        known = {str(run.store) for run in self._session.results.runs.all}
+        return tr("the merge") if model in known else model
+
+    def _end(self, _: End) -> None:
+        self._session.results.changed.emit()
+        self.changed.emit()

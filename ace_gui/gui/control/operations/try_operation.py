@@ -1,0 +1,89 @@
+"""One text or picture that is tried on base, expert and merge, and what they say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from ace_gui.engine.contract.events import Event
+from ace_gui.engine.contract.jobs import TryJob
+from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.operations.one_operation import OneOperation
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a model has said so far; ``is_done``: that is all."""
+
+    text: str = ""
+    shares: tuple[tuple[str, float], ...] = ()
+    error: str = ""
+    is_done: bool = False
+
+
+class TryOperation(OneOperation):
+    """``said``: by model, in the order in which they are asked."""
+
+    def __init__(
+        self, session: Session, engine: EngineClient, parent: QObject | None = None
+    ) -> None:
+        super().__init__(session, engine, parent)
+        self.said: dict[str, Said] = {}
+
+    def start(
+        self,
+        task: Task,
+        stores: Sequence[Path],
+        *,
+        row: str = "",
+        text: str = "",
+        pair: str = "",
+        picture: Path | None = None,
+        seed: int = 0,
+        temperature: float = 0.0,
+    ) -> None:
+        """Ask base, the task's expert and these merges; what was asked before is dropped."""
+        if self._session.draft.plan is None:
+            return
+        self.said = {}
+        job = TryJob(
+            recipe=self._session.draft.inputs.recipe(),
+            task=task,
+            stores=tuple(stores),
+            row=row,
+            text=text,
+            pair=pair,
+            picture=picture,
+            seed=seed,
+            temperature=temperature,
+            device=self._session.device,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        """More of what a model says."""
+        match event:
+            case TriedBegun(model=model):
+                self.said[model] = Said()
+            case TriedText(model=model, piece=piece):
+                known = self.said[model]
+                self.said[model] = replace(known, text=known.text + piece)
+            case Tried(model=model):
+                known = self.said[model]
+                self.said[model] = replace(
+                    known,
+                    text=known.text or event.words,
+                    shares=event.shares,
+                    error=event.error,
+                    is_done=True,
+                )
+
+    def end(self) -> None:
+        """Nothing more comes of any model."""
+        self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}

@@ -1,0 +1,1 @@
+"""Plots of all layers: γ, energies, agreement, differences."""

@@ -1,0 +1,31 @@
+"""γ along the model: which layers the experts disagree in, and where τ parts them."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.along_model.layer_plot import block_starts, fit_columns
+from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
+from ace_gui.gui.words import tr
+
+
+class HeterogeneityPlot(GammaPlot):
+    """One symbol a layer, from the model's input to its output."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._bottom = BlockAxis()
+        super().__init__(
+            name=tr("Heterogeneity along the model"), bottom=self._bottom, parent=parent
+        )
+
+    def fit(self) -> None:
+        fit_columns(self, len(self._names))
+        self._refresh()
+
+    def _place(self) -> None:
+        self._x = np.arange(len(self._names), dtype=np.float64)
+        starts, count = block_starts(self._blocks), len(self._blocks)
+        self._bottom.set_blocks(starts, count)
+        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])

@@ -1,0 +1,106 @@
+"""The distribution of γ by role (ACE, Fig. 1): in which kinds of layers the experts disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.frame.axes import NameColumnsAxis
+from ace_gui.gui.theme import Tokens
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
+
+STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
+BOX = 0.8
+
+
+class RolePlot(GammaPlot):
+    """A strip of symbols a role, each strip from input to output, over a box of its quartiles."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._bottom = NameColumnsAxis()
+        self._bottom.setLabel(
+            tr("role (in each: layers, input → output; box: quartiles and median)")
+        )
+        self._role_names: tuple[str, ...] = ()
+        self._role = np.zeros(0, dtype=np.intp)
+        self._boxes: list[pg.GraphicsObject] = []
+        super().__init__(name=tr("Heterogeneity by role"), bottom=self._bottom, parent=parent)
+
+    def fit(self) -> None:
+        view = self.canvas.getViewBox()
+        low, high = -0.6, max(len(self._role_names), 1) - 0.4
+        view.setLimits(xMin=low, xMax=high, minXRange=min(1.2, high - low))
+        view.setXRange(low, high, padding=0)
+        self._refresh()
+
+    def restyle(self, before: Tokens) -> None:
+        super().restyle(before)
+        self._draw_boxes()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._bottom.set_names([*map(told, self._role_names)], self.width())
+
+    def _place(self) -> None:
+        self._role_names = tuple(dict.fromkeys(self._roles))
+        places = {role: place for place, role in enumerate(self._role_names)}
+        self._role = np.array([places[role] for role in self._roles], dtype=np.intp)
+        self._x = self._role.astype(np.float64)
+        for place in range(len(self._role_names)):
+            chosen = np.flatnonzero(self._role == place)
+            depth = (np.arange(chosen.size) + 0.5) / chosen.size - 0.5
+            self._x[chosen] += STRIP * depth
+        self._bottom.set_names([*map(told, self._role_names)], self.width())
+
+    def _walk(self) -> Sequence[int]:
+        return [int(index) for index in np.argsort(self._x, kind="stable")]
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        self._draw_boxes()
+
+    def quartiles(self) -> NDArray[np.float64]:
+        """Roles × 3: the quartiles of γ of every role, NaN where none is known."""
+        found = np.full((len(self._role_names), 3), np.nan)
+        for place in range(len(self._role_names)):
+            gamma = self._gamma[self._role == place]
+            if not np.isnan(gamma).all():
+                found[place] = np.nanpercentile(gamma, (25, 50, 75))
+        return found
+
+    def _draw_boxes(self) -> None:
+        for item in self._boxes:
+            self.canvas.removeItem(item)
+        drawn = [
+            (place, [self._position(float(value)) for value in row])
+            for place, row in enumerate(self.quartiles())
+            if not np.isnan(row).any()
+        ]
+        tint = QColor(self.theme.text2)
+        tint.setAlpha(46)
+        places = [place for place, _ in drawn]
+        box = pg.BarGraphItem(
+            x=places,
+            y0=[low for _, (low, _, _) in drawn],
+            y1=[high for _, (_, _, high) in drawn],
+            width=BOX,
+            brush=tint,
+            pen=pg.mkPen(self.theme.text2, width=1),
+        )
+        ends = np.array([[place - BOX / 2, place + BOX / 2] for place in places]).ravel()
+        heights = np.repeat([middle for _, (_, middle, _) in drawn], 2)
+        pen = pg.mkPen(self.theme.text, width=2)
+        median = pg.PlotDataItem(ends, heights, connect="pairs", pen=pen)
+        self._boxes = [box, median]
+        for item in self._boxes:
+            item.setZValue(-1)
+            self.canvas.addItem(item, ignoreBounds=True)

@@ -1,0 +1,392 @@
+"""Layers by their γ, with τ as a line to drag: what the views of heterogeneity share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, inf, isfinite, log10
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.told import told
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.engine.contract.figures.health import gamma_near_pole
+from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.numbers import number_text
+from ace_gui.gui.plots.along_model.layer_plot import (
+    LayersPlot,
+    nearest_point,
+    same_figures,
+    symbol_size,
+)
+from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.legend import LegendEntry
+from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
+from ace_gui.gui.plots.frame.points import Points
+from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.words import counted, later, local, tr
+
+EMPTY = later("γ appears here once a base and two experts are open.")
+HINT = later("Choose a layer to see its spectrum; drag the line to change τ.")
+SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
+NEAR_PIXELS = 28.0
+LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
+NEAR_POLE = later("γ near its pole")
+POLE_TIP = later(
+    "here γ exceeds τ only because the mean log energy is near zero (norms near 1), "
+    "not because the experts disagree"
+)
+
+
+def two_digits(value: float) -> float:
+    """``value`` rounded to two significant digits, as τ is set by dragging."""
+    return float(f"{value:.1e}")
+
+
+def treated_alike(count: int) -> str:
+    """Of a method that does not look at γ."""
+    return tr("{count} matrices, treated alike whatever their γ", count=count)
+
+
+def tau_text(tau: float) -> str:
+    """ "τ = 0.30"."""
+    return f"τ = {number_text(tau)}" if isfinite(tau) else tr("no τ")
+
+
+class GammaPlot(LayersPlot):
+    """One symbol a layer, filled where γ > τ, crossed where γ is near its pole.
+
+    Ctrl with up and down moves τ. Subclasses set ``_x``, where each layer stands, in ``_place``.
+
+    Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is let go, each a float.
+    """
+
+    tau_changed = Signal(float)
+    tau_committed = Signal(float)
+
+    def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
+        self._left = quantity_axis("left", grid=True)
+        self._roles: tuple[str, ...] = ()
+        self._blocks: tuple[int | None, ...] = ()
+        self._family = np.zeros(0, dtype=np.intp)
+        self._x = np.zeros(0)
+        self._gamma = np.zeros(0)
+        self._mean_log = np.zeros(0)
+        self._tau = 0.3
+        self._y_range = (0.0, 1.0)
+        super().__init__(
+            name=name,
+            empty=tr(EMPTY),
+            bottom=bottom,
+            left=self._left,
+            wraps=False,
+            logarithmic=True,
+            parent=parent,
+        )
+        self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
+        self._make_items()
+        self.restyle(self.theme)
+
+    # What is shown
+
+    def set_layers(
+        self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
+    ) -> None:
+        """Show these layers, in the model's order; every γ is unknown again."""
+        same = self._set_names(names)
+        self._roles, self._blocks = tuple(roles), tuple(blocks)
+        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(self._roles)}
+        self._family = np.array([families[role] for role in self._roles], dtype=np.intp)
+        self._gamma = np.full(len(self._names), np.nan)
+        self._mean_log = np.full(len(self._names), np.nan)
+        if not self._names:
+            self.show_message(tr(EMPTY))
+            return
+        self._place()
+        self._set_legend()
+        self.show_canvas()
+        if same:
+            self._refresh()
+        else:
+            self.fit()
+
+    def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
+        """γ and mean log energy of every layer, NaN where they are not known."""
+        if same_figures(gamma_L, self._gamma) and same_figures(mean_log_L, self._mean_log):
+            return
+        self._gamma, self._mean_log = gamma_L.copy(), mean_log_L.copy()
+        self._refresh()
+
+    def set_tau(self, tau: float) -> None:
+        """Move the line of τ; infinite: there is none. No signal."""
+        if tau == self._tau:
+            return
+        self._tau = tau
+        if not self._line.moving:
+            self._refresh()
+
+    @property
+    def tau(self) -> float:
+        """Where the line of τ is."""
+        return self._tau
+
+    def clear(self) -> None:
+        """Show no layers."""
+        self.set_layers((), (), ())
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """The figures as a table, a row a layer."""
+        shown = range(len(self._names))
+        deviation = np.sqrt(self._gamma * self._mean_log**2)
+        return (
+            FigureColumn(title=tr("layer"), values=self._names),
+            FigureColumn(title=tr("role"), values=list(map(told, self._roles))),
+            FigureColumn(title="γ", values=self._gamma, tip=tr("Heterogeneity (ACE, Eq. 7)")),
+            FigureColumn(title=tr("regime"), values=[self._regime(index) for index in shown]),
+            FigureColumn(
+                title=tr("mean ln energy"),
+                values=self._mean_log,
+                tip=tr("Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself."),
+            ),
+            FigureColumn(
+                title=tr("deviation of ln energy"),
+                values=deviation,
+                tip=tr("Standard deviation over the experts; γ is its square by that of the mean."),
+            ),
+        )
+
+    def rescale(self) -> None:
+        self._left.logarithmic = self.log_box.isChecked()
+        self._left.picture = None
+        self._refresh()
+
+    def _place(self) -> None:
+        """Set ``_x`` for the layers that are shown, and name places on the horizontal axis."""
+        raise NotImplementedError
+
+    # Drawing
+
+    def _make_items(self) -> None:
+        self._left.logarithmic = self.log_box.isChecked()
+        self._bands = Bands()
+        self._path = pg.PlotDataItem()
+        self._halo = pg.ScatterPlotItem(size=22)
+        self._said = pg.TextItem(anchor=(1.0, 0.5))
+        self._crosses = Points(symbol="x")
+        self._line = ThresholdLine()
+        self._line.sigDragged.connect(self._dragged)
+        self._line.sigPositionChangeFinished.connect(self._released)
+        self._points = {
+            (family, above): Points(symbol=SYMBOLS[name])
+            for family, name in enumerate(ROLE_FAMILIES)
+            for above in (False, True)
+        }
+        below, above = (
+            (self._bands, self._path, self._said, self._halo),
+            (self._crosses, self._line),
+        )
+        for item in (*below, *self._points.values(), *above):
+            self.canvas.addItem(item, ignoreBounds=True)
+
+    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
+        theme = self.theme
+        for (_family, above), item in self._points.items():
+            item.setPen(pg.mkPen(theme.accent if above else theme.text2, width=1.6))
+            item.setBrush(pg.mkBrush(theme.accent if above else theme.card))
+        self._line.set_theme(theme)
+        self._bands.set_colour(theme.sunk)
+        trail, halo = QColor(theme.accent), QColor(theme.accent)
+        trail.setAlphaF(0.6)
+        halo.setAlphaF(0.2)
+        self._path.setPen(pg.mkPen(trail, width=1.4))
+        self._halo.setPen(pg.mkPen(None))
+        self._halo.setBrush(pg.mkBrush(halo))
+        self._said.setFont(face(Face.CAPTION_STRONG))
+        self._said.setColor(theme.text)
+        self._said.fill = pg.mkBrush(theme.card)  # its role's line goes on below it
+        self._crosses.setPen(pg.mkPen(theme.text, width=1))
+        self._crosses.setBrush(pg.mkBrush(theme.card))
+        self._set_legend()
+
+    def _set_legend(self) -> None:
+        present = {ROLE_FAMILIES[family] for family in self._family}
+        ink, accent = self.theme.text2, self.theme.accent
+        entries = [
+            LegendEntry(
+                key=family, label=told(family), colour=ink, symbol=SYMBOLS[family], filled=False
+            )
+            for family in ROLE_FAMILIES
+            if family in present
+        ]
+        if isfinite(self._tau):
+            entries.append(
+                LegendEntry(
+                    key="filled", label=tr("heterogeneous: γ > τ"), colour=accent, symbol="s"
+                )
+            )
+        if self._near_pole().any():
+            entries.append(LegendEntry(key="crossed", label=tr(NEAR_POLE), colour=ink, symbol="x"))
+        self.legend.set_entries(entries)
+
+    def _near_pole(self) -> NDArray[np.bool_]:
+        return gamma_near_pole(self._gamma, self._mean_log, self._tau)
+
+    def _position(self, gamma: float) -> float:
+        """Where γ or τ stands on the vertical axis, within its range."""
+        low, high = self._y_range
+        if not self.log_box.isChecked():
+            return min(max(gamma, low), high)
+        return min(max(log10(gamma), low), high) if gamma > 0 else low
+
+    def _refresh(self) -> None:
+        if not self._names:
+            return
+        self._y_range = _y_range(self._gamma, self._tau, self.log_box.isChecked())
+        self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
+        self._line.setBounds(self._y_range)
+        self._line.setValue(self._position(self._tau))
+        self._line.setVisible(isfinite(self._tau))
+        self._draw_regimes()
+        self._draw_selection()
+        self.changed.emit()
+
+    def _heights(self) -> NDArray[np.float64]:
+        low, high = self._y_range
+        gamma = self._gamma
+        if self.log_box.isChecked():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gamma = np.log10(gamma)
+        return np.clip(gamma, low, high)  # NaN stays NaN, and is not drawn
+
+    def _draw_regimes(self) -> None:
+        """Fill the symbols above τ. Two items a family, each of one style, keep this fast."""
+        known = ~np.isnan(self._gamma)
+        above = self._gamma > self._tau
+        heights, size = self._heights(), symbol_size(len(self._names))
+        for (family, is_above), item in self._points.items():
+            chosen = np.flatnonzero(known & (self._family == family) & (above == is_above))
+            if chosen.size or len(item.data):
+                item.setData(x=self._x[chosen], y=heights[chosen], size=size)
+        crossed = np.flatnonzero(self._near_pole())
+        self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
+        self._set_legend()
+        self._line.write(local(f"τ {self._tau:.3f}") if isfinite(self._tau) else "")
+        self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
+
+    def _tell(self, known: int, above: int, crossed: int) -> None:
+        count = len(self._names)
+        parts = [
+            counted(
+                above,
+                "%n of {known} matrices is heterogeneous",
+                "%n of {known} matrices are heterogeneous",
+                known=known,
+            )
+        ]
+        if not isfinite(self._tau):
+            parts = [treated_alike(count)]
+        if crossed:
+            near = tr("{count} of the {above} near the pole of γ", count=crossed, above=above)
+            parts.append(near)
+        if known < count:
+            parts.append(tr("{count} without γ", count=count - known))
+        text = "; ".join(parts)
+        self.title.set_whole(text)
+        self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")
+        self.title.setVisible(self.message() is None)
+
+    def _draw_selection(self) -> None:
+        """A halo round the layer, its name and γ beside it, and its role followed through."""
+        index, heights = self._selected, self._heights()
+        known = index is not None and not np.isnan(self._gamma[index])
+        self._said.setVisible(known)
+        if index is None or not known:
+            self._halo.setData(x=[], y=[])
+            self._path.setData([], [])
+        else:
+            x, height = self._x[index], heights[index]
+            self._halo.setData(x=[x], y=[height])
+            self._said.setText(f"{told(self._roles[index])} {number_text(self._gamma[index], 3)}  ")
+            self._said.setAnchor((1.0, 0.5) if index > len(self._names) // 4 else (-0.08, 0.5))
+            self._said.setPos(x, height)
+            alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
+            self._path.setData(self._x[alike], heights[alike], connect="finite")
+        self.caption.set_whole(tr(HINT) if index is None else self._describe(index))
+        self.caption.setVisible(self.message() is None)
+
+    def _regime(self, index: int) -> str:
+        gamma = self._gamma[index]
+        if np.isnan(gamma) or not isfinite(self._tau):
+            return "–"
+        return tr("heterogeneous") if gamma > self._tau else tr("homogeneous")
+
+    def _describe(self, index: int) -> str:
+        gamma = self._gamma[index]
+        name, role = self._names[index], told(self._roles[index])
+        if np.isnan(gamma):
+            return " · ".join([tr("γ not known"), role, name])
+        parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
+        text = " · ".join(part for part in parts if part != "–")
+        return f"{text} · {tr(POLE_TIP)}" if self._near_pole()[index] else text
+
+    # Mouse and keyboard
+
+    def nearest(self, scene_position: QPointF) -> int | None:
+        """Index of the layer whose symbol is nearest, if one is near."""
+        return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
+
+    def _hovered(self, scene_position: QPointF) -> None:
+        if not self._line.moving:
+            super()._hovered(scene_position)
+
+    def _dragged(self) -> None:
+        position = float(self._line.value())
+        self._tau = two_digits(10**position if self.log_box.isChecked() else max(position, 0.0))
+        self._draw_regimes()
+        self.tau_changed.emit(self._tau)
+
+    def _released(self) -> None:
+        self._refresh()
+        self.tau_committed.emit(self._tau)
+
+    def _bring_into_view(self, index: int) -> None:
+        view = self.canvas.getViewBox()
+        low, high = view.viewRange()[0]
+        x = self._x[index]
+        if not low <= x <= high:
+            view.setXRange(x - (high - low) / 2, x + (high - low) / 2, padding=0)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        directions = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
+        control = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        has_line = bool(self._names) and isfinite(self._tau)
+        if has_line and control and event.key() in directions:
+            self._step_tau(directions[Qt.Key(event.key())])
+            return
+        super().keyPressEvent(event)
+
+    def _step_tau(self, direction: int) -> None:
+        step = 10.0 ** (floor(log10(self._tau)) - 1) if self._tau > 0 else 0.01
+        self.set_tau(two_digits(max(self._tau + direction * step, 0.0)))
+        self.tau_changed.emit(self._tau)
+        self.tau_committed.emit(self._tau)
+
+
+def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:
+    """What the vertical axis spans: every finite γ, and τ where it is not far away from them."""
+    usable = gamma[np.isfinite(gamma)]
+    if not logarithmic:
+        highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)
+        return 0.0, float(highest) or 1.0
+    logs = np.log10(usable[usable > 0])
+    at = log10(tau) if 0 < tau < inf else -1.0
+    low = min(logs.min(initial=at - 0.5), max(at - 0.3, logs.min(initial=at) - 2))
+    high = max(logs.max(initial=at + 0.5), min(at + 0.3, logs.max(initial=at) + 2))
+    return max(float(low), LOWEST_LOG), max(float(high), LOWEST_LOG + 1)

@@ -1,0 +1,1 @@
+"""Plots of the selected layer: spectra, energies, histograms."""

@@ -1,0 +1,54 @@
+"""Eigenvalues of the covariance of an expert's inputs, and of ACE's estimate of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity, picture_of_covariances
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot, Words
+from ace_gui.gui.words import later
+
+EIGENVALUES: Final = Words(
+    name=later("Eigenvalues of both covariances"),
+    empty=later("Choose a layer to see its covariances."),
+    symbol="λ",
+    titles={
+        Quantity.VALUE: (later("eigenvalue λᵢ / Σλ"), "λᵢ / Σλ"),
+        Quantity.RELATIVE: (later("eigenvalue λᵢ / λ₁"), "λᵢ / λ₁"),
+        Quantity.ENERGY: (later("cumulative variance (%)"), later("variance (%)"), "%"),
+    },
+    options={
+        Quantity.VALUE: (
+            later("eigenvalues"),
+            later("λᵢ by their sum, largest first: the share of the variance along direction i"),
+        ),
+        Quantity.RELATIVE: (
+            later("relative to the largest"),
+            later("λᵢ / λ₁: how steep each spectrum is"),
+        ),
+        Quantity.ENERGY: (
+            later("cumulative variance"),
+            later("Share of the variance in the first i directions, with marks at 90, 95, 99 %"),
+        ),
+    },
+    share=later("{share:.1f} % of the variance in {i} directions"),
+)
+
+
+class EigenvaluePlot(SpectrumPlot):
+    """Three curves: the inputs' eigenvalues, those of Σ̂, and Σ̂ along the inputs' directions.
+
+    Where the last falls as the first does, the estimate knows in which directions inputs vary;
+    where it is flat, it knows nothing of them.
+    """
+
+    words = EIGENVALUES
+
+    def show_covariances(
+        self, found: LayerCovariances, place: int, colour: str, caption: str
+    ) -> None:
+        """Draw those of the expert at ``place``, whose colour is "#rrggbb"."""
+        self.set_busy(False)
+        picture = picture_of_covariances(found, place, colour, caption)
+        self.show_picture(picture, found, str(place), colour)

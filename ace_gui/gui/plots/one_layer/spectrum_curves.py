@@ -1,0 +1,250 @@
+"""What a spectrum plot can draw: which curves, in which colours, of which quantity.
+
+R singular values, largest first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt
+
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.health import norm_ratio
+from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, cumulative_energy
+from ace_gui.gui.numbers import number_text
+from ace_gui.gui.plots.frame.colours import in_theme
+from ace_gui.gui.plots.frame.legend import LegendEntry
+from ace_gui.gui.theme import Tokens
+from ace_gui.gui.told import told
+from ace_gui.gui.words import tr
+
+AFTER: Final = "merge: after"
+BEFORE: Final = "merge: before"
+
+FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
+"""Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
+
+_EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
+
+
+class Quantity(Enum):
+    """What stands on the vertical axis."""
+
+    VALUE = auto()
+    RELATIVE = auto()
+    ENERGY = auto()
+
+
+def short_label(label: str) -> str:
+    """A curve's label where there is little room."""
+    short = {tr("after refinement"): tr("after"), tr("before (W_pre)"): tr("before")}
+    return short.get(label, label)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One spectrum σ_R and how it is drawn; ``squared``: as the eigenvalues σ² that it is of."""
+
+    entry: LegendEntry
+    values: NDArray[np.float64]
+    squared: bool = False
+
+    def of(self, quantity: Quantity) -> NDArray[np.float64]:
+        """The R values of ``quantity``; of a spectrum of zeros, zeros or, as a share, NaN."""
+        if quantity is Quantity.ENERGY:
+            return cumulative_energy(self.values)
+        shown = self.values**2 if self.squared else self.values
+        relative = quantity is Quantity.RELATIVE and shown[0] > 0
+        return shown / shown[0] if relative else shown
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a spectrum plot shows: ``curves`` in a theme's colours, under a title and a caption.
+
+    ``awaited``: whether a merge's curve is to follow; it has its place in the legend already.
+    """
+
+    title: str
+    caption: str
+    curves: Callable[[Tokens], tuple[Curve, ...]]
+    awaited: bool = False
+
+    def legend(self, theme: Tokens) -> list[LegendEntry]:
+        """The curves' entries, and that of the one to follow before them."""
+        style, colour = Qt.PenStyle.DotLine, theme.text2
+        place = LegendEntry(key=AFTER, label=tr("merged"), colour=colour, style=style, width=2.6)
+        return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
+
+
+def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
+    """The merge before and after refinement, then the experts in their order and ``colours``."""
+    return Picture(
+        spectrum.name,
+        _caption(spectrum),
+        lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
+    )
+
+
+def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Picture:
+    """The experts in their order and ``colours``, while the merge is on its way."""
+    return Picture(
+        found.name,
+        tr("task vectors of the experts"),
+        lambda theme: _expert_curves(found, colours, theme),
+        awaited=True,
+    )
+
+
+def picture_of_comparison(
+    old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str]
+) -> Picture:
+    """Two merges of one layer over one another, each with its W_pre where that differs."""
+
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
+        return (
+            *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
+            *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
+        )
+
+    ratios = [norm_ratio(each.report) for each in (old, new)]
+    said = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
+    caption = ", ".join(said)
+    return Picture(
+        new.name,
+        tr("‖ΔW‖ by the experts' mean: {caption}", caption=caption) if caption else "",
+        curves,
+    )
+
+
+def picture_of_pair(
+    title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
+) -> Picture:
+    """Spectra by label over one another; the first is the thinner one."""
+
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
+        styles = ((theme.text2, 1.8), (theme.accent, 2.6))
+        return tuple(
+            Curve(LegendEntry(key=label, label=label, colour=colour, width=width), values)
+            for (label, values), (colour, width) in zip(spectra.items(), styles, strict=True)
+        )
+
+    return Picture(title, caption, curves)
+
+
+def picture_of_covariances(
+    found: LayerCovariances, place: int, colour: str, caption: str
+) -> Picture:
+    """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each by their
+    sum, and what the estimate gives to the directions of the inputs, largest first of these."""
+
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
+        style, own = Qt.PenStyle, in_theme(colour, theme)
+        drawn = (
+            (tr("inputs"), found.measured_TI, own, style.SolidLine, 2.2),
+            (tr("estimate"), found.estimated_TI, own, style.DashLine, 1.8),
+            (tr("estimate along inputs"), found.along_TI, theme.text2, style.DotLine, 1.6),
+        )
+        return tuple(
+            Curve(
+                LegendEntry(key=name, label=name, colour=ink, style=line, width=width),
+                np.sqrt(np.maximum(values_TI[place], 0.0)),
+                squared=True,
+            )
+            for name, values_TI, ink, line, width in drawn
+        )
+
+    return Picture(found.name, caption, curves)
+
+
+def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:
+    """Whether both show the same curves of the same experts of one layer."""
+    first, second = one.experts, other.experts
+    return (
+        one.name == other.name
+        and list(first) == list(second)
+        and all(np.array_equal(first[name], second[name]) for name in first)
+    )
+
+
+def unrefined(spectrum: LayerSpectrum) -> bool:
+    """Whether the merge before and after refinement is the same."""
+    before, after = spectrum.preliminary, spectrum.merged
+    if before is None or before.shape != after.shape:
+        return False
+    largest = float(after.max(initial=0.0))
+    return np.allclose(before, after, rtol=1e-9, atol=1e-9 * largest)
+
+
+def _merge_curves(
+    spectrum: LayerSpectrum,
+    theme: Tokens,
+    *,
+    label: str = "",
+    colour: str = "",
+    width: float = 2.2,
+) -> list[Curve]:
+    """The merged delta and, where refinement changed it, W_pre dashed.
+
+    Keys start with ``label``.
+    """
+    refined = spectrum.preliminary is not None and not unrefined(spectrum)
+    plain = tr("after refinement") if refined else tr("merged")
+    names = (
+        label or plain,
+        tr("{label}, before (W_pre)", label=label) if label else tr("before (W_pre)"),
+    )
+    prefix = f"{label} " if label else ""
+    after = LegendEntry(
+        key=prefix + AFTER, label=names[0], colour=colour or theme.text, width=width
+    )
+    curves = [Curve(after, spectrum.merged)]
+    if refined and spectrum.preliminary is not None:
+        before = LegendEntry(
+            key=prefix + BEFORE,
+            label=names[1],
+            colour=colour or theme.text,
+            style=Qt.PenStyle.DashLine,
+            width=0.75 * width,
+        )
+        curves.append(Curve(before, spectrum.preliminary))
+    return curves
+
+
+def _expert_curves(
+    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
+) -> tuple[Curve, ...]:
+    curves = []
+    used: Counter[str] = Counter()
+    for name, values in found.experts.items():
+        colour = in_theme(colours.get(name, theme.text2), theme)
+        # Colours repeat beyond the palette; the line's style then tells experts apart.
+        style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
+        used[colour] += 1
+        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.6)
+        curves.append(Curve(entry, values))
+    return tuple(curves)
+
+
+def _caption(spectrum: LayerSpectrum) -> str:
+    report, parts = spectrum.report, []
+    if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
+        parts.append(tr("homogeneous: no refinement, before = after"))
+    elif report.regime is not None:
+        parts.append(told(report.regime.value))
+    elif unrefined(spectrum):
+        parts.append(tr("no refinement, before = after"))
+    if report.gamma is not None:
+        parts.append(f"γ = {number_text(report.gamma, 3)}")
+    if report.ridge_mass is not None:
+        parts.append(tr("ridge mass Σε = {ridge_mass}", ridge_mass=number_text(report.ridge_mass)))
+    return " · ".join(parts)

@@ -1,0 +1,1 @@
+"""What the person chose: the recipe in the making, and its history."""

@@ -1,0 +1,98 @@
+"""Overrides of selected layers: the rules that make what a person chose for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, PlanRow
+from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe import Override
+from ace_gui.recipe.rules import Tensor, for_selection, without
+
+ACE: Final = "ace"
+
+Rules = tuple[Override, ...]
+
+_OPEN = frozenset({Disposition.MERGED, Disposition.AVERAGED, Disposition.BASE})
+
+
+def open_to_override(session: Session, names: Collection[str]) -> frozenset[str]:
+    """Those of the tensors that take part in the merge; a tied one by what it is tied to."""
+    rows = [row for name in names if (row := session.layers.row(name)) is not None]
+    sources = (session.layers.row(row.tied_to) if row.tied_to else row for row in rows)
+    return frozenset(row.name for row in sources if row is not None and _takes_part(row))
+
+
+def overridden(session: Session, names: Collection[str], change: Override) -> Rules:
+    """The session's rules, with another for these tensors in the place of what was said of them."""
+    tensors = _tensors(session)
+    kept: list[Override] = []
+    for rule in session.draft.inputs.overrides:
+        ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
+        others = rule.weights or rule.experts or rule.cap is not None
+        if others or not ruled & set(names):
+            kept.append(rule)
+        elif ruled - set(names):
+            kept += without([rule], names, tensors) if rule.tensors else [rule]
+    return (*kept, for_selection(change, names, tensors))
+
+
+def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
+    """The inputs with the automatic variant of ACE for these layers, or for all (None)."""
+    inputs = session.draft.inputs
+    if names is None:
+        return inputs.with_parameter("variant", AUTOMATIC)
+    change = Override(parameters={"variant": AUTOMATIC})
+    if inputs.method != ACE:
+        change = replace(change, merge_method=ACE, disposition="merge")
+    chosen = open_to_override(session, names)
+    return replace(inputs, overrides=overridden(session, chosen, change))
+
+
+def with_measured(inputs: Inputs) -> Inputs:
+    """The inputs with the variant of ACE that takes the measured covariances."""
+    return replace(inputs, method=ACE).with_parameter("variant", MEASURED)
+
+
+def uses_measured(inputs: Inputs) -> bool:
+    """Whether that variant is chosen."""
+    return inputs.method == ACE and inputs.touched.get("variant") == MEASURED
+
+
+def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> int | None:
+    """The last of the rules at ``places`` that its tensors have their parameters from.
+
+    None where those are the recipe's. ``method``: the recipe's.
+    """
+    found, current = None, method
+    for place in places:
+        rule = rules[place] if place < len(rules) else Override()  # until the next plan
+        current = rule.merge_method or current
+        if rule.merge_method is not None or (rule.parameters and current == method):
+            found = place
+    return found
+
+
+def reset(session: Session, names: Collection[str]) -> Rules:
+    """The session's rules, none of them for these tensors."""
+    return without(session.draft.inputs.overrides, names, _tensors(session))
+
+
+def _takes_part(row: PlanRow) -> bool:
+    return row.in_base and bool(row.experts) and row.disposition in _OPEN
+
+
+def rule_for(session: Session, names: Collection[str], change: Override) -> Override:
+    """``change`` for these tensors and no others."""
+    return for_selection(change, names, _tensors(session))
+
+
+def _tensors(session: Session) -> list[Tensor]:
+    return [
+        Tensor(name=row.name, role=row.role, block=row.block)
+        for row in session.layers.rows
+        if _takes_part(row) and row.tied_to is None
+    ]

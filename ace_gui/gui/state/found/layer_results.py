@@ -1,0 +1,59 @@
+"""What the engine found out about single layers, as far as it is remembered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, TypeVar
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.engine.contract.figures.findings import (
+    ExpertSpectra,
+    LayerDistribution,
+    LayerSpectrum,
+    LayerSubspaces,
+)
+from ace_gui.gui.state.activity import RecipeKey
+from ace_gui.gui.state.found.agreements import Agreements
+
+FINDINGS_KEPT: Final = 100
+"""Findings of each kind."""
+
+Finding = ExpertSpectra | LayerSpectrum | LayerSubspaces | LayerDistribution | LayerCovariances
+_F = TypeVar(
+    "_F", ExpertSpectra, LayerSpectrum, LayerSubspaces, LayerDistribution, LayerCovariances
+)
+
+
+class Findings(QObject):
+    """The latest findings by kind, layer and what they depend on. ``changed`` carries the layer.
+
+    ``agreements``: of all covariances that were compared, the figures.
+    """
+
+    changed = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.agreements = Agreements(self)
+        self._known: defaultdict[type, dict[tuple[str, RecipeKey], Finding]] = defaultdict(dict)
+
+    def record(self, key: RecipeKey, finding: Finding) -> None:
+        """Remember a finding; the oldest of its kind is forgotten where there are too many."""
+        known = self._known[type(finding)]
+        known[finding.name, key] = finding
+        if isinstance(finding, LayerCovariances):
+            self.agreements.record(key, finding.name, finding.matches)
+        while len(known) > FINDINGS_KEPT:
+            del known[next(iter(known))]
+        self.changed.emit(finding.name)
+
+    def get(self, kind: type[_F], name: str, key: RecipeKey) -> _F | None:
+        """The finding of this kind on a layer, if it is remembered."""
+        found = self._known[kind].get((name, key))
+        return found if isinstance(found, kind) else None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()

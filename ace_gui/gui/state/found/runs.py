@@ -1,0 +1,142 @@
+"""The finished merges of one base: those of this window, and those that earlier ones kept."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.gui.numbers import value_text
+from ace_gui.gui.state.activity import MergeRun, RecipeKey
+from ace_gui.gui.words import counted
+
+TRIALS_KEPT: Final = 6
+"""Merges made for a comparison alone whose stores stay; each is as large as the model."""
+
+
+class Runs(QObject):
+    """``all``: oldest first. ``changed`` follows when the list is another, or what it says."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._runs: tuple[MergeRun, ...] = ()
+
+    @property
+    def all(self) -> tuple[MergeRun, ...]:
+        """The merges, oldest first."""
+        return self._runs
+
+    def find(self, key: RecipeKey) -> MergeRun | None:
+        """The latest merge of this key whose models are as they were."""
+        found = (run for run in reversed(self._runs) if run.key == key and not run.outdated)
+        return next(found, None)
+
+    def store_of(self, key: RecipeKey) -> Path | None:
+        """Where the latest merge of a recipe is."""
+        run = self.find(key)
+        return None if run is None else run.store
+
+    def add(self, run: MergeRun) -> tuple[MergeRun, ...]:
+        """Add a finished merge; those that may go for it.
+
+        These are an earlier one of the same, whose name it takes over, and the oldest of those that
+        were made for a comparison alone.
+        """
+        same = [known for known in self._runs if known.key == run.key and known.store != run.store]
+        for earlier in same:
+            run.name, run.kept = run.name or earlier.name, run.kept or earlier.kept
+        others = [known for known in self._runs if known not in same and known.store != run.store]
+        trials = [known for known in (*others, run) if not known.kept][:-TRIALS_KEPT]
+        self._set(tuple(known for known in (*others, run) if known not in trials))
+        return (*same, *trials)
+
+    def take_up(self, found: Sequence[MergeRun]) -> None:
+        """Merges that earlier windows kept, before those of this one."""
+        known = {run.store for run in self._runs}
+        new = (run for run in found if run.store not in known)
+        self._set(tuple(sorted((*new, *self._runs), key=lambda run: run.made)))
+
+    def forget(self, store: Path) -> None:
+        """The merge in this store is no more."""
+        self._set(tuple(run for run in self._runs if run.store != store))
+
+    def clear(self) -> tuple[MergeRun, ...]:
+        """Forget every merge; those that were known."""
+        runs = self._runs
+        self._set(())
+        return runs
+
+    def tell(self) -> None:
+        """Something else is known of a merge."""
+        self.changed.emit()
+
+    def _set(self, runs: tuple[MergeRun, ...]) -> None:
+        if [id(run) for run in runs] != [id(run) for run in self._runs]:
+            self._runs = runs
+            self.changed.emit()
+
+
+def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple[str, ...]:
+    """A distinct title for each: its name, or the method and the parameters that a person set."""
+    plain = [run.name or " · ".join(title_parts(run, methods)) for run in runs]
+    repeated = Counter(plain)
+    seen: Counter[str] = Counter()
+    distinct = []
+    for title in plain:
+        seen[title] += 1
+        distinct.append(f"{title} ({seen[title]})" if repeated[title] > 1 else title)
+    return tuple(distinct)
+
+
+def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
+    """The method, and what a person set that differs from its defaults."""
+    recipe = run.recipe
+    method = next((each for each in methods if each.name == recipe.merge_method), None)
+    fields = method.fields if method is not None else ()
+    labels = {field.name: _short(field.label) for field in fields}
+    parts = [method.title if method is not None else recipe.merge_method]
+    for name, value in recipe.parameters.items():
+        parts.append(f"{labels.get(name, name)} {value_text(value)}")
+    if recipe.overrides:
+        count = len(recipe.overrides)
+        parts.append(counted(count, "override", "overrides"))
+    if recipe.scope != "default":
+        parts.append(recipe.scope)
+    return parts
+
+
+def _short(label: str) -> str:
+    """``τ`` for ``Threshold τ``; a label without a symbol as it is."""
+    symbol = label.rpartition(" ")[2]
+    return symbol if len(symbol) == 1 else label
+
+
+def mean_score(run: MergeRun) -> float | None:
+    """Mean over the tasks on which it was tried; None where it was on none."""
+    return fmean(run.accuracies.values()) if run.accuracies else None
+
+
+def relative_norm(
+    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+) -> float | None:
+    """Norm of the change of all tensors by the mean of the experts'; None: not known."""
+    squares: dict[str, float] = {}
+    total = 0.0
+    for name, report in reports.items():
+        found = statistics.get(name)
+        if report.delta_norm is None or found is None:
+            continue
+        total += report.delta_norm**2
+        for expert, energy in found.energies.items():
+            squares[expert] = squares.get(expert, 0.0) + energy
+    norms = [math.sqrt(square) for square in squares.values() if square > 0]
+    return math.sqrt(total) / fmean(norms) if norms else None

@@ -1,0 +1,105 @@
+"""What the scores of one merge come to, task by task, beside base and experts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
+from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
+from ace_gui.gui.state.found.known_scores import BASE, KnownScores
+
+MEAN = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A score and its standard error; NaN where it is not known."""
+
+    value: float = math.nan
+    error: float = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFigures:
+    """A task, or the mean of all. ``owner``: the expert whose task it is. ``kept``: merge by
+    expert. ``lost`` and ``gained``: examples, against the expert; None without one."""
+
+    title: str
+    metric: str
+    owner: str | None
+    base: Figure
+    merge: Figure
+    expert: Figure
+    kept: float
+    lost: int | None
+    gained: int | None
+    n: int
+    is_mean: bool = False
+
+
+def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
+    """The mean first, where there is one, then every task."""
+    base, merge, experts = (known.line(each) for each in (BASE, model, EXPERTS))
+    rows = []
+    for task in known.tasks:
+        title = task.title
+        own, expert = merge.get(title), experts.get(title)
+        some = own or expert or base.get(title)
+        if some is None:
+            continue
+        lost, gained = _changes(own, expert)
+        rows.append(
+            TaskFigures(
+                title=title,
+                metric=some.metric,
+                owner=known.owner(task),
+                base=_figure(base.get(title)),
+                merge=_figure(own),
+                expert=_figure(expert),
+                kept=_number(None if own is None else own.normalised),
+                lost=lost,
+                gained=gained,
+                n=some.n,
+            )
+        )
+    return [_mean(known, model, rows), *rows] if len(rows) > 1 else rows
+
+
+def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
+    lost, gained = ([getattr(row, name) for row in rows] for name in ("lost", "gained"))
+    return TaskFigures(
+        title=MEAN,
+        metric=rows[0].metric if len({row.metric for row in rows}) == 1 else "score",
+        owner=None,
+        base=_mean_figure(known, BASE, [row.base for row in rows]),
+        merge=_mean_figure(known, model, [row.merge for row in rows]),
+        expert=_mean_figure(known, EXPERTS, [row.expert for row in rows]),
+        kept=_number(known.mean(model).normalised),
+        lost=None if None in lost else sum(lost),
+        gained=None if None in gained else sum(gained),
+        n=sum(row.n for row in rows),
+        is_mean=True,
+    )
+
+
+def _mean_figure(known: KnownScores, model: str, figures: Sequence[Figure]) -> Figure:
+    """Tasks have data of their own, so their errors add in squares."""
+    error = math.sqrt(sum(each.error**2 for each in figures)) / len(figures)
+    return Figure(value=_number(known.mean(model).score), error=error)
+
+
+def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
+    if own is None or expert is None or len(own.each_N) != len(expert.each_N):
+        return None, None
+    found = verdicts(own.metric, own.each_N, expert.each_N)
+    return int((found == Verdict.LOST).sum()), int((found == Verdict.GAINED).sum())
+
+
+def _figure(score: TaskScore | None) -> Figure:
+    return Figure() if score is None else Figure(value=score.score, error=score.standard_error)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

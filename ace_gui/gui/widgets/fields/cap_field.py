@@ -1,0 +1,83 @@
+"""The limit on the merged change of each matrix, as a recipe or a rule of it has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.words import later, tr
+from ace_gui.recipe.overrides import LARGEST_CAP
+from ace_gui.recipe.values import Cap, ParameterValue
+
+CAP_TIP: Final = later(
+    "Limits how far a merge moves each matrix, whatever the method. The merged change may be as "
+    "long as one expert's on average; with T experts √T times that, as long as it stays within δ "
+    "of the base's norm. A longer one is scaled down, and the layer's notes say so."
+)
+_DELTA: Final = FieldInfo(
+    name="delta",
+    kind="float",
+    default=Cap().delta,
+    label=later("Cap δ"),
+    help=later(
+        "Share of the norm of the base's matrix up to which the experts' changes may add up."
+    ),
+    low=0.0,
+    high=LARGEST_CAP,
+    low_open=False,
+    logarithmic=False,
+    choices=(),
+    presets=(),
+)
+_OFF: Final[Literal[False]] = False
+
+
+class CapField(QWidget):
+    """Off or on, and δ where it is on; a rule may also leave it to the recipe (``inherits``).
+
+    ``edited`` carries a Cap; None for what a recipe or a rule has without saying anything; False
+    for a rule that takes the recipe's cap away.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        explain(self, tr("Cap δ"))
+        self.choice = QComboBox(self)
+        self.choice.setAccessibleName(tr("Cap on the change"))
+        self.choice.setToolTip(tooltip(tr(CAP_TIP)))
+        choices = (
+            ((tr("as the recipe"), None), (tr("none"), _OFF)) if inherits else ((tr("none"), None),)
+        )
+        for text, value in choices:
+            self.choice.addItem(text, value)
+        self.choice.addItem(tr("at δ"), Cap())
+        delta = replace(_DELTA, label=tr(_DELTA.label), help=tr(_DELTA.help))
+        self.delta = ParameterField(delta, self)
+        self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
+        self.delta.edited.connect(self._change_delta)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(in_line(self.choice))
+        layout.addWidget(self.delta)
+
+    def show_cap(self, cap: Cap | Literal[False] | None) -> None:
+        """Show what is in force; no signal."""
+        last = self.choice.count() - 1
+        known = (place for place in range(last) if self.choice.itemData(place) is cap)
+        self.choice.setCurrentIndex(next(known, last))
+        self.delta.setVisible(isinstance(cap, Cap))
+        if isinstance(cap, Cap):
+            self.delta.show_value(cap.delta, "", touched=cap != Cap())
+
+    def _change_delta(self, delta: ParameterValue | None) -> None:
+        self.edited.emit(Cap() if delta is None else Cap(delta=float(delta)))

@@ -1,0 +1,196 @@
+"""One parameter of a method as a control: made from what the method says of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QSpinBox,
+    QToolButton,
+    QWidget,
+)
+
+from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.gui.numbers import value_text
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.told import told
+from ace_gui.gui.widgets.fields.buttons import DOT_ROOM, DotButton
+from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
+from ace_gui.gui.words import later, tr
+from ace_gui.recipe.values import ParameterValue
+
+_DECIMALS = 3
+_UNBOUNDED = 1e9
+_GAP = 2  # px between a field's button and its control
+_INSET = DOT_ROOM.width() + _GAP
+
+
+class ParameterField(QWidget):
+    """A control for one field, its presets, and a button back to the default.
+
+    ``edited`` carries the value set by the person, or None for back to the default.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, field: FieldInfo, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = field
+        self._show, self.control = _CONTROLS[self._kind()](field, self.edited.emit, self)
+        self.control.setAccessibleName(field.label)
+        self.control.setAccessibleDescription(field.help)
+        self.control.setToolTip(tooltip(_help(field)))
+        explain(self, _term(field))
+        self._reset = DotButton(self)
+        self._reset.setAccessibleName(tr("Default {label}", label=field.label))
+        self._reset.setToolTip(tr("Back to the default"))
+        self._reset.clicked.connect(lambda: self.edited.emit(None))
+        policy = self._reset.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self._reset.setSizePolicy(policy)
+        self.note = muted_label("", self)
+        self.note.setContentsMargins(_INSET, 0, 0, 0)
+        self.note.hide()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(_GAP)
+        layout.addWidget(self._reset)
+        layout.addWidget(self.control, 1)
+        if field.presets:
+            layout.addWidget(self._preset_button())
+
+    def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
+        """Show the value in force, where it comes from, and whether the person set it."""
+        self.control.blockSignals(True)
+        self._show(value)
+        self.control.blockSignals(False)
+        self._reset.setVisible(touched)
+        shown = "" if touched else note
+        self.note.setText(shown)
+        self.note.setVisible(bool(shown))
+
+    def _kind(self) -> str:
+        if self.field.choices:
+            return "choice"
+        if self.field.kind == "float" and self.field.logarithmic:
+            return "scientific"
+        return self.field.kind
+
+    def _preset_button(self) -> QToolButton:
+        button = QToolButton(self)
+        button.setArrowType(Qt.ArrowType.DownArrow)
+        button.setAccessibleName(tr("Presets for {label}", label=self.field.label))
+        button.setToolTip(tr("Values from the papers and for model families"))
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(button)
+        for title, value in self.field.presets:
+            action = menu.addAction(f"{value_text(value)}   {title}")
+            action.triggered.connect(lambda _=False, value=value: self.edited.emit(value))
+        button.setMenu(menu)
+        return button
+
+
+def in_line(control: QWidget) -> QWidget:
+    """A control without a button of its own, under the controls that have one."""
+    line = QWidget()
+    layout = QHBoxLayout(line)
+    layout.setContentsMargins(_INSET, 0, 0, 0)
+    layout.addWidget(control)
+    return line
+
+
+def _help(field: FieldInfo) -> str:
+    term = _term(field)
+    pointer = tr("F1: {term} in the glossary.", term=term) if term else ""
+    return f"{_range(field)}\n{pointer}".strip()
+
+
+def _term(field: FieldInfo) -> str:
+    term = OF_PARAMETERS.get(field.name)
+    return tr(term) if term else ""
+
+
+def _range(field: FieldInfo) -> str:
+    low = "" if field.low is None else value_text(field.low)
+    high = "" if field.high is None else value_text(field.high)
+    if low and high:
+        bounds = (
+            later("Above {low} to {high}.") if field.low_open else later("From {low} to {high}.")
+        )
+    elif low:
+        bounds = later("Above {low}.") if field.low_open else later("At least {low}.")
+    else:
+        bounds = later("At most {high}.") if high else ""
+    limits = tr(bounds, low=low, high=high) if bounds else ""
+    default = tr("Default {value}.", value=value_text(field.default))
+    return f"{field.help}\n{limits} {default}".replace("\n ", "\n")
+
+
+_Made = tuple[Callable[[ParameterValue], None], QWidget]
+_Edited = Callable[[ParameterValue], None]
+
+
+def _float(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QDoubleSpinBox(parent)
+    box.setKeyboardTracking(False)
+    box.setDecimals(_DECIMALS)
+    box.setSingleStep(0.05)
+    low = -_UNBOUNDED if field.low is None else field.low
+    box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
+    box.setMaximum(_UNBOUNDED if field.high is None else field.high)
+    box.valueChanged.connect(edited)
+    return lambda value: box.setValue(float(value)), box
+
+
+def _scientific(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
+    box.value_changed.connect(edited)
+    return lambda value: box.set_value(float(value)), box
+
+
+def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QSpinBox(parent)
+    box.setKeyboardTracking(False)
+    box.setMinimum(-(2**31) if field.low is None else int(field.low) + int(field.low_open))
+    box.setMaximum(2**31 - 1 if field.high is None else int(field.high))
+    box.valueChanged.connect(edited)
+    return lambda value: box.setValue(int(value)), box
+
+
+def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QCheckBox(parent)
+    box.toggled.connect(edited)
+    return lambda value: box.setChecked(bool(value)), box
+
+
+def _choice(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    box = QComboBox(parent)
+    for choice in field.choices:
+        box.addItem(told(choice), choice)
+    box.currentIndexChanged.connect(lambda _: edited(box.currentData()))
+    return lambda value: box.setCurrentIndex(box.findData(value)), box
+
+
+def _str(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
+    line = QLineEdit(parent)
+    line.editingFinished.connect(lambda: edited(line.text()))
+    return lambda value: line.setText(str(value)), line
+
+
+_CONTROLS = {
+    "float": _float,
+    "scientific": _scientific,
+    "int": _int,
+    "bool": _bool,
+    "choice": _choice,
+    "str": _str,
+}

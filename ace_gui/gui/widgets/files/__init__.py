@@ -1,0 +1,1 @@
+"""Files that are chosen, and files that were written."""

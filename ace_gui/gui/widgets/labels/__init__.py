@@ -1,0 +1,1 @@
+"""What is only read: words, formulas, icons, empty places."""

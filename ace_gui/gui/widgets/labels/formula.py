@@ -1,0 +1,94 @@
+"""A method's formula, typeset where there is a drawing of it, and its paper with links."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Final
+
+from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import current_theme
+from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.words import tr
+from ace_gui.paths import resource_path
+
+_INK: Final = "#000000"  # what the drawings use for the colour of text
+_UNIT: Final = 20.0  # units of a drawing that a line of its text is high
+_LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
+_ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
+    """The formula of the method of that name; ``text``: the same in plain text."""
+    file = resource_path(f"formulas/{method}.svg")
+    if file.is_file():
+        return _Drawing(file.read_text(encoding="utf-8"), text, parent)
+    made = plain_label(text, parent)
+    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return made
+
+
+def citation(text: str, parent: QWidget | None = None) -> QLabel:
+    """Where a method was published; what is on arXiv opens in the browser."""
+    linked = _ARXIV.sub(
+        r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
+    )
+    made = QLabel(linked, parent)
+    made.setTextFormat(Qt.TextFormat.RichText)
+    made.setWordWrap(True)
+    made.setOpenExternalLinks(True)
+    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+    made.setAccessibleName(plain(text))
+    return made
+
+
+class _Drawing(QWidget):
+    """Drawn in the colour of text; as large as letters are, smaller where there is less room."""
+
+    def __init__(self, drawing: str, text: str, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self._drawing = drawing
+        self._ink = ""
+        self._renderer = QSvgRenderer(self)
+        self._load()
+        self.setAccessibleName(tr("Formula: {formula}", formula=plain(text)))
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def sizeHint(self) -> QSize:
+        return self._renderer.defaultSize() * self._scale()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, 24)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        whole = self.sizeHint()
+        return whole.height() if width >= whole.width() else whole.height() * width // whole.width()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        self._load()
+        whole = self.sizeHint()
+        share = min(1.0, self.width() / max(whole.width(), 1))
+        place = QRectF(0, 0, whole.width() * share, whole.height() * share)
+        painter = QPainter(self)
+        self._renderer.render(painter, place)
+        painter.end()
+
+    def _scale(self) -> float:
+        return _LETTERS * self.fontMetrics().height() / _UNIT
+
+    def _load(self) -> None:
+        """The drawing in the colour of the scheme."""
+        ink = current_theme().text
+        if ink != self._ink:
+            self._ink = ink
+            self._renderer.load(QByteArray(self._drawing.replace(_INK, ink).encode()))

@@ -1,0 +1,1 @@
+"""How widgets are arranged: columns, cards, tabs, folds."""

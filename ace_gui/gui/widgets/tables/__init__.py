@@ -1,0 +1,1 @@
+"""What tables are made of: cells, their look, their rows as CSV."""

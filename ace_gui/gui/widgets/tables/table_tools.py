@@ -1,0 +1,92 @@
+"""What every table of the window has: its look, and its rows as CSV on disk or clipboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize
+from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QMessageBox,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
+
+from ace_gui.errors import WorkbenchError
+from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+from ace_gui.gui.told import told
+from ace_gui.gui.widgets.files.file_dialogs import TABLES, ask_target
+from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.words import tr
+
+_LEAST: Final = 22  # digits
+_Index = QModelIndex | QPersistentModelIndex
+_ROOM: Final = 8  # px
+
+
+class RoomyCell(QStyledItemDelegate):
+    """As Qt draws it, in a row that is higher than its letters."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), option.fontMetrics.height() + _ROOM)
+
+
+def plain_rows(table: QTableView, *, padding: int) -> None:
+    """Rows chosen whole, without grid and numbers, ``padding`` pixels higher than their text."""
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setShowGrid(False)
+    table.setTabKeyNavigation(False)
+    table.verticalHeader().hide()
+    fit_rows(table, padding)
+    table.horizontalHeader().setHighlightSections(False)
+
+
+def fit_rows(table: QTableView, padding: int) -> None:
+    """Rows ``padding`` pixels higher than their text."""
+    rows = table.verticalHeader()
+    rows.setMinimumSectionSize(1)  # Qt's own follows the letters later
+    by_letters(table, lambda letters: rows.setDefaultSectionSize(letters.height() + padding))
+
+
+class FittedTable(QTableView):
+    """Its first column has the room that the others leave, and gives up its own before theirs."""
+
+    def fit_columns(self) -> None:
+        """Each column as wide as what is in it, and the first as wide as there is room."""
+        self.resizeColumnsToContents()
+        self._fill()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fill()
+
+    def _fill(self) -> None:
+        header = self.horizontalHeader()
+        spare = self.viewport().width() - header.length()
+        least = _LEAST * self.fontMetrics().horizontalAdvance("0")
+        if header.count():
+            header.resizeSection(0, max(header.sectionSize(0) + spare, least))
+
+
+def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
+    """Ask where to, and write the table there; say so where that fails."""
+
+    def write(chosen: list[Path]) -> None:
+        try:
+            write_csv(columns, chosen[0])
+        except WorkbenchError as error:
+            QMessageBox.warning(parent, tr("Save table"), told(error.sentence))
+
+    ask_target(parent, tr("Save table"), f"{name}.csv", tr("Table (*.csv)"), TABLES, write)
+
+
+def copy_table(columns: Sequence[FigureColumn]) -> None:
+    """Put the table on the clipboard, parted by tabs as spreadsheets take it."""
+    lines = ("\t".join(map(str, row)) for row in rows_of(columns))
+    QGuiApplication.clipboard().setText("\n".join(lines))
