@@ -44,7 +44,7 @@ from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import Options, expected_of, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
-from ace_gui.formatting import human_bytes, printable
+from ace_gui.formatting import human_bytes, printable, value_text
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe.recipe_file import load_recipe
@@ -363,8 +363,8 @@ def print_warnings(warnings: Sequence[str], console: Console) -> None:
 def print_parameter_notes(plan: Plan, console: Console) -> None:
     """Print what was chosen for a parameter that the recipe leaves open, and why."""
     for name, note in plan.parameter_notes.items():
-        value = plan.parameters.get(name)
-        console.print(shown(f"Note: {name} = {value}, {note}.", style="dim"), soft_wrap=True)
+        value = value_text(plan.parameters[name])
+        console.print(shown(f"Note: {name} = {value}. {note}", style="dim"), soft_wrap=True)
 
 
 def _print_overrides(plan: Plan, console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -225,3 +226,13 @@ def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
     assert recipe_given("sample") == Sample.IMAGES.recipe
     (tmp_path / "text-sample").touch()
     assert recipe_given("text-sample") == Path("text-sample"), "a file is meant as it is named"
+
+
+@pytest.mark.parametrize("command", ["inspect", "plan", "merge"])
+def test_sentences_end_once(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "out")] if command == "merge" else []
+    ended = run(capfd, command, "sample", *out)
+    assert ended.status == 0, ended.err
+    assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
