@@ -44,6 +44,10 @@
 <translation><numerusform>%n Matrix</numerusform><numerusform>%n Matrizen</numerusform></translation>
 </message>
 <message numerus="yes">
+<source>%n matrices have warnings</source>
+<translation><numerusform>%n Matrix hat eine Warnung</numerusform><numerusform>%n Matrizen haben Warnungen</numerusform></translation>
+</message>
+<message numerus="yes">
 <source>%n of {known} matrices are heterogeneous</source>
 <translation><numerusform>%n von {known} Matrizen ist heterogen</numerusform><numerusform>%n von {known} Matrizen sind heterogen</numerusform></translation>
 </message>
@@ -1632,6 +1636,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Help pages</source>
 <translation>Hilfeseiten</translation>
+</message>
+<message>
+<source>Heterogeneity</source>
+<translation>Heterogenität</translation>
 </message>
 <message>
 <source>Heterogeneity (ACE, Eq. 7)</source>
@@ -3930,6 +3938,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Was das Modell schreibt: {role}</translation>
 </message>
 <message>
+<source>What the report holds</source>
+<translation>Was der Bericht enthält</translation>
+</message>
+<message>
 <source>What the tensor does in its model.</source>
 <translation>Was der Tensor in seinem Modell tut.</translation>
 </message>
@@ -4100,6 +4112,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>YAML, of this program or mergekit</source>
 <translation>YAML, von diesem Programm oder mergekit</translation>
+</message>
+<message>
+<source>a mean of {mean}, beside base and experts, task by task</source>
+<translation>im Mittel {mean}, neben Basis und Experten, Aufgabe für Aufgabe</translation>
 </message>
 <message>
 <source>a mean score of {before} becomes {now}</source>
@@ -4474,6 +4490,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>homogen: keine Verfeinerung, vorher = nachher</translation>
 </message>
 <message>
+<source>how far each expert moved each matrix, and how much the experts agree</source>
+<translation>wie weit jeder Experte jede Matrix bewegt hat und wie sehr die Experten übereinstimmen</translation>
+</message>
+<message>
 <source>in the mean {figures}</source>
 <translation>im Mittel {figures}</translation>
 </message>
@@ -4496,6 +4516,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>its expert, in colour</source>
 <translation>sein Experte, farbig</translation>
+</message>
+<message>
+<source>its formula and its paper</source>
+<translation>Formel und Veröffentlichung</translation>
 </message>
 <message>
 <source>keep from the base</source>
@@ -4622,6 +4646,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>kein Basismodell</translation>
 </message>
 <message>
+<source>no matrix has a warning</source>
+<translation>keine Matrix hat eine Warnung</translation>
+</message>
+<message>
 <source>no merge yet</source>
 <translation>noch kein Merge</translation>
 </message>
@@ -4640,6 +4668,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>none</source>
 <translation>keine</translation>
+</message>
+<message>
+<source>none: the recipe names no tasks</source>
+<translation>keine: das Rezept nennt keine Aufgaben</translation>
 </message>
 <message>
 <source>norm</source>
@@ -4684,6 +4716,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>of no expert</source>
 <translation>keines Experten</translation>
+</message>
+<message numerus="yes">
+<source>on %n tasks, beside base and experts; measured while the report is written</source>
+<translation><numerusform>auf %n Aufgabe, neben Basis und Experten; gemessen, während der Bericht geschrieben wird</numerusform><numerusform>auf %n Aufgaben, neben Basis und Experten; gemessen, während der Bericht geschrieben wird</numerusform></translation>
 </message>
 <message>
 <source>or values of one parameter</source>
@@ -4842,6 +4878,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Singulärwerte</translation>
 </message>
 <message>
+<source>singular values before and after refinement, of the matrices that stand out most</source>
+<translation>Singulärwerte vor und nach der Verfeinerung, für die auffälligsten Matrizen</translation>
+</message>
+<message>
 <source>split for the merge</source>
 <translation>für den Merge trennen</translation>
 </message>
@@ -4944,6 +4984,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>weight of {what}</source>
 <translation>Gewicht von {what}</translation>
+</message>
+<message>
+<source>what was done to each, why, and in which numbers</source>
+<translation>was mit jedem geschah, warum, und in welchen Zahlen</translation>
 </message>
 <message>
 <source>writing the report</source>
@@ -5056,6 +5100,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{experts} in {matrices}</source>
 <translation>{experts} in {matrices}</translation>
+</message>
+<message>
+<source>{experts}; every parameter, and the recipe as YAML</source>
+<translation>{experts}; jeder Parameter, und das Rezept als YAML</translation>
 </message>
 <message>
 <source>{figure} against norm</source>

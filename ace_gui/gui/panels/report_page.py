@@ -1,26 +1,166 @@
-"""The page of the report: what it holds, and to write it."""
+"""The page of the report: what it will hold of this merge, and to write it."""
 
 from __future__ import annotations
 
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from collections.abc import Iterator
+from typing import Final
 
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QShowEvent
+from PySide6.QtWidgets import QGridLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
+
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.gui.plots.along_model.gamma_plot import treated_alike
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.found.runs import mean_score, title_parts
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
+from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import card
-from ace_gui.gui.words import later, tr
+from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.words import counted, later, local, tr
 
 _WHAT = later(
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
     "plots and tables, as one HTML file that opens anywhere."
 )
+_WIDTH: Final = 44  # lines of text, at most
+_MARGIN: Final = 24  # px
 
 
 class ReportPage(QWidget):
-    """One sentence, one action."""
+    """The report's chapters and what is known of each; a sentence before there is a merge."""
 
-    def __init__(self, write: QAction, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, write: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._session = session
+        text = tr("Save report…")
+        self.nothing = EmptyState(tr(_WHAT), action_button(write, text))
+        self.chapters = _Chapters(write, text)
+        area = scroll_area(tr("What the report holds"))
+        area.setWidget(self.chapters)
+        grounds = QWidget()
+        self._shown = QStackedLayout(grounds)
+        self._shown.addWidget(self.nothing)
+        self._shown.addWidget(area)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(card(EmptyState(tr(_WHAT), action_button(write, tr("Save report…")))))
+        layout.addWidget(card(grounds))
+        for changed in (session.results.changed, session.results.scores.changed):
+            changed.connect(self.refresh)
+        session.results.runs.changed.connect(self.refresh)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what the report on the finished merge will hold, if anybody looks."""
+        if not self.isVisible():
+            return
+        run = self._session.results.merge
+        merged = run is not None and run.finished is not None
+        if run is not None and merged:
+            parts = title_parts(run, self._session.draft.methods)
+            self.chapters.fill(" · ".join(parts), chapters(run, self._session))
+        self._shown.setCurrentIndex(int(merged))
+
+
+class _Chapters(Column):
+    """A chapter a row: its title, and what is in it."""
+
+    def __init__(self, write: QAction, text: str) -> None:
+        super().__init__()
+        self.title = plain_label("")
+        self.title.setFont(face(Face.TITLE))
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(_MARGIN)
+        self._grid.setVerticalSpacing(10)
+        self._grid.setColumnStretch(1, 1)
+        self._lines: list[tuple[QLabel, QLabel]] = []
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(_MARGIN, 20, _MARGIN, 20)
+        layout.setSpacing(16)
+        layout.addWidget(self.title)
+        layout.addWidget(secondary_label(tr(_WHAT)))
+        layout.addLayout(self._grid)
+        button = action_button(write, text)
+        layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addStretch(1)
+        by_letters(self, lambda letters: self.setMaximumWidth(_WIDTH * letters.height()))
+
+    def fill(self, title: str, rows: Iterator[tuple[str, str]]) -> None:
+        """Show other rows; there are always as many."""
+        self.title.setText(plain(title))
+        for place, (name, said) in enumerate(rows):
+            if place == len(self._lines):
+                self._add_line(place)
+            label, text = self._lines[place]
+            label.setText(name)
+            text.setText(plain(said))
+
+    def _add_line(self, place: int) -> None:
+        label, text = plain_label("", wrap=False), secondary_label("")
+        label.setFont(face(Face.STRONG))
+        self._grid.addWidget(label, place, 0, Qt.AlignmentFlag.AlignTop)
+        self._grid.addWidget(text, place, 1)
+        self._lines.append((label, text))
+
+
+def chapters(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
+    """The title of each chapter of a report on a run, and what it will hold."""
+    reports = run.reports.values()
+    warned = sum(bool(report.warnings) for report in reports)
+    names = ", ".join(run.recipe.expert_names)
+    yield tr("Recipe"), tr("{experts}; every parameter, and the recipe as YAML", experts=names)
+    yield tr("Scores"), _scores(run, session)
+    yield tr("Heterogeneity"), _heterogeneity(run)
+    yield (
+        tr("Energies"),
+        tr("how far each expert moved each matrix, and how much the experts agree"),
+    )
+    yield (
+        tr("Spectra"),
+        tr("singular values before and after refinement, of the matrices that stand out most"),
+    )
+    yield (
+        tr("Health"),
+        counted(warned, "%n matrix has a warning", "%n matrices have warnings")
+        if warned
+        else tr("no matrix has a warning"),
+    )
+    yield tr("All tensors"), tr("what was done to each, why, and in which numbers")
+    yield tr("Method"), tr("its formula and its paper")
+
+
+def _scores(run: MergeRun, session: Session) -> str:
+    tasks = len(session.draft.inputs.tasks)
+    score = mean_score(run)
+    if score is not None:
+        mean = local(f"{score:.3f}".removeprefix("0"))
+        return tr("a mean of {mean}, beside base and experts, task by task", mean=mean)
+    if tasks:
+        return counted(
+            tasks,
+            "on %n task, beside base and experts; measured while the report is written",
+            "on %n tasks, beside base and experts; measured while the report is written",
+        )
+    return tr("none: the recipe names no tasks")
+
+
+def _heterogeneity(run: MergeRun) -> str:
+    reports = run.reports.values()
+    parted = [report for report in reports if report.regime is not None]
+    if not parted:
+        known = sum(report.gamma is not None for report in reports)
+        return treated_alike(known or len(run.reports))
+    return counted(
+        sum(report.regime == Regime.HETEROGENEOUS for report in parted),
+        "%n of {known} matrices is heterogeneous",
+        "%n of {known} matrices are heterogeneous",
+        known=len(parted),
+    )

@@ -128,7 +128,7 @@ class Workspace(QWidget):
         self._makers: dict[int, Callable[[], QWidget]] = {
             SCORES: lambda: self._make_scores(session, scoring),
             COMPARE: lambda: self._make_comparison(session, methods),
-            REPORT: lambda: ReportPage(actions.report),
+            REPORT: lambda: ReportPage(session, actions.report),
         }
         self._lay_out(session)
 
