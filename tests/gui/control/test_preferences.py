@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QThreadPool
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
@@ -161,6 +162,20 @@ def test_letters_grow_everywhere_and_shrink_again(
     assert qapp.font().pointSizeF() == pytest.approx(body)
     for widget, size in before.items():
         assert widget.font().pointSizeF() == pytest.approx(size), widget
+
+
+def test_the_names_on_the_rail_have_room_in_larger_letters(
+    loaded: MainWindow, qtbot: QtBot
+) -> None:
+    experts = loaded.workspace.left.rail.experts
+    before = experts.minimumHeight()
+    try:
+        enlarge(loaded, 200, qtbot)
+        names = len(loaded.session.draft.inputs.names)
+        more = QFontMetrics(face(Face.CAPTION)).height() // 2
+        assert experts.minimumHeight() >= before + names * (more - 1)
+    finally:
+        enlarge(loaded, 100, qtbot)
 
 
 def test_what_is_measured_in_letters_follows_them(loaded: MainWindow, qtbot: QtBot) -> None:

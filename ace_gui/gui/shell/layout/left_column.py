@@ -117,14 +117,14 @@ class Rail(QWidget):
             self._button("sliders", tr("Method"), tr("Unfold the column: method and parameters")),
             self._button("clock", tr("Runs"), tr("Unfold the column: the merges that are kept")),
         ]
-        self._experts = _Experts(session, self)
+        self.experts = _Experts(session, self)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 6, 0, 6)
         column.setSpacing(10)
         for button in self.buttons:
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(8)
-        column.addWidget(self._experts)
+        column.addWidget(self.experts)
         column.addStretch(1)
 
     def _button(self, picture: str, name: str, tip: str) -> QToolButton:
@@ -146,7 +146,7 @@ class _Experts(QWidget):
         self._names: Sequence[str] = ()
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
         session.draft.changed.connect(self._refresh)
-        self._refresh()
+        by_letters(self, lambda _: self._refresh())
 
     def _refresh(self) -> None:
         self._names = tuple(map(plain, self._session.draft.inputs.names))
