@@ -109,8 +109,11 @@ def test_the_limits_of_ubgm() -> None:
     added = np.tensordot(weights, deltas, 1)
     nothing = merged("ubgm", deltas, [np.zeros((12, 15))] * 3, weights=weights)
     assert relative_error(nothing, added) < EXACT
-    sure = merged("ubgm", deltas, each, weights=weights, prior=1e6)
-    assert relative_error(sure, added) < 1e-5  # information has mean 1: H / H₀ = 1e-6 is left
+    prior = 1e5 * float(np.mean(each))
+    left = sum(w * one for w, one in zip(weights, each, strict=True)) / prior  # to first order
+    bent = sum(w * d * (h / prior - left) for w, d, h in zip(weights, deltas, each, strict=True))
+    sure = merged("ubgm", deltas, each, weights=weights, prior=1e5)
+    assert relative_error(sure, added + bent) < EXACT < relative_error(sure, added)
     shares = np.array([w * one for w, one in zip(weights, each, strict=True)])
     expected = (shares * deltas).sum(axis=0) / shares.sum(axis=0)
     vague = merged("ubgm", deltas, each, weights=weights, prior=1e-9)

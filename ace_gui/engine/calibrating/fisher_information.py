@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -18,11 +19,11 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.calibrating.model_places import Pieces, pieces
+from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Inputs
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
-from ace_gui.linalg.precision import full_float32
 from ace_gui.recipe.tasks import TaskKind
 
 FEW: Final = 16
@@ -102,49 +103,23 @@ class FisherSums:
         self._examples = 0
 
     def add(self, asker: Asker) -> Iterator[int]:
-        """Count the asker's examples in, one by one."""
+        """Count the asker's examples in; gives how many more there are."""
         require_probabilities(asker.data.kind, asker.data.name)
         named = dict(asker.model.named_parameters(remove_duplicate=False))
         wanted = sorted({piece[0] for own in self._pieces.values() for piece in own})
-        chosen = [named[name] for name in wanted]
         before = [(each, each.requires_grad) for each in asker.model.parameters()]
         asker.model.requires_grad_(False)
-        for each in chosen:
-            each.requires_grad_(True)
+        for name in wanted:
+            named[name].requires_grad_(True)
+        gradients = SquaredGradients(partial(_answers, asker), {n: named[n] for n in wanted})
         try:
             for batch in stacked_batches(asker):
-                for n in range(len(batch.notes)):
-                    one = {name: given[n : n + 1] for name, given in batch.inputs.items()}
-                    generator = torch.Generator().manual_seed(self._examples)
-                    self._add_one(asker, one, wanted, chosen, generator)
-                    self._examples += 1
-                    yield 1
+                for more in gradients.add(batch.inputs, self._examples, self._squares):
+                    self._examples += more
+                    yield more
         finally:
             for each, was in before:
                 each.requires_grad_(was)
-
-    def _add_one(
-        self,
-        asker: Asker,
-        inputs: Inputs,
-        wanted: Sequence[str],
-        chosen: Sequence[Tensor],
-        generator: torch.Generator,
-    ) -> None:
-        with torch.enable_grad(), full_float32():
-            answers = _answers(asker, inputs, generator)
-            for place, (share, log_p) in enumerate(answers):
-                last = place + 1 == len(answers)
-                found: Sequence[Tensor | None] = torch.autograd.grad(
-                    log_p, chosen, retain_graph=not last, allow_unused=True
-                )
-                for name, gradient in zip(wanted, found, strict=True):
-                    if gradient is None:
-                        continue
-                    if name not in self._squares:
-                        self._squares[name] = torch.zeros_like(gradient, dtype=torch.float32)
-                    single = gradient.float()
-                    self._squares[name].addcmul_(single, single, value=share)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """The means by the base's names, in its shapes, and of how many examples."""
@@ -166,25 +141,47 @@ class FisherSums:
         return found, rows
 
 
-def _answers(
-    asker: Asker, inputs: Inputs, generator: torch.Generator
-) -> list[tuple[float, Tensor]]:
-    """Answers to one example: how much each counts, and ln p of it."""
-    logits = asker.model(**inputs).logits[0].float()
+def _answers(asker: Asker, inputs: Inputs, first: int) -> list[Tensor]:
+    """What is differentiated (N each), so that the squares add up to the information.
+
+    ``first``: the number of the first example, from which answers are drawn.
+    """
+    logits = asker.model(**inputs).logits.float()
     if asker.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
-        return [(1.0, logits[0])]
+        return [logits[:, 0]]
     own: Any = getattr(asker, "own", None)
     if own is not None:
         logits = logits[..., own]
     if asker.data.kind is TaskKind.CAUSAL_LM:
-        logits = logits[:-1]
-    log_p = logits.log_softmax(dim=-1)
-    if log_p.ndim == 1 and len(log_p) <= FEW:
-        shares = log_p.detach().exp().tolist()
-        return list(zip(shares, log_p.unbind(), strict=True))
-    if not log_p.numel():
+        logits = logits[:, :-1]
+    if logits.ndim == 2 and logits.shape[1] <= FEW:
+        return _of_all_labels(logits)
+    if not logits.numel():
         return []
-    chances = log_p.detach().exp().cpu()
-    drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
-    chosen = log_p.reshape(-1, log_p.shape[-1]).gather(1, drawn.to(log_p.device))
-    return [(1.0, chosen.sum())]
+    log_p = logits.log_softmax(dim=-1)
+    drawn = torch.stack([_drawn(each, first + n) for n, each in enumerate(log_p.detach())])
+    chosen = log_p.gather(-1, drawn.to(log_p.device)[..., None])
+    return [chosen.flatten(1).sum(dim=1)]
+
+
+def _of_all_labels(logits_NC: Tensor) -> list[Tensor]:
+    """R ᵀ z of each example, with R Rᵀ = diag(p) − p pᵀ: C − 1 of them, as 1 is in its kernel.
+
+    Σ_c p_c (∂ ln p_c)² = Jᵀ (diag(p) − p pᵀ) J on the diagonal, J = ∂z / ∂θ.
+    """
+    p_NC = logits_NC.detach().double().softmax(dim=1)
+    covariance_NCC = torch.diag_embed(p_NC) - p_NC[:, :, None] * p_NC[:, None]
+    values_NC, vectors_NCC = torch.linalg.eigh(covariance_NCC)
+    root_NCC = vectors_NCC * values_NC.clamp(min=0).sqrt()[:, None]
+    return [
+        (root_NCC[:, :, c].to(logits_NC.dtype) * logits_NC).sum(dim=1)
+        for c in range(1, logits_NC.shape[1])
+    ]
+
+
+def _drawn(log_p: Tensor, number: int) -> Tensor:
+    """Answers to one example, drawn by its number; of log_p without the last dimension."""
+    generator = torch.Generator().manual_seed(number)
+    chances = log_p.exp().cpu()
+    found = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
+    return found.reshape(chances.shape[:-1])

@@ -46,24 +46,27 @@ def test_of_a_classifier_it_is_the_expectation_over_its_labels(
     kind = transformers.BertForSequenceClassification
     for statistics, expert in zip(found, prepared.experts, strict=True):
         model, inputs = one_by_one(own_cache, expert.name, kind)
-        expected = {n: torch.zeros_like(p).double() for n, p in model.named_parameters()}
+        model.double()
+        expected = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
         for each in inputs:
             for label in range(model.config.num_labels):
                 model.zero_grad()
                 log_p = model(**each).logits[0].log_softmax(0)[label]
-                share = log_p.detach().exp().double()
+                share = log_p.detach().exp()
                 log_p.backward()
                 for name, parameter in model.named_parameters():
                     if parameter.grad is not None:
-                        expected[name] += share * parameter.grad.double() ** 2 / len(inputs)
+                        expected[name] += share * parameter.grad**2 / len(inputs)
         assert len(statistics.manifest.tensors) > 30
+        largest = max(float(torch.linalg.norm(each)) for each in expected.values())
         for name in statistics.manifest.tensors:
             own = expert.own_names[name]
             error = torch.linalg.norm(statistics.read(name) - expected[own])
-            assert error <= 1e-5 * torch.linalg.norm(expected[own]), name
+            # Gradients of a key's bias are nothing but rounding.
+            assert error <= 1e-5 * torch.linalg.norm(expected[own]) + 1e-12 * largest, name
         own = {expert.own_names[name] for name in statistics.manifest.tensors}
         squares = sum(float(expected[name].square().sum()) for name in own)
-        assert statistics.manifest.norm == pytest.approx(squares**0.5, rel=1e-5)
+        assert statistics.manifest.norm == pytest.approx(squares**0.5, rel=1e-6)
 
 
 def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path) -> None:

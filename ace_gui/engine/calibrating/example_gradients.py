@@ -1,0 +1,218 @@
+"""Squares of each example's own gradient, from one backward pass over many examples.
+
+Where a parameter is used is seen while the model runs. What the gradient of the sum over a batch
+brings to that place is still apart by example, and so are the place's inputs: for a linear layer
+the gradient of example n is G_nᵀ X_n, and is squared before the examples are added up.
+
+N examples, M rows of each (tokens), I inputs, O outputs, V rows of an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_ENTRIES: Final = 1 << 19
+"""Of gradients that are held at a time, so that they stay in a processor's cache."""
+
+Square = Callable[[Tensor], Tensor]
+"""From the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
+
+
+class ExampleGradients(TorchFunctionMode):
+    """Within it, a model of ``count`` examples notes where ``parameters`` (by name) are used.
+
+    ``left``: names of those that were used more than once, or in ways that are not known here.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], count: int) -> None:
+        super().__init__()
+        self._names = {id(tensor): name for name, tensor in parameters.items()}
+        self._count = count
+        self._uses: dict[str, tuple[GradientEdge, Square]] = {}
+        self.left: set[str] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [*args, *kwargs.values()]
+        names = {self._names[id(each)]: each for each in given if id(each) in self._names}
+        if not names:
+            return func(*args, **kwargs)
+        use = _USES.get(func)
+        if func is functional.embedding and args[0].ndim > 1 and len(args[0]) == 1:
+            args = (args[0].expand(self._count, *args[0].shape[1:]), *args[1:])  # shared by all
+        found = func(*args, **kwargs)
+        if not isinstance(found, Tensor) or not found.requires_grad or id(found) in self._names:
+            return found
+        for name, tensor in names.items():
+            square = use and use(_Use(tensor, found, self._count), *args, **kwargs)
+            if square is None or name in self._uses or len(found) % self._count:
+                self.left.add(name)
+            else:
+                self._uses[name] = get_gradient_edge(found), square
+        return found
+
+    def squares(self, values: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Σ_n (∂ value_n / ∂ parameter)² by name, of one value after the other (N)."""
+        names = [name for name in self._uses if name not in self.left]
+        edges = [self._uses[name][0] for name in names]
+        for place, value in enumerate(values, 1):
+            found: Sequence[Tensor | None] = torch.autograd.grad(
+                value.sum(), edges, retain_graph=place < len(values), allow_unused=True
+            )
+            for name, gradient in zip(names, found, strict=True):
+                if gradient is not None:
+                    yield name, self._uses[name][1](gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """Where a parameter is used by ``count`` examples, and what comes out there."""
+
+    own: Tensor
+    out: Tensor
+    count: int
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether each example has the same of it."""
+        shared = self.out.ndim > self.own.ndim or len(self.own) == 1 or self.count == 1
+        return shared and len(self.out) == self.count
+
+    def of_rows(self, gradient: Tensor) -> Tensor:
+        """Where it is the same in all rows."""
+        return _rows(gradient, self.count).sum(dim=1).square().sum(dim=0)
+
+    def of_spread(self, gradient: Tensor) -> Tensor:
+        """Where it is the same for all examples, and perhaps more often."""
+        own = self.own.shape
+        whole = (self.count, *[1] * (gradient.ndim - len(own) - 1), *own)[-gradient.ndim :]
+        each = gradient.sum_to_size(self.count, *whole[1:])
+        return each.square().sum(dim=0).reshape(own)
+
+
+def _rows(tensor: Tensor, count: int) -> Tensor:
+    """N × M × the last dimension."""
+    return tensor.reshape(count, -1, tensor.shape[-1])
+
+
+def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
+    """Σ_n (left_nᵀ right_n)², O × I."""
+    shape = left_NMO.shape[-1], right_NMI.shape[-1]
+    if left_NMO.shape[1] == 1:
+        return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
+    total = left_NMO.new_zeros(shape)
+    some = max(1, _ENTRIES // prod(shape))
+    for left, right in zip(*(torch.split(e, some) for e in (left_NMO, right_NMI)), strict=True):
+        total += torch.bmm(left.mT, right).square_().sum(dim=0)
+    return total
+
+
+def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square | None:
+    count, x = use.count, x.detach()
+    if x.numel() // x.shape[-1] % count:
+        return None
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(gradient, count), _rows(x, count))
+    return use.of_rows
+
+
+def _addmm(use: _Use, _bias: Tensor, x: Tensor, weight: Tensor) -> Square | None:
+    """GPT-2's Conv1D, whose matrix is inputs × outputs."""
+    count = use.count
+    if use.own is x or len(x) % count:
+        return None
+    x = x.detach()
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(x, count), _rows(gradient, count))
+    return use.of_rows
+
+
+def _layer_norm(
+    use: _Use, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, **given: Any
+) -> Square | None:
+    if len(shape) != 1 or x.numel() // x.shape[-1] % use.count:
+        return None
+    if use.own is not weight:
+        return use.of_rows
+    normal = functional.layer_norm(x.detach(), shape, eps=given["eps"])
+    return lambda gradient: use.of_rows(gradient * normal)
+
+
+def _embedding(
+    use: _Use, places: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
+) -> Square | None:
+    if use.own is not weight or len(places) != use.count:
+        return None
+
+    def square(gradient: Tensor) -> Tensor:
+        rows, width = len(weight), gradient.shape[-1]
+        first = torch.arange(use.count, device=places.device)[:, None] * rows
+        own = first + places.reshape(use.count, -1)
+        keys, where = torch.unique(own, return_inverse=True)
+        each = gradient.new_zeros(len(keys), width)
+        each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
+        total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, each.square_())
+        if padding_idx is not None:
+            total[padding_idx] = 0
+        return total
+
+    return square
+
+
+def _convolution(
+    use: _Use,
+    x: Tensor,
+    weight: Tensor,
+    _bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Square | None:
+    if len(x) != use.count or groups != 1 or isinstance(padding, str):
+        return None
+    if use.own is not weight:
+        return lambda gradient: use.of_rows(gradient.flatten(2).mT)
+
+    def square(gradient: Tensor) -> Tensor:
+        patches_NIM = functional.unfold(x.detach(), weight.shape[2:], dilation, padding, stride)
+        found = _of_products(gradient.flatten(2).mT, patches_NIM.mT)
+        return found.reshape(weight.shape)
+
+    return square
+
+
+def _spread(use: _Use, *_: Any, **more: Any) -> Square | None:
+    """Added to all examples, as what stands for a position is, or once for each of them."""
+    return use.of_spread if use.is_spread and not more else None
+
+
+def _multiplied(use: _Use, *given: Any) -> Square | None:
+    other = next((each for each in given if each is not use.own), None)
+    if not isinstance(other, Tensor) or not use.is_spread:
+        return None
+    factor = other.detach()
+    return lambda gradient: use.of_spread(gradient * factor)
+
+
+_USES: Final[Mapping[Any, Callable[..., Square | None]]] = {
+    functional.linear: _linear,
+    torch.addmm: _addmm,
+    functional.layer_norm: _layer_norm,
+    functional.embedding: _embedding,
+    functional.conv2d: _convolution,
+    Tensor.add: _spread,
+    torch.add: _spread,
+    Tensor.expand: _spread,
+    Tensor.mul: _multiplied,
+    torch.mul: _multiplied,
+}

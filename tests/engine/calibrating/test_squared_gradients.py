@@ -1,0 +1,131 @@
+"""Squares of many examples' gradients in one pass, against a backward pass for each, in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.pytorch_utils import Conv1D
+
+from ace_gui.engine.calibrating import squared_gradients
+from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
+
+SIZE, WORDS, LENGTH, COUNT = 6, 9, 4, 7
+
+
+class Reader(nn.Module):
+    """Words and places, a norm, linear layers of both kinds, a scale, a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, SIZE, padding_idx=3)
+        self.places = nn.Embedding(LENGTH, SIZE)
+        self.first = nn.Parameter(torch.randn(1, 1, SIZE))
+        self.norm = nn.LayerNorm(SIZE)
+        self.up, self.down = nn.Linear(SIZE, 2 * SIZE), Conv1D(SIZE, 2 * SIZE)
+        self.scale = nn.Parameter(torch.randn(SIZE))
+        self.head = nn.Linear(SIZE, 3)
+
+    def forward(self, words: Tensor) -> Tensor:
+        hidden = self.words(words) + self.places(torch.arange(LENGTH)[None])
+        hidden = torch.cat([self.first.expand(len(hidden), -1, -1), hidden], dim=1)
+        hidden = hidden + self.down(functional.gelu(self.up(self.norm(hidden))))
+        return self.head(self.scale * hidden.tanh())[:, 0]  # type: ignore[no-any-return]
+
+
+class Looker(nn.Module):
+    """Patches, with a bias, and a place for each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(2, SIZE, 3, stride=2, padding=1)
+        self.places = nn.Parameter(torch.randn(1, 4, SIZE))
+        self.head = nn.Linear(SIZE, 3, bias=False)
+
+    def forward(self, words: Tensor) -> Tensor:
+        picture = torch.sin(words[:, :2, None, None] + torch.arange(16).reshape(4, 4))
+        hidden = self.patches(picture.double()).flatten(2).mT + self.places
+        return self.head(hidden.tanh().square().mean(dim=1))  # type: ignore[no-any-return]
+
+
+class Twice(Reader):
+    """A matrix that is used two times."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        return super().forward(words) @ self.head.weight[:, :3]
+
+
+class Backwards(Reader):
+    """Words before examples, as some models have them."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        hidden = self.up(self.words(words).transpose(0, 1)).transpose(0, 1)
+        return hidden[..., :3].sin().prod(dim=1)  # type: ignore[no-any-return]
+
+
+def made(kind: Callable[[], nn.Module]) -> tuple[Any, Tensor]:
+    torch.manual_seed(0)
+    return kind().double(), torch.randint(0, WORDS, (COUNT, LENGTH))
+
+
+def squares_of(model: Any, words: Tensor) -> dict[str, Tensor]:
+    def values(inputs: Any, _first: int) -> list[Tensor]:
+        return list(model(inputs["words"]).unbind(dim=1))
+
+    found: dict[str, Tensor] = {}
+    gradients = SquaredGradients(values, dict(model.named_parameters()))
+    assert sum(gradients.add({"words": words}, 0, found)) == COUNT
+    return found
+
+
+def expected(model: Any, words: Tensor) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for n in range(len(words)):
+        for value in range(3):
+            model.zero_grad()
+            model(words[n : n + 1])[0, value].backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    own = found.setdefault(name, torch.zeros_like(parameter.data))
+                    own += parameter.grad**2
+    return found
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many examples were in each pass that took more than one."""
+    seen: list[int] = []
+    known = SquaredGradients._at_once
+
+    def at_once(self: Any, inputs: Any, first: int, sums: Any) -> bool:
+        seen.append(len(inputs["words"]))
+        return known(self, inputs, first, sums)
+
+    monkeypatch.setattr(SquaredGradients, "_at_once", at_once)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [(Reader, [2, 2, 5]), (Looker, [2, 2, 5]), (Twice, [2]), (Backwards, [2])],
+)
+def test_the_squares_are_those_of_each_example(
+    kind: Callable[[], nn.Module], counts: list[int], passes: list[int]
+) -> None:
+    """Models whose examples cannot be told apart go one by one after the first two."""
+    model, words = made(kind)
+    found, known = squares_of(model, words), expected(model, words)
+    assert found.keys() == known.keys()
+    for name, own in known.items():
+        assert torch.linalg.vector_norm(found[name] - own) <= 1e-6 * torch.linalg.norm(own), name
+    assert passes == counts
+
+
+def test_little_memory_means_one_by_one(monkeypatch: pytest.MonkeyPatch, passes: list[int]) -> None:
+    monkeypatch.setattr(squared_gradients, "free_memory", lambda: 0)
+    model, words = made(Reader)
+    found, known = squares_of(model, words), expected(model, words)
+    assert all(torch.allclose(found[name].double(), own, rtol=1e-5) for name, own in known.items())
+    assert passes == [2]
