@@ -131,7 +131,9 @@ def declared_texts() -> Iterator[str]:
         yield from (each.value for each in enum)
     yield from (scope.description for scope in SCOPES.values())
     for method in map(method_info, METHODS):
-        yield from filter(None, (method.title, method.family, method.summary, method.needs))
+        yield from filter(
+            None, (method.title, method.family, method.summary, method.needs, method.leaves)
+        )
         for field in method.fields:
             yield from (field.label, field.help, *(title for title, _ in field.presets))
 

@@ -210,7 +210,8 @@ def show_method(name: str) -> None:
     info = method_info(get_method(name).name)
     console = Console()
     console.print(Text(f"{info.title} ({info.name})", style="bold"))
-    console.print(Text("\n".join(("", info.summary, info.needs, "", info.formula, ""))))
+    said = " ".join(filter(None, (info.needs, info.leaves)))
+    console.print(Text("\n".join(("", info.summary, said, "", info.formula, ""))))
     table = Table(box=None, pad_edge=False)
     for heading in ("parameter", "default", "range", "meaning"):
         table.add_column(heading, overflow="fold")

@@ -42,12 +42,12 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
 }
 
 
+_ROUTED: Final = (ModuleKind.SMILE, ModuleKind.MIXTURE, ModuleKind.CHOICE, ModuleKind.BLOCKS)
 _LEAVES: Final[Mapping[ModuleKind | None, str]] = {
     ModuleKind.TASK: "Leaves modules: who says the task has that expert's model.",
     ModuleKind.SURGERY: "Leaves modules for each task, which it must be told.",
     **dict.fromkeys(
-        (ModuleKind.SMILE, ModuleKind.MIXTURE, ModuleKind.CHOICE, ModuleKind.BLOCKS),
-        "Leaves modules, and a router that finds the expert of each example by itself.",
+        _ROUTED, "Leaves modules, and a router that finds the expert of each example by itself."
     ),
 }
 
@@ -93,7 +93,9 @@ def method_info(name: str) -> MethodInfo:
         least=method.least,
         most=method.most,
         seeded=method.seeded,
-        needs=" ".join(filter(None, (_needed(method), _LEAVES.get(_kind(method), "")))),
+        needs=_needed(method),
+        leaves=_LEAVES.get(_kind(method), ""),
+        routes=_kind(method) in _ROUTED,
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
             for item in parameter_fields(method)

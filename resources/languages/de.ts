@@ -8,6 +8,10 @@
 <translation> GB</translation>
 </message>
 <message numerus="yes">
+<source>%n are loaded now.</source>
+<translation><numerusform>%n ist jetzt geladen.</numerusform><numerusform>%n sind jetzt geladen.</numerusform></translation>
+</message>
+<message numerus="yes">
 <source>%n checks passed</source>
 <translation><numerusform>%n Prüfung bestanden</numerusform><numerusform>%n Prüfungen bestanden</numerusform></translation>
 </message>
@@ -46,6 +50,10 @@
 <message numerus="yes">
 <source>%n matrices have warnings</source>
 <translation><numerusform>%n Matrix hat eine Warnung</numerusform><numerusform>%n Matrizen haben Warnungen</numerusform></translation>
+</message>
+<message numerus="yes">
+<source>%n methods</source>
+<translation><numerusform>%n Methode</numerusform><numerusform>%n Methoden</numerusform></translation>
 </message>
 <message numerus="yes">
 <source>%n of {known} matrices are heterogeneous</source>
@@ -391,10 +399,6 @@
 <source>90 days</source>
 <translation>90 Tage</translation>
 </message>
-<message numerus="yes">
-<source>; %n are loaded now.</source>
-<translation><numerusform>; %n ist jetzt geladen.</numerusform><numerusform>; %n sind jetzt geladen.</numerusform></translation>
-</message>
 <message>
 <source>A close look at the chosen tensor</source>
 <translation>Der gewählte Tensor aus der Nähe</translation>
@@ -454,6 +458,10 @@
 <message>
 <source>ACE with the measured covariances is chosen.</source>
 <translation>ACE mit den gemessenen Kovarianzen ist gewählt.</translation>
+</message>
+<message>
+<source>ACE-Merging</source>
+<translation>ACE-Merging</translation>
 </message>
 <message>
 <source>About ACE Workbench</source>
@@ -578,6 +586,10 @@
 <message>
 <source>An export is running.</source>
 <translation>Ein Export läuft.</translation>
+</message>
+<message>
+<source>An image of each task: {tasks}</source>
+<translation>Ein Bild jeder Aufgabe: {tasks}</translation>
 </message>
 <message>
 <source>Another language begins with the next start.</source>
@@ -1614,6 +1626,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Diesem Lauf einen Namen geben</translation>
 </message>
 <message>
+<source>Glossary</source>
+<translation>Glossar</translation>
+</message>
+<message>
 <source>Go back to what is loaded, whatever is being opened</source>
 <translation>Beim Geladenen bleiben, was auch gerade geöffnet wird</translation>
 </message>
@@ -1902,6 +1918,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Begrenzt, wie weit ein Merge jede Matrix bewegt, welche Methode auch immer. Die Änderung darf so lang sein wie die eines Experten im Mittel; bei T Experten das √T-fache, solange sie innerhalb von δ der Norm der Basis bleibt. Eine längere wird verkleinert, und die Hinweise zur Schicht sagen es.</translation>
 </message>
 <message>
+<source>Locate {path}</source>
+<translation>{path} suchen</translation>
+</message>
+<message>
+<source>Locate…</source>
+<translation>Suchen …</translation>
+</message>
+<message>
 <source>Log</source>
 <translation>Protokoll</translation>
 </message>
@@ -1984,6 +2008,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Mean</source>
 <translation>Mittel</translation>
+</message>
+<message>
+<source>Mean accuracy on 2000 held-out images</source>
+<translation>Mittlere Genauigkeit auf 2000 zurückgehaltenen Bildern</translation>
 </message>
 <message>
 <source>Mean cosine of the merged change and the experts' changes.</source>
@@ -2154,10 +2182,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Im Merge {count}</translation>
 </message>
 <message>
-<source>Merges at most {count} experts</source>
-<translation>Führt höchstens {count} Experten zusammen</translation>
-</message>
-<message>
 <source>Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here the recipe's tasks are answered, and every row says in what shares the experts took part.</source>
 <translation>Merges mit SMILE, Twin-Merging, FREE-Merging und WEMoE schicken jedes Beispiel zu Experten. Hier werden die Aufgaben des Rezepts beantwortet, und jede Zeile sagt, mit welchen Anteilen die Experten teilnahmen.</translation>
 </message>
@@ -2184,14 +2208,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Merges with other values, each scored on one half of every task's data. What is reported is measured on the other half, with which nothing is chosen.</source>
 <translation>Merges mit anderen Werten, jeder an einer Hälfte der Daten jeder Aufgabe bewertet. Berichtet wird, was an der anderen Hälfte gemessen ist, mit der nichts gewählt wird.</translation>
-</message>
-<message>
-<source>Merges {count} experts</source>
-<translation>Führt {count} Experten zusammen</translation>
-</message>
-<message>
-<source>Merges {count} experts or more</source>
-<translation>Führt {count} oder mehr Experten zusammen</translation>
 </message>
 <message>
 <source>Merging {place} of {of}: {title}</source>
@@ -2314,6 +2330,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Braucht etwa {size} Arbeitsspeicher</translation>
 </message>
 <message>
+<source>Needs about {size} of memory for these experts</source>
+<translation>Braucht für diese Experten etwa {size} Arbeitsspeicher</translation>
+</message>
+<message>
 <source>Neither is right</source>
 <translation>Beide liegen falsch</translation>
 </message>
@@ -2344,6 +2364,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>No merge has been tried yet</source>
 <translation>Noch kein Merge wurde erprobt</translation>
+</message>
+<message>
+<source>No merge here sends examples to experts. Merge by one of these methods: {methods}.</source>
+<translation>Kein Merge hier schickt Beispiele zu Experten. Führen Sie mit einer dieser Methoden zusammen: {methods}.</translation>
 </message>
 <message>
 <source>No merge is kept.</source>
@@ -2666,6 +2690,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Einstellungen</translation>
 </message>
 <message>
+<source>Preferences…</source>
+<translation>Einstellungen …</translation>
+</message>
+<message>
 <source>Presets for {label}</source>
 <translation>Vorgaben für {label}</translation>
 </message>
@@ -2712,6 +2740,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Recipe</source>
 <translation>Rezept</translation>
+</message>
+<message>
+<source>Recipe not found</source>
+<translation>Rezept nicht gefunden</translation>
 </message>
 <message>
 <source>Recipes (*.yaml *.yml)</source>
@@ -3074,6 +3106,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Anteile der Experten nach Aufgaben</translation>
 </message>
 <message>
+<source>Shortcuts</source>
+<translation>Tastenkürzel</translation>
+</message>
+<message>
 <source>Show &amp;inputs</source>
 <translation>&amp;Eingaben zeigen</translation>
 </message>
@@ -3326,6 +3362,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Aufgabe</translation>
 </message>
 <message>
+<source>Task arithmetic</source>
+<translation>Task arithmetic</translation>
+</message>
+<message>
 <source>Task heads are merged where all experts have one task: heads of one shape with the same labels. Otherwise, and without this, each expert's own is saved beside the merged model.</source>
 <translation>Aufgabenköpfe werden zusammengeführt, wo alle Experten eine Aufgabe haben: Köpfe einer Form mit denselben Labels. Sonst, und ohne dies, wird der eigene jedes Experten neben dem zusammengeführten Modell gespeichert.</translation>
 </message>
@@ -3464,6 +3504,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>The last session did not end well. What was open is kept, and so are its merges.</source>
 <translation>Die letzte Sitzung endete nicht gut. Was offen war, ist erhalten, auch die Merges.</translation>
+</message>
+<message>
+<source>The mean accuracy of the five experts of the sample merged by each method with its defaults, with the modules that it leaves. Bars run from the base to the experts themselves.</source>
+<translation>Die mittlere Genauigkeit der fünf Experten des Beispiels, zusammengeführt mit jeder Methode und ihren Standardwerten, mit den Modulen, die sie hinterlässt. Balken reichen vom Basismodell bis zu den Experten selbst.</translation>
 </message>
 <message>
 <source>The merge has ended.</source>
@@ -3842,6 +3886,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Gewicht</translation>
 </message>
 <message>
+<source>Weight averaging</source>
+<translation>Weight averaging</translation>
+</message>
+<message>
 <source>Welcome</source>
 <translation>Willkommen</translation>
 </message>
@@ -4158,6 +4206,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>alle Namen</translation>
 </message>
 <message>
+<source>any number of experts</source>
+<translation>beliebig viele Experten</translation>
+</message>
+<message>
 <source>any role</source>
 <translation>jede Rolle</translation>
 </message>
@@ -4326,6 +4378,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>kumulierte Varianz (%)</translation>
 </message>
 <message>
+<source>d MMMM</source>
+<translation>d. MMMM</translation>
+</message>
+<message>
 <source>d MMMM yyyy</source>
 <translation>d. MMMM yyyy</translation>
 </message>
@@ -4352,6 +4408,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>distance from {name}: {value:.2f}</source>
 <translation>Abstand von {name}: {value:.2f}</translation>
+</message>
+<message>
+<source>draws random numbers</source>
+<translation>zieht Zufallszahlen</translation>
 </message>
 <message>
 <source>effective rank</source>
@@ -4546,6 +4606,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Experten weglassen</translation>
 </message>
 <message>
+<source>leaves modules</source>
+<translation>hinterlässt Module</translation>
+</message>
+<message>
 <source>left (outputs)</source>
 <translation>links (Ausgänge)</translation>
 </message>
@@ -4586,8 +4650,20 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>mittlere ln-Energie</translation>
 </message>
 <message>
+<source>mean on the sample</source>
+<translation>Mittel am Beispiel</translation>
+</message>
+<message>
+<source>mean on the sample {mean:.3f}</source>
+<translation>Mittel am Beispiel {mean:.3f}</translation>
+</message>
+<message>
 <source>mean score</source>
 <translation>mittlere Bewertung</translation>
+</message>
+<message>
+<source>mean {score}</source>
+<translation>Mittel {score}</translation>
 </message>
 <message>
 <source>merge</source>
@@ -4634,20 +4710,28 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>nahe dem Pol von γ</translation>
 </message>
 <message>
-<source>no</source>
-<translation>nein</translation>
+<source>needs data</source>
+<translation>braucht Daten</translation>
 </message>
 <message>
-<source>no answer yet</source>
-<translation>noch keine Antwort</translation>
+<source>no</source>
+<translation>nein</translation>
 </message>
 <message>
 <source>no base model</source>
 <translation>kein Basismodell</translation>
 </message>
 <message>
+<source>no data</source>
+<translation>ohne Daten</translation>
+</message>
+<message>
 <source>no matrix has a warning</source>
 <translation>keine Matrix hat eine Warnung</translation>
+</message>
+<message>
+<source>no merge with a router</source>
+<translation>kein Merge mit Router</translation>
 </message>
 <message>
 <source>no merge yet</source>
@@ -4694,16 +4778,16 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>noch nicht exportiert</translation>
 </message>
 <message>
-<source>not found</source>
-<translation>nicht gefunden</translation>
-</message>
-<message>
 <source>not known</source>
 <translation>nicht bekannt</translation>
 </message>
 <message>
 <source>not known yet</source>
 <translation>noch nicht bekannt</translation>
+</message>
+<message>
+<source>not merged yet</source>
+<translation>noch nicht zusammengeführt</translation>
 </message>
 <message>
 <source>nothing loaded</source>
@@ -4720,6 +4804,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message numerus="yes">
 <source>on %n tasks, beside base and experts; measured while the report is written</source>
 <translation><numerusform>auf %n Aufgabe, neben Basis und Experten; gemessen, während der Bericht geschrieben wird</numerusform><numerusform>auf %n Aufgaben, neben Basis und Experten; gemessen, während der Bericht geschrieben wird</numerusform></translation>
+</message>
+<message>
+<source>one expert only</source>
+<translation>nur ein Experte</translation>
 </message>
 <message>
 <source>or values of one parameter</source>
@@ -4882,6 +4970,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Singulärwerte vor und nach der Verfeinerung, für die auffälligsten Matrizen</translation>
 </message>
 <message>
+<source>size and last use</source>
+<translation>Größe und zuletzt benutzt</translation>
+</message>
+<message>
 <source>split for the merge</source>
 <translation>für den Merge trennen</translation>
 </message>
@@ -5002,6 +5094,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>ja</translation>
 </message>
 <message>
+<source>yesterday {time}</source>
+<translation>gestern {time}</translation>
+</message>
+<message>
 <source>{above} of {count} matrices heterogeneous</source>
 <translation>{above} von {count} Matrizen heterogen</translation>
 </message>
@@ -5020,6 +5116,18 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>{bytes} on the disk</source>
 <translation>{bytes} auf dem Datenträger</translation>
+</message>
+<message>
+<source>{count} experts at most</source>
+<translation>höchstens {count} Experten</translation>
+</message>
+<message>
+<source>{count} experts only</source>
+<translation>nur {count} Experten</translation>
+</message>
+<message>
+<source>{count} experts or more</source>
+<translation>{count} Experten oder mehr</translation>
 </message>
 <message>
 <source>{count} files and their index</source>
@@ -6181,6 +6289,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Geringste Störung</translation>
 </message>
 <message>
+<source>Leaves modules for each task, which it must be told.</source>
+<translation>Hinterlässt Module für jede Aufgabe, die man angeben muss.</translation>
+</message>
+<message>
 <source>Leaves modules, and a router that finds the expert of each example by itself.</source>
 <translation>Hinterlässt Module und einen Router, der den Experten jedes Beispiels selbst findet.</translation>
 </message>
@@ -6319,14 +6431,6 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>Needs inputs of each expert's task: tasks with calibration data, without labels. Learns in many steps, each as long as a training step of one model; leaves plain weights.</source>
 <translation>Braucht Eingaben zur Aufgabe jedes Experten: Aufgaben mit Kalibrierungsdaten, ohne Labels. Lernt in vielen Schritten, jeder so lang wie ein Trainingsschritt eines Modells; hinterlässt einfache Gewichte.</translation>
-</message>
-<message>
-<source>Needs inputs of each expert's task: tasks with calibration data, without labels. Leaves modules for each task, which it must be told.</source>
-<translation>Braucht Eingaben zur Aufgabe jedes Experten: Aufgaben mit Kalibrierungsdaten, ohne Labels. Hinterlässt Module für jede Aufgabe, die man ihm angeben muss.</translation>
-</message>
-<message>
-<source>Needs inputs of each expert's task: tasks with calibration data, without labels. Leaves modules, and a router that finds the expert of each example by itself.</source>
-<translation>Braucht Eingaben zur Aufgabe jedes Experten: Aufgaben mit Kalibrierungsdaten, ohne Labels. Hinterlässt Module und einen Router, der den Experten jedes Beispiels selbst findet.</translation>
 </message>
 <message>
 <source>Needs inputs of each expert's task: tasks with calibration data, without labels. Takes gradients, which is several times slower than inputs alone.</source>
@@ -6910,7 +7014,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Task arithmetic</source>
-<translation>Aufgabenarithmetik</translation>
+<translation>Task arithmetic</translation>
 </message>
 <message>
 <source>Task arithmetic, and for each task a low-rank correction of what its head is given, trained to be what its expert would give it.</source>
@@ -7234,7 +7338,7 @@ irgendwo in diesem Fenster ablegen</translation>
 </message>
 <message>
 <source>Weight averaging</source>
-<translation>Gewichtsmittelung</translation>
+<translation>Weight averaging</translation>
 </message>
 <message>
 <source>Weight of the base</source>

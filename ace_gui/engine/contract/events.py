@@ -62,7 +62,8 @@ class MethodInfo:
     """One merge method, as a chooser shows it. ``family``: under which heading.
 
     ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
-    random numbers. ``needs``: what data it wants, a sentence; empty for none.
+    random numbers. ``needs``: what data it wants, a sentence; empty for none. ``leaves``: likewise,
+    what it leaves beside the merged weights; ``routes``: that has a router.
     """
 
     name: str
@@ -76,6 +77,8 @@ class MethodInfo:
     most: int | None = None
     seeded: bool = False
     needs: str = ""
+    leaves: str = ""
+    routes: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import (
+    QAbstractItemModel,
     QItemSelectionModel,
     QModelIndex,
     QRegularExpression,
@@ -28,6 +29,7 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFrame,
     QGridLayout,
+    QHBoxLayout,
     QLineEdit,
     QSplitter,
     QTreeView,
@@ -38,6 +40,8 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.labels.formula import citation, formula
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -46,34 +50,48 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import Column, FlowLayout, scroll_area
+from ace_gui.gui.widgets.tables.method_cells import (
+    MEANS,
+    METHOD,
+    MISFIT,
+    MethodCell,
+    misfit,
+    number_of_experts,
+)
 from ace_gui.gui.words import counted, tr
 
-_SIZE: Final = (980, 672)
-_SIZES: Final = (288, 692)
+_SIZE: Final = (1032, 672)
+_SIZES: Final = (340, 692)
 _OF_SCREEN: Final = 0.92
-_METHOD: Final = Qt.ItemDataRole.UserRole
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
 class ChooseMethodDialog(QDialog):
     """``chosen`` carries a method's name and closes the dialog.
 
-    ``current``: the method in force. ``experts``: how many are loaded, 0 if none.
+    ``current``: the method in force. ``experts``: how many are loaded, 0 if none. ``cost``: what
+    merging them by the method in force takes, a sentence; empty where that is not known.
     """
 
     chosen = Signal(str)
 
     def __init__(
-        self, methods: Sequence[MethodInfo], current: str, experts: int, parent: QWidget
+        self,
+        methods: Sequence[MethodInfo],
+        current: str,
+        experts: int,
+        parent: QWidget,
+        cost: str = "",
     ) -> None:
         super().__init__(parent)
-        self._experts = experts
+        self._experts, self._current, self._cost = experts, current, cost
         self.setWindowTitle(tr("Merge method"))
         self.setProperty("kind", "card-dialog")
         self._size_to_screen()
         self._found = QSortFilterProxyModel(self)
-        self._found.setSourceModel(_by_family(methods, self, self.fontMetrics().height() + 6))
+        height = self.fontMetrics().height() + 6
+        self._found.setSourceModel(_by_family(methods, experts, self, height))
         self._found.setFilterRole(_WORDS)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
@@ -89,6 +107,7 @@ class ChooseMethodDialog(QDialog):
             tr("&Use this method"), QDialogButtonBox.ButtonRole.AcceptRole
         )
         self.use.setProperty("kind", "primary")
+        self.cost = muted_label("", self)
         self._lay_out()
         self.filter.textChanged.connect(self._find)
         down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
@@ -119,6 +138,7 @@ class ChooseMethodDialog(QDialog):
         tree.setItemsExpandable(False)
         tree.setIndentation(12)
         tree.setUniformRowHeights(True)
+        tree.setItemDelegate(MethodCell(tree))
         tree.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         tree.expandAll()
         return tree
@@ -138,6 +158,7 @@ class ChooseMethodDialog(QDialog):
         column.setSpacing(12)
         column.addWidget(title)
         column.addWidget(self.filter)
+        column.addLayout(_heads(self.tree.model(), left))
         column.addWidget(self.tree, 1)
         splitter = QSplitter(self)
         splitter.setChildrenCollapsible(False)
@@ -148,8 +169,9 @@ class ChooseMethodDialog(QDialog):
         splitter.setStretchFactor(1, 1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
-        row = QVBoxLayout(foot)
+        row = QHBoxLayout(foot)
         row.setContentsMargins(16, 12, 16, 12)
+        row.addWidget(self.cost, 1)
         row.addWidget(self.buttons)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -193,6 +215,8 @@ class ChooseMethodDialog(QDialog):
         self.use.setEnabled(method is not None)
         title = method.title.replace("&", "&&") if method is not None else tr("this method")
         self.use.setText(tr("&Use {title}", title=title))
+        in_force = method is not None and method.name == self._current
+        self.cost.setText(self._cost if in_force else "")
         self.about.setWidget(_about(method, self._experts))
 
     def _choose(self) -> None:
@@ -202,7 +226,23 @@ class ChooseMethodDialog(QDialog):
             self.chosen.emit(method.name)
 
 
-def _by_family(methods: Sequence[MethodInfo], parent: QWidget, height: int) -> QStandardItemModel:
+def _heads(methods: QAbstractItemModel, parent: QWidget) -> QHBoxLayout:
+    """What the list has: how many methods, and what their figures are."""
+    families = [methods.index(row, 0) for row in range(methods.rowCount())]
+    count = sum(methods.rowCount(family) for family in families)
+    means = muted_label(tr("mean on the sample"), parent)
+    means.setToolTip(tooltip(tr(MEANS)))
+    means.setWordWrap(False)
+    row = QHBoxLayout()
+    row.setContentsMargins(4, 0, 12, 0)
+    row.addWidget(muted_label(counted(count, "%n method", "%n methods"), parent), 1)
+    row.addWidget(means)
+    return row
+
+
+def _by_family(
+    methods: Sequence[MethodInfo], experts: int, parent: QWidget, height: int
+) -> QStandardItemModel:
     """A family a row, its methods below it; rows are ``height`` pixels high."""
     model = QStandardItemModel(parent)
     for family, members in by_family(methods):
@@ -214,15 +254,25 @@ def _by_family(methods: Sequence[MethodInfo], parent: QWidget, height: int) -> Q
         for method in members:
             item = QStandardItem(method.title)
             item.setSizeHint(QSize(0, height))
-            item.setData(method, _METHOD)
+            item.setData(method, METHOD)
+            item.setData(misfit(method, experts), MISFIT)
+            item.setData(_spoken(method, experts), Qt.ItemDataRole.AccessibleTextRole)
             item.setData(f"{method.name} {method.title} {method.summary} {method.citation}", _WORDS)
             title.appendRow(item)
         model.appendRow(title)
     return model
 
 
+def _spoken(method: MethodInfo, experts: int) -> str:
+    mean = sample_figures().methods.get(method.name)
+    said = misfit(method, experts) or (
+        tr("mean on the sample {mean:.3f}", mean=mean) if mean is not None else ""
+    )
+    return ", ".join(filter(None, (method.title, said)))
+
+
 def _info(index: QModelIndex) -> MethodInfo | None:
-    info = index.data(_METHOD) if index.isValid() else None
+    info = index.data(METHOD) if index.isValid() else None
     return info if isinstance(info, MethodInfo) else None
 
 
@@ -236,14 +286,16 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
         layout.addWidget(secondary_label(tr("No method has these words."), page))
         layout.addStretch(1)
         return page
-    title = plain_label(method.title, page)
-    title.setFont(face(Face.TITLE))
-    layout.addWidget(title)
+    layout.addLayout(_title(method, page))
     layout.addWidget(secondary_label(method.summary, page))
-    if number := _number_of_experts(method):
-        layout.addWidget(muted_label(f"{number}{_misfit(method, experts)}", page))
-    if method.needs:
-        layout.addWidget(muted_label(method.needs, page))
+    if misfit(method, experts):
+        loaded = counted(experts, "%n is loaded now.", "%n are loaded now.")
+        wrong = plain_label(f"{number_of_experts(method)}; {loaded}", page)
+        wrong.setProperty("kind", "warn")
+        layout.addWidget(wrong)
+    if method.needs or method.leaves:
+        said = " ".join(filter(None, (method.needs, method.leaves)))
+        layout.addWidget(muted_label(said, page))
     layout.addWidget(_formula(method, page))
     if method.fields:
         layout.addWidget(heading(tr("Parameters"), page))
@@ -252,6 +304,23 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     layout.addWidget(citation(method.citation, page))
     layout.addStretch(1)
     return page
+
+
+def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
+    """What it is called, and in a few words what it asks for."""
+    title = plain_label(method.title, parent, wrap=False)
+    title.setFont(face(Face.TITLE))
+    row = FlowLayout(spacing=8)
+    row.addWidget(title)
+    words = [tr("needs data") if method.needs else tr("no data"), number_of_experts(method)]
+    words += [tr("leaves modules")] if method.leaves else []
+    words += [tr("draws random numbers")] if method.seeded else []
+    for word in words:
+        pill = plain_label(word, parent, wrap=False)
+        pill.setFont(face(Face.CAPTION))
+        pill.setProperty("kind", "quiet-pill")
+        row.addWidget(pill)
+    return row
 
 
 def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
@@ -277,18 +346,3 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
         grid.addWidget(value, row, 1, top)
         grid.addWidget(secondary_label(field.help), row, 2, top)
     return grid
-
-
-def _number_of_experts(method: MethodInfo) -> str:
-    if method.most is not None:
-        if method.least == method.most:
-            return tr("Merges {count} experts", count=method.most)
-        return tr("Merges at most {count} experts", count=method.most)
-    return tr("Merges {count} experts or more", count=method.least) if method.least > 1 else ""
-
-
-def _misfit(method: MethodInfo, experts: int) -> str:
-    fits = experts >= method.least and (method.most is None or experts <= method.most)
-    if fits or not experts:
-        return "."
-    return counted(experts, "; %n is loaded now.", "; %n are loaded now.")

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from PySide6.QtCore import QTimer
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
 
 from ace_gui.engine.contract.plan import Disposition
@@ -17,6 +18,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
+from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.words import counted, later, tr
 
@@ -66,7 +68,16 @@ class Footer(QStatusBar):
         self.tensors.setWordWrap(False)
         for widget in (self.device, self.text, self.bar, self.stop):
             self.addWidget(widget)
-        self.addPermanentWidget(self.tensors)
+        self._links = [
+            _link(action, text, self)
+            for action, text in (
+                (actions.glossary, tr("Glossary")),
+                (actions.shortcuts, tr("Shortcuts")),
+                (actions.preferences, tr("Preferences…")),
+            )
+        ]
+        for shown in (self.tensors, *self._links):
+            self.addPermanentWidget(shown)
         for signal in (
             session.engine_changed,
             session.activity.changed,
@@ -90,6 +101,8 @@ class Footer(QStatusBar):
         self.device.setText(self._device_text())
         self.device.setAccessibleName(tr("Device: {device}", device=self.device.text()))
         self.text.setText(" · ".join(self._parts()))
+        for link in self._links:  # on the first page, where nothing is counted
+            link.setVisible(self._session.draft.inputs.base is None)
         self._show_bar()
 
     def _count(self) -> None:
@@ -155,6 +168,12 @@ class Footer(QStatusBar):
             self.bar.setRange(0, 1000)
             self.bar.setValue(round(1000 * progress.done / progress.total))
         self.bar.setUpdatesEnabled(True)
+
+
+def _link(action: QAction, text: str, parent: QWidget) -> QPushButton:
+    button = action_button(action, text, parent, kind="ghost")
+    button.setFont(face(Face.CAPTION))
+    return button
 
 
 def _start(timer: QTimer) -> None:

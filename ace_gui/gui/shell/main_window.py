@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
@@ -27,9 +26,10 @@ from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.panels.welcome import Start, WelcomePanel
+from ace_gui.gui.panels.welcome.start_column import Start
+from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import Actions, set_allowed
+from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.availability import BUSY, allow
 from ace_gui.gui.shell.device_menu import SAFETY
 from ace_gui.gui.shell.footer import Footer
@@ -38,6 +38,7 @@ from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_place import PrimaryPlace
+from ace_gui.gui.shell.projects.before import Before
 from ace_gui.gui.shell.projects.closing import Closing
 from ace_gui.gui.shell.projects.dropped_paths import local_paths
 from ace_gui.gui.shell.projects.opener import Opener
@@ -50,7 +51,6 @@ from ace_gui.gui.shell.window_header import Header
 from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.text import short_name
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_letters
 from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.gui.widgets.layout.card import GAP
@@ -118,8 +118,8 @@ class MainWindow(ShellWindow):
         self._closing = False
         self._plan: Plan | None = None  # the latest whose warnings were shown
         self._warnings: tuple[str, ...] = ()
-        self._recent: tuple[Path, ...] | None = None
         self._lay_out()
+        self.before = Before(self, settings, self.sessions, self.opener, self.menus, self.help)
         self._connect_session()
         self._connect_actions()
         self._restore()
@@ -227,8 +227,6 @@ class MainWindow(ShellWindow):
         self.resize(*_SIZE)
         if not self.settings.geometry.isEmpty():
             self.restoreGeometry(self.settings.geometry)
-        self._show_recent()
-        self._offer_crashed()
         self.menus.devices.offer((), self.session.chosen_device)
         self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
@@ -289,10 +287,8 @@ class MainWindow(ShellWindow):
         self.project.save_wanted.connect(self.opener.save_recipe)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
-            lambda kept: self.welcome.show_kept(sum(record.bytes for _, record in kept))
+            lambda kept: self.welcome.recent.show_kept(sum(record.bytes for _, record in kept))
         )
-        for recent in (self.menus.recent_chosen, self.welcome.recent_chosen):
-            recent.connect(lambda path: self.opener.open_paths([path]))
         self.menus.devices.chosen.connect(self._choose_device)
         self.menus.memory.limited.connect(self.preferences.limit_memory)
 
@@ -306,7 +302,6 @@ class MainWindow(ShellWindow):
             a.open_cached: opener.open_cached,
             a.open_recipe: opener.open_recipe,
             a.scan: opener.scan,
-            a.reopen: self._reopen,
             a.save_recipe: opener.save_recipe,
             a.save_recipe_as: opener.save_recipe_as,
             a.sample: opener.open_sample,
@@ -351,8 +346,6 @@ class MainWindow(ShellWindow):
         share = self.long_work.share
         self.setWindowTitle(title if share is None else f"{share} % – {title}")
         self.setWindowModified(self.project.is_modified)
-        if self.settings.recent != self._recent:
-            self._show_recent()
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
@@ -409,45 +402,6 @@ class MainWindow(ShellWindow):
     def _reset_layout(self) -> None:
         self.settings.forget_layout()
         self.workspace.reset_layout()
-
-    def _show_recent(self) -> None:
-        self._recent = recent = self.settings.recent
-        self.menus.set_recent(recent)
-        self.welcome.set_recent(recent)
-        crashed = self.sessions.crashed
-        nothing = "" if recent or crashed is not None else tr("Nothing was open before.")
-        set_allowed(self.actions_.reopen, nothing)
-        if crashed is None and recent:
-            self.actions_.reopen.setToolTip(tr("Open {project}", project=short_name(recent[0])))
-
-    def _offer_crashed(self) -> None:
-        """A window before this one did not end well: what was open is still there."""
-        if self.sessions.crashed is not None:
-            self._tell_of_crash({tr("Reopen last session"): self._reopen})
-
-    def tell_of_crash(self, words: str) -> None:
-        """A window before this one was brought down, and these were its last words; "": none."""
-        if not words:
-            return
-        self.help.crash = words
-        reopen = {tr("Reopen last session"): self._reopen} if self.sessions.crashed else {}
-        self._tell_of_crash({**reopen, tr("Report a problem"): self.help.report_problem})
-
-    def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
-        if self.sessions.crashed:
-            said = tr(
-                "The last session did not end well. What was open is kept, and so are its merges."
-            )
-        else:
-            said = tr("The last session did not end well.")
-        self.notice.ask(Severity.WARNING, said, self.help.crash, answers)
-
-    def _reopen(self) -> None:
-        crashed, recent = self.sessions.crashed, self.settings.recent
-        if crashed is not None:
-            self.opener.open_paths([self.sessions.take_over(crashed)])
-        elif recent:
-            self.opener.open_paths(recent[:1])
 
     # Qt's events
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QMainWindow
 
 from ace_gui.gui.panels.notice import Notice
-from ace_gui.gui.panels.welcome import WelcomePanel
+from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.window_header import Header

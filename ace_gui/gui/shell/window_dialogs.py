@@ -11,6 +11,7 @@ from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.words import counted, tr
@@ -53,8 +54,12 @@ class Dialogs(QObject):
         draft = self._session.draft
         if self._session.engine is None:
             return None
-        experts = len(draft.inputs.experts)
-        dialog = ChooseMethodDialog(draft.methods, draft.inputs.method, experts, self._window)
+        experts, plan, cost = len(draft.inputs.experts), draft.plan, ""
+        if plan is not None and plan.experts:
+            size = human_bytes(plan.peak_bytes)
+            cost = tr("Needs about {size} of memory for these experts", size=size)
+        method = draft.inputs.method
+        dialog = ChooseMethodDialog(draft.methods, method, experts, self._window, cost)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self._conductor.choose_method)
         dialog.open()

@@ -26,6 +26,7 @@ def _method(method: MethodInfo) -> MethodInfo:
         family=told(method.family),
         summary=told(method.summary),
         needs=told(method.needs),
+        leaves=told(method.leaves),
         fields=tuple(map(_field, method.fields)),
     )
 

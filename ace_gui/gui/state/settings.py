@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.theme import Scheme
 from ace_gui.paths import MERGES, cache_root
 
@@ -51,6 +53,30 @@ class Settings:
         path = recipe.absolute()
         others = [str(other) for other in self.recent if other != path]
         self._store.setValue("recent", [str(path), *others][:RECENT])
+
+    @property
+    def recent_projects(self) -> tuple[RecentProject, ...]:
+        """The same recipes, with what was noted of them."""
+        noted = self._noted()
+        return tuple(RecentProject.from_record(path, noted.get(str(path))) for path in self.recent)
+
+    def note(self, project: RecentProject) -> None:
+        """Remember what a recent project was like when it was left."""
+        noted = {**self._noted(), str(project.path.absolute()): project.record()}
+        kept = {str(path): noted.get(str(path)) for path in self.recent}
+        self._store.setValue("recent-projects", json.dumps(kept))
+
+    def _noted(self) -> dict[str, object]:
+        try:
+            noted = json.loads(str(self._store.value("recent-projects", "")))
+        except ValueError:
+            return {}
+        return noted if isinstance(noted, dict) else {}
+
+    def replace_recent(self, gone: Path, found: Path) -> None:
+        """A recent recipe is somewhere else now."""
+        paths = [str(found.absolute() if path == gone else path) for path in self.recent]
+        self._store.setValue("recent", list(dict.fromkeys(paths)))
 
     def folder(self, purpose: str) -> Path | None:
         """Where a file dialog for this purpose was last; None where there was none."""

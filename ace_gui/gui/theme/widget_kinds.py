@@ -38,10 +38,11 @@ INKS: Final = {  # the kind of a label → what its text is painted with
     "accent": _Role.Link,
     "pill": _Role.LinkVisited,
     "warn-pill": _Role.Shadow,
+    "quiet-pill": _Role.Mid,
     "on-toast": _Role.ToolTipText,
 }
 CARD, SUNK = _Role.Light, _Role.AlternateBase
-_PADDING: Final = {"pill": (9, 3), "warn-pill": (9, 4)}  # px, across and down
+_PADDING: Final = {"pill": (9, 3), "warn-pill": (9, 4), "quiet-pill": (9, 3)}  # px, across and down
 _CORNERS: Final = {"segments": 6.0, "side": 0.0, "foot": 0.0, "card-dialog": 0.0}
 _CORNER: Final = 8.0
 _FIELD_MARGINS: Final = (5, 3, 5, 3)
@@ -73,6 +74,7 @@ def ground_of(kind: str, theme: Tokens) -> str | None:
         "segments": theme.hover,
         "pill": theme.tint,
         "warn-pill": theme.warn_ground,
+        "quiet-pill": theme.sunk,
     }
     return grounds.get(kind)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
@@ -11,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.capabilities import method_info
 from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from tests.gui.fakes import ACE, LINEAR
 
@@ -92,10 +94,11 @@ def test_finding_nothing_is_said(dialog: ChooseMethodDialog, qtbot: QtBot) -> No
 def test_what_does_not_fit_the_experts_is_said(opened: MainWindow, qtbot: QtBot) -> None:
     dialog = ChooseMethodDialog(EVERY, "slerp", 5, opened)
     qtbot.addWidget(dialog)
-    assert "Merges 2 experts; 5 are loaded now." in said(dialog)
+    assert "2 experts only; 5 are loaded now." in said(dialog)
     fitting = ChooseMethodDialog(EVERY, "slerp", 2, opened)
     qtbot.addWidget(fitting)
-    assert "Merges 2 experts." in said(fitting)
+    assert "2 experts only" in said(fitting)
+    assert "loaded now" not in said(fitting)
     any_number = ChooseMethodDialog((replace(ACE, least=1, most=None),), "ace", 5, opened)
     qtbot.addWidget(any_number)
     assert "loaded now" not in said(any_number)
@@ -122,3 +125,50 @@ def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
 def test_without_an_engine_there_is_nothing_to_choose(window: MainWindow) -> None:
     assert not window.actions_.choose_method.isEnabled()
     assert window.dialogs.choose_method() is None
+
+
+def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
+    opened: MainWindow, qtbot: QtBot
+) -> None:
+    dialog = ChooseMethodDialog(EVERY, "ace", 5, opened, "Needs about 84 MB")
+    qtbot.addWidget(dialog)
+    model = dialog.tree.model()
+    families = [model.index(row, 0) for row in range(model.rowCount())]
+    spoken = {
+        (index := model.index(row, 0, family)).data(): index.data(
+            Qt.ItemDataRole.AccessibleTextRole
+        )
+        for family in families
+        for row in range(model.rowCount(family))
+    }
+    assert spoken["ACE-Merging"] == "ACE-Merging, mean on the sample 0.807"
+    assert spoken["SLERP"] == "SLERP, 2 experts only"
+    assert spoken["NearSwap"] == "NearSwap, one expert only"
+    assert dialog.cost.text() == "Needs about 84 MB"
+    dialog.filter.setText("weight averaging")
+    assert dialog.cost.text() == ""  # what another one needs is not known
+
+
+def test_the_list_is_drawn_with_a_bar_as_long_as_the_way_from_base_to_experts(
+    dialog: ChooseMethodDialog,
+) -> None:
+    """The better of two methods has more ink in its row, right of the names."""
+
+    def ink(name: str) -> int:
+        dialog._select(name)
+        dialog._select("emr")  # what is looked at is not what is selected
+        model = dialog.tree.model()
+        index = next(
+            child
+            for row in range(model.rowCount())
+            for place in range(model.rowCount(model.index(row, 0)))
+            if (child := model.index(place, 0, model.index(row, 0))).data() == METHODS[name].title
+        )
+        dialog.tree.scrollTo(index)
+        place = dialog.tree.visualRect(index)
+        middle = place.center().y()
+        image = dialog.tree.viewport().grab().toImage()
+        axis = QColor(current_theme().axis)
+        return sum(image.pixelColor(x, middle) == axis for x in range(place.right()))
+
+    assert ink("model_stock") < ink("linear") < ink("tsv_m")

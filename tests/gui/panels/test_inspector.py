@@ -347,7 +347,7 @@ def test_the_head_says_in_which_numbers_a_layer_was_computed(
     done = finished_tensor(QUERY)
     worker.say(started(), replace(done, report=replace(done.report, precision=told)))
     worker.say(finished_merge(), JobDone())
-    assert head.numbers.whole == told
+    assert head.numbers.text() == told
     assert "less than a thirtieth" in head.facts.toolTip().replace("\n", " ")
     loaded.session.select(KEY)
     assert head.numbers.isHidden()

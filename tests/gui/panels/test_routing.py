@@ -1,6 +1,7 @@
 """The place that shows which expert a merge with a router takes for which examples."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ def routes(task: str, *means: float) -> TaskRoutes:
 @pytest.fixture
 def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
     loaded.session.draft.set_tasks(TASKS)
+    routing = [replace(method, routes=True) for method in loaded.session.draft.methods]
+    loaded.session.draft.set_methods(routing)
     yield loaded.workspace.show_scores()
     qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
     for number, job in worker.jobs.items():
@@ -62,7 +65,8 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
 def test_before_there_is_a_merge_it_says_what_is_missing(page: ScoresPage) -> None:
     place = place_of(page)
     assert not place.button.isEnabled()
-    assert place.button.toolTip() == "Merge first."
+    assert "No merge here sends examples to experts." in place.said.text()
+    assert place.button.toolTip() == place.said.text()
     assert not place.tasks.isVisibleTo(place)
 
 
@@ -108,3 +112,18 @@ def test_a_merge_without_a_router_an_error_and_a_stop(
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
     assert place.button.text() == "Look"
+
+
+def test_only_merges_with_a_router_are_looked_at(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    """ACE routes nothing: it is not offered, and a sentence says what would be."""
+    methods = loaded.session.draft.methods
+    loaded.session.draft.set_methods([replace(m, routes=m.name != "ace") for m in methods])
+    merged(loaded, worker)
+    place = place_of(page)
+    assert not place.button.isEnabled()
+    assert place.said.isVisibleTo(place)
+    others = [method.title for method in methods if method.name != "ace"]
+    assert place.said.text().endswith(f"methods: {', '.join(others)}.")
+    assert place.merge.current == ""

@@ -84,7 +84,7 @@ def _messages(studio: Studio) -> Iterator[Step]:
     window.notice.offer("Report saved: sample-merge.html", offers(Path("sample-merge.html")))
     yield "a file written", window
     window.help.crash = "Fatal Python error: Segmentation fault\n\nCurrent thread …"
-    window.tell_of_crash(window.help.crash)
+    window.before.tell_of_crash(window.help.crash)
     yield "after a crash", window
     window.help.crash = ""
     window.notice.hide()

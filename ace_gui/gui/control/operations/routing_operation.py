@@ -11,7 +11,7 @@ from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
-from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.words import tr
 
@@ -31,7 +31,20 @@ class RoutingOperation(OneOperation):
         """Why nothing can be looked at; empty if nothing is in the way."""
         if not self._session.draft.inputs.tasks:
             return tr("Add a task first.")
-        return "" if self._session.results.runs.all else tr("Merge first.")
+        routing = [method.title for method in self._session.draft.methods if method.routes]
+        if self.merges or not routing:
+            return ""
+        return tr(
+            "No merge here sends examples to experts. Merge by one of these methods: {methods}.",
+            methods=", ".join(routing),
+        )
+
+    @property
+    def merges(self) -> list[MergeRun]:
+        """The finished merges that have a router."""
+        routing = {method.name for method in self._session.draft.methods if method.routes}
+        runs = self._session.results.runs.all
+        return [run for run in runs if run.recipe.merge_method in routing]
 
     def start(self, store: Path, limit: int | None) -> None:
         """Have a finished merge answer the tasks; what was known is forgotten."""

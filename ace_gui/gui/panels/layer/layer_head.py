@@ -46,9 +46,7 @@ class LayerHead(QWidget):
         self.facts = ElidedLabel(self)
         self.facts.setProperty("kind", "caption")
         self.facts.setFont(face(Face.CAPTION))
-        self.numbers = ElidedLabel(self, sentence=True)
-        self.numbers.setProperty("kind", "caption")
-        self.numbers.setFont(face(Face.CAPTION))
+        self.numbers = muted_label("", self)
         self._figures = QWidget(self)
         self._values = self._make_figures()
         line = QHBoxLayout()
@@ -88,7 +86,7 @@ class LayerHead(QWidget):
         self.facts.set_full_text(facts)
         report = self._report(row)
         numbers = told(report.precision) if report is not None and report.precision else ""
-        self.numbers.set_full_text(numbers)
+        self.numbers.setText(numbers)
         self.numbers.setVisible(bool(numbers) and not self._is_low)
         kind = f"{told(row.disposition.value)}: {told(row.reason)}"
         self.facts.setToolTip(tooltip("\n".join([facts, kind, *([numbers] if numbers else [])])))

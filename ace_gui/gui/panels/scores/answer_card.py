@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.operations.try_operation import Said
-from ace_gui.gui.panels.scores.share_bars import ShareBars
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.words import tr
+from ace_gui.gui.words import local, tr
+
+MOST: Final = 6
+"""Labels whose shares are shown."""
 
 
 class AnswerCard(QWidget):
@@ -22,7 +28,7 @@ class AnswerCard(QWidget):
         self._role = role
         self.swatch = _Swatch(self)
         self.title = ElidedLabel(self)
-        self.bars = ShareBars(self)
+        self.bars = NamedBars(self)
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
         self.text.setAccessibleName(tr("What the model writes: {role}", role=tr(role)))
@@ -52,7 +58,7 @@ class AnswerCard(QWidget):
         shares = () if said is None else said.shares
         text = "" if said is None else said.text
         self.bars.setVisible(bool(shares))
-        self.bars.show_shares(shares, colour)
+        self.bars.show_bars(_likeliest(shares), colour)
         self.text.setVisible(bool(text))
         self._write(plain(text))
         self.error.setText("" if said is None else plain(said.error))
@@ -71,6 +77,14 @@ class AnswerCard(QWidget):
             self.text.insertPlainText(text[len(before) :])
         else:
             self.text.setPlainText(text)
+
+
+def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
+    """The likeliest labels, the first of them in strong."""
+    return [
+        Bar(label, share, local(f"{100 * share:.1f} %"), strong=place == 0)
+        for place, (label, share) in enumerate(shares[:MOST])
+    ]
 
 
 class _Swatch(QWidget):

@@ -40,7 +40,7 @@ class RoutingPlace(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._routing = session, routing
-        self.merge = Choice(tr("Merge whose routes are shown"), {"": (tr("no merge yet"), "")})
+        self.merge = Choice(tr("Merge whose routes are shown"), _none())
         self.button = QPushButton(tr("Look"))
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
@@ -100,17 +100,19 @@ class RoutingPlace(QWidget):
 
     def refresh(self) -> None:
         """Show what can be looked at, and what is known."""
-        routing, merges = self._routing, merges_of(self._session)
+        routing = self._routing
+        stores = {str(run.store) for run in routing.merges}
+        merges = [each for each in merges_of(self._session) if each.key in stores]
         options: dict[Hashable, tuple[str, str]]
         options = {each.key: (each.title, each.title) for each in reversed(merges)}
-        self.merge.offer(options or {"": (tr("no merge yet"), tr("Merge first"))})
+        self.merge.offer(options or _none())
         running, why = routing.is_running, routing.obstacle
         self.button.setText(tr("Stop") if running else tr("Look"))
         self.button.setAccessibleName(tr("Stop looking") if running else tr("Look at the routes"))
         self.button.setEnabled(running or not why)
         self.button.setToolTip("" if running else why)
         routes = routing.routes or ()
-        self.said.setText(plain(routing.error or self._sentence()))
+        self.said.setText(plain(routing.error or why or self._sentence()))
         self.said.setVisible(bool(self.said.text()))
         self.cost.setText(_cost(routes))
         self.cost.setVisible(bool(routes))
@@ -148,6 +150,10 @@ class RoutingPlace(QWidget):
     def _colours(self, routes: Sequence[TaskRoutes]) -> list[str]:
         experts = routes[0].experts if routes else ()
         return [expert_colour(self._session.draft.inputs, name)[0] for name in experts]
+
+
+def _none() -> dict[Hashable, tuple[str, str]]:
+    return {"": (tr("no merge with a router"), "")}
 
 
 def _largest(each: TaskRoutes) -> str:

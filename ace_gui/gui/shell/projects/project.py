@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.shell.projects.dropped_paths import RECIPES
 from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
@@ -87,6 +88,9 @@ class Project(QObject):
         kept = self._sessions.leave(keep=unsaved)
         if kept is not None:
             self._settings.remember(kept)
+        left = kept or self.file
+        if left is not None:
+            self._settings.note(RecentProject.of(self._session, left))
         self.file = None
         self.changed.emit()
 

@@ -1,0 +1,1 @@
+"""The first page: ways to begin, recent projects, and the sample."""

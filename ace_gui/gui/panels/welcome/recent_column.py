@@ -1,0 +1,215 @@
+"""The recent projects: what each was when it was left, its size, and when that was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QDate, QDateTime, QLocale, QRectF, QSize, Qt, QTime, Signal
+from PySide6.QtGui import QAction, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ace_gui.gui.numbers import human_bytes
+from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.text import plain, short_name, tooltip
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.labels.plain_label import (
+    ElidedLabel,
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.widgets.layout.arrangement import clear_layout
+from ace_gui.gui.words import counted, local, tr
+
+SHOWN: Final = 5
+_PADDING: Final = 16
+_SWATCHES: Final = 5  # further experts are a number
+_HEAD: Final = re.compile(r"(?<=.)(For[A-Z]\w+|LMHeadModel|Model)$")
+"""What the name of a class says of a model's head."""
+_STEP: Final = SWATCH + 4  # px
+
+
+class RecentColumn(QWidget):
+    """``chosen`` carries the path of a recipe, ``lost`` that of one that is not there any more."""
+
+    chosen = Signal(object)
+    lost = Signal(object)
+
+    def __init__(self, clean_up: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._kept = muted_label("", self)
+        self._clean_up = action_button(clean_up, tr("Clean up…"), self, kind="link")
+        self._heads = muted_label(tr("size and last use"), self)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(0)
+        self._rows.setContentsMargins(_PADDING, 4, _PADDING, 4)
+        self._lay_out()
+        self.show_kept(0)
+
+    def show_projects(self, projects: Sequence[RecentProject]) -> None:
+        """Offer these, the latest first."""
+        clear_layout(self._rows)
+        self._heads.setVisible(bool(projects))
+        for place, project in enumerate(projects[:SHOWN]):
+            row = RecentRow(project, first=place == 0)
+            answer = self.lost if row.is_lost else self.chosen
+            path = project.path
+            row.clicked.connect(lambda _=False, answer=answer, path=path: answer.emit(path))
+            self._rows.addWidget(row)
+        if not projects:
+            nothing = secondary_label(tr("What you open appears here."), self)
+            nothing.setContentsMargins(0, 12, 0, 12)
+            self._rows.addWidget(nothing)
+
+    def show_kept(self, size: int) -> None:
+        """How many bytes finished merges take, with the way to remove some."""
+        self._kept.setText(tr("Kept runs use {size} on this disk", size=human_bytes(size)))
+        for widget in (self._kept, self._clean_up):
+            widget.setVisible(size > 0)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(heading(tr("Recent projects"), self), 1)
+        head.addWidget(self._heads)
+        card = QFrame(self)
+        card.setProperty("kind", "card")
+        card.setLayout(self._rows)
+        below = QHBoxLayout()
+        below.setContentsMargins(_PADDING, 0, _PADDING, 0)
+        below.addWidget(self._kept, 1)
+        below.addWidget(self._clean_up)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(12)
+        layout.addLayout(head)
+        layout.addWidget(card)
+        layout.addLayout(below)
+        layout.addStretch(1)
+
+
+class RecentRow(QToolButton):
+    """A project; one whose recipe ``is_lost`` asks where it is now."""
+
+    def __init__(self, project: RecentProject, *, first: bool) -> None:
+        super().__init__()
+        path = project.path
+        self.is_lost = not path.is_file()
+        self.setProperty("kind", "row" if first else "next-row")
+        ask = tr("Locate {path}", path=path) if self.is_lost else tr("Open {path}", path=path)
+        self.setAccessibleName(plain(ask))
+        self.setToolTip(tooltip(ask if self.is_lost else f"{ask}\n{summary_of(project)}"))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        name, line = ElidedLabel(self), ElidedLabel(self, sentence=bool(project.left))
+        name.setFont(face(Face.STRONG))
+        name.set_full_text(short_name(path))
+        line.setProperty("kind", "caption")
+        line.setFont(face(Face.CAPTION))
+        line.set_full_text(tr("Recipe not found") if self.is_lost else summary_of(project))
+        if self.is_lost:
+            name.setProperty("kind", "caption")
+        names = QVBoxLayout()
+        names.setSpacing(2)
+        names.addWidget(name)
+        names.addWidget(line)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(4, 10, 4, 10)
+        row.setSpacing(12)
+        row.addLayout(names, 1)
+        for label in (name, line, *self._right(project, row)):
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def _right(self, project: RecentProject, row: QHBoxLayout) -> list[QWidget]:
+        """Experts and size, or that it can be located; and when it was left."""
+        locate = plain_label(tr("Locate…"), self, wrap=False)
+        locate.setProperty("kind", "accent")
+        swatches = Swatches(project.colours, self)
+        size = human_bytes(project.bytes) if project.bytes else ""
+        late = QLocale().toString(QTime(22, 58), QLocale.FormatType.ShortFormat)
+        widest = tr("yesterday {time}", time=late)
+        figures = [_figure(size, human_bytes(999_000_000)), _figure(last_use(project), widest)]
+        shown: list[QWidget] = [locate] if self.is_lost else [swatches, figures[0]]
+        shown.append(figures[1])
+        for widget in (locate, swatches, *figures):
+            widget.setVisible(widget in shown)
+            row.addWidget(widget)
+        return shown
+
+    def sizeHint(self) -> QSize:
+        layout = self.layout()
+        return layout.sizeHint() if layout is not None else super().sizeHint()
+
+
+class Swatches(QWidget):
+    """The experts' colours; beyond five, how many there are more."""
+
+    def __init__(self, colours: Sequence[int], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._colours, self._more = colours[:_SWATCHES], len(colours) - _SWATCHES
+        self._text = f"+{self._more}" if self._more > 0 else ""
+        room = self.fontMetrics().horizontalAdvance(self._text)
+        self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        theme, painter = current_theme(), QPainter(self)
+        for place, colour in enumerate(self._colours):
+            square = QRectF(place * _STEP, 0, SWATCH, self.height())
+            again = colour >= len(theme.expert_colours)
+            paint_swatch(painter, square, theme.expert_colour(colour), hollow=again)
+        rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
+        write(painter, rest, self._text, face(Face.CAPTION), theme.text3)
+
+
+def summary_of(project: RecentProject) -> str:
+    """``ViT · 5 experts · ACE-Merging · mean .807``; its folder where nothing is known."""
+    if not project.left:
+        return str(project.path.parent)
+    if project.is_exported:
+        end = tr("exported")
+    elif project.mean is not None:
+        end = tr("mean {score}", score=local(f"{project.mean:.3f}".removeprefix("0")))
+    else:
+        end = tr("merged") if project.is_merged else tr("not merged yet")
+    family = _HEAD.sub("", project.architecture)
+    experts = counted(len(project.colours), "%n expert", "%n experts")
+    return " · ".join(filter(None, (family, experts, project.method, end)))
+
+
+def last_use(project: RecentProject) -> str:
+    """``today 03:10``, ``yesterday 18:42``, ``18 November``; empty where that is not known."""
+    seconds = project.left
+    if not seconds:
+        try:
+            seconds = project.path.stat().st_mtime
+        except OSError:
+            return ""
+    when, locale, today = QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale(), QDate.currentDate()
+    time = locale.toString(when.time(), QLocale.FormatType.ShortFormat)
+    if when.date() == today:
+        return tr("today {time}", time=time)
+    if when.date() == today.addDays(-1):
+        return tr("yesterday {time}", time=time)
+    this_year = when.date().year() == today.year()
+    return locale.toString(when.date(), tr("d MMMM") if this_year else tr("d MMMM yyyy"))
+
+
+def _figure(text: str, widest: str) -> QLabel:
+    """At the right of a column as wide as the widest figure there may be."""
+    label = secondary_label(text)
+    label.setWordWrap(False)
+    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(widest))
+    return label

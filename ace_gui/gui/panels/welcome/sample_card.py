@@ -1,0 +1,133 @@
+"""The sample for who is new: a picture of each task, and what merging it brings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QEvent, QRect, QRectF
+from PySide6.QtGui import QAction, QImage, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
+
+from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
+from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
+from ace_gui.gui.widgets.labels.plain_label import (
+    heading,
+    muted_label,
+    plain_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.words import later, local, tr
+
+_PADDING: Final = 16
+_GAP: Final = 8  # px between two pictures
+_WHAT: Final = later(
+    "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
+    "seconds; nothing is downloaded."
+)
+_ACE: Final = later("ACE-Merging")
+_METHODS: Final = {
+    later("Weight averaging"): "linear",
+    later("Task arithmetic"): "task_arithmetic",
+    _ACE: "ace",
+}
+
+
+class SampleCard(QWidget):
+    """``sample`` opens it, ``tutorial`` leads through it."""
+
+    def __init__(self, sample: QAction, tutorial: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        card = QFrame(self)
+        card.setProperty("kind", "card")
+        inside = QVBoxLayout(card)
+        inside.setContentsMargins(_PADDING, _PADDING, _PADDING, _PADDING)
+        inside.setSpacing(8)
+        title = plain_label(tr("The sample: five experts, one small model"), card)
+        title.setFont(face(Face.HEADING))
+        self.bars = NamedBars(card)
+        self.bars.show_bars(_bars())
+        begin = action_button(sample, tr("Open the sample"), card, kind="tinted")
+        begin.setIcon(icon("play", "accent_on_tint"))
+        learn = action_button(tutorial, tr("Take the tutorial"), card, kind="ghost")
+        below = FlowLayout(spacing=4)
+        below.addWidget(begin)
+        below.addWidget(learn)
+        for widget in (
+            SamplePictures(card),
+            title,
+            secondary_label(tr(_WHAT), card),
+            self.bars,
+            muted_label(tr("Mean accuracy on 2000 held-out images"), card),
+        ):
+            inside.addWidget(widget)
+        inside.addSpacing(4)
+        inside.addLayout(below)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(12)
+        layout.addWidget(heading(tr("New here?"), self))
+        layout.addWidget(card)
+        layout.addStretch(1)
+
+
+class SamplePictures(QWidget):
+    """A held-out image of each task over its name, every pixel a square of its own."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.strip = QImage(str(PICTURES))
+        self._tasks = sample_figures().tasks
+        told = ", ".join(self._tasks)
+        self.setAccessibleName(tr("An image of each task: {tasks}", tasks=told))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            self._fit()
+
+    def _fit(self) -> None:
+        self.setFixedHeight(self._picture(self.width()) + round(1.8 * self._line))
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        theme, painter = current_theme(), QPainter(self)
+        side, pixels = self._picture(self.width()), self.strip.height()
+        step = (self.width() + _GAP) / len(self._tasks)
+        for place, task in enumerate(self._tasks):
+            left = round(place * step)
+            image = QRect(place * pixels, 0, pixels, pixels)
+            painter.drawImage(QRect(left, 0, side, side), self.strip, image)
+            below = QRectF(left, side + 0.6 * self._line, step - _GAP, self._line)
+            square = QRectF(below.left(), below.top(), SWATCH, below.height())
+            paint_swatch(painter, square, theme.expert_colour(place))
+            name = below.adjusted(SWATCH + 5, 0, 0, 0)
+            write(painter, name, task, face(Face.CAPTION), theme.text2)
+
+    @property
+    def _line(self) -> int:
+        return self.fontMetrics().height()
+
+    def _picture(self, width: int) -> int:
+        """A side of a picture: a whole multiple of its pixels, where there is room for one."""
+        room, pixels = (width + _GAP) // len(self._tasks) - _GAP, self.strip.height()
+        return max(room // pixels, 1) * pixels
+
+
+def _bars() -> list[Bar]:
+    known = sample_figures()
+    means = {tr(title): known.methods[name] for title, name in _METHODS.items()}
+    shown = {tr("base"): known.base, **means, tr("experts"): known.experts}
+    return [
+        Bar(title, mean, local(f"{mean:.3f}"), strong=title == tr(_ACE))
+        for title, mean in shown.items()
+    ]

@@ -1,0 +1,112 @@
+"""The ways to begin: a button each, and a place that says that things may be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.widgets.labels.plain_label import heading
+from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.words import tr
+
+
+class Start(NamedTuple):
+    """A way to begin: the action, its icon, and a line of what it takes."""
+
+    action: QAction
+    picture: str
+    line: str
+
+
+class StartColumn(QWidget):
+    """``starts``: the first is the usual one."""
+
+    def __init__(self, starts: Sequence[Start], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._buttons = {
+            start.action: StartButton(start, first=place == 0) for place, start in enumerate(starts)
+        }
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(8)
+        layout.addWidget(heading(tr("Start"), self))
+        layout.addSpacing(4)
+        for button in self._buttons.values():
+            layout.addWidget(button)
+        layout.addSpacing(8)
+        layout.addWidget(DropZone())
+        layout.addStretch(1)
+
+    def say(self, action: QAction, line: str) -> None:
+        """Put another line below an action."""
+        self._buttons[action].say(line)
+
+
+class StartButton(QPushButton):
+    """A way to begin, in two lines beside an icon; the first of them is filled."""
+
+    def __init__(self, start: Start, *, first: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._token = "on_accent" if first else "text"
+        self.setProperty("kind", "primary" if first else "start")
+        self.setAutoDefault(first)
+        self._title, self.line = start.action.text().replace("&", ""), ""
+        self.setAccessibleName(self._title.removesuffix("…"))
+        self._picture = icon(start.picture, self._token)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setEnabled(start.action.isEnabled())
+        start.action.enabledChanged.connect(self.setEnabled)
+        self.clicked.connect(start.action.trigger)
+        self._usual = self.fontMetrics().horizontalAdvance(start.line)
+        self.say(start.line)
+
+    def say(self, line: str) -> None:
+        """Put this below the title; a longer line than the usual one gives up its middle."""
+        self.line = plain(line)
+        self.setAccessibleDescription(self.line)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        line = self.fontMetrics().height()
+        return QSize(self._usual + 64, round(2.4 * line) + 18)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        theme, painter = current_theme(), QPainter(self)
+        mark = self.rect().adjusted(16, 0, 0, 0)
+        mark.setWidth(18)
+        self._picture.paint(painter, mark)
+        room = QRectF(self.rect()).adjusted(48, 9, -10, -9)
+        half = room.height() / 2
+        ink = getattr(theme, self._token) if self.isEnabled() else theme.text3
+        above = QRectF(room.left(), room.top(), room.width(), half)
+        write(painter, above, self._title, face(Face.STRONG), ink)
+        quiet = theme.text2 if self.isEnabled() else theme.text3
+        below = above.translated(0, half)
+        filled = self._token == "on_accent"
+        write(painter, below, self.line, face(Face.CAPTION), ink if filled else quiet)
+
+
+class DropZone(QLabel):
+    """Says that things may be dropped; they may be anywhere in the window."""
+
+    def __init__(self) -> None:
+        super().__init__(tr("Drop folders, models or a recipe\nanywhere in this window"))
+        self.setProperty("kind", "secondary")
+        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.setMinimumHeight(112)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        pen = QPen(QColor(current_theme().control), 1.0, Qt.PenStyle.DashLine)
+        painter.setPen(pen)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
+        painter.end()
+        super().paintEvent(event)

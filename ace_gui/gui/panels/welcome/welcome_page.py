@@ -1,0 +1,96 @@
+"""The first page: how to begin, what was open lately, and the sample for who is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from ace_gui.gui.panels.welcome.recent_column import RecentColumn
+from ace_gui.gui.panels.welcome.sample_card import SampleCard
+from ace_gui.gui.panels.welcome.start_column import Start, StartColumn
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.words import later, tr
+
+_WIDEST: Final = 1408  # px
+_NARROW: Final = 1080  # px: below it the sample stands under the recent projects
+_WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
+
+
+class WelcomePanel(QWidget):
+    """``starts``, ``recent`` and ``sample``, side by side."""
+
+    def __init__(
+        self,
+        starts: Sequence[Start],
+        sample: QAction,
+        tutorial: QAction,
+        clean_up: QAction,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._columns = QGridLayout()
+        self._columns.setHorizontalSpacing(32)
+        self._columns.setVerticalSpacing(32)
+        self.starts = StartColumn(starts)
+        self.recent = RecentColumn(clean_up)
+        self.sample = SampleCard(sample, tutorial)
+        self._lay_out()
+        self._wide: bool | None = None
+        self._arrange(wide=True)
+
+    def _lay_out(self) -> None:
+        """In the middle, above the middle, and scrolled where there is little room."""
+        page = QWidget()
+        inner = QWidget(page)
+        inner.setMaximumWidth(_WIDEST)
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(32, 0, 32, 32)
+        title = plain_label("ACE workbench", inner, wrap=False)
+        title.setFont(face(Face.DISPLAY))
+        column.addWidget(title)
+        column.addWidget(secondary_label(tr(_WHAT), inner))
+        column.addSpacing(32)
+        column.addLayout(self._columns)
+        across = QHBoxLayout()
+        across.addStretch(1)
+        across.addWidget(inner, 100)
+        across.addStretch(1)
+        whole = QVBoxLayout(page)
+        whole.addStretch(2)
+        whole.addLayout(across)
+        whole.addStretch(3)
+        area = QScrollArea(self)
+        area.setAccessibleName(tr("Welcome"))
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidgetResizable(True)
+        area.setWidget(page)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(area)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange(wide=event.size().width() >= _NARROW)
+
+    def _arrange(self, *, wide: bool) -> None:
+        """Three columns, or the sample under the first two."""
+        if wide == self._wide:
+            return
+        self._wide = wide
+        for part in (self.starts, self.recent, self.sample):
+            self._columns.removeWidget(part)
+        self._columns.addWidget(self.starts, 0, 0)
+        self._columns.addWidget(self.recent, 0, 1)
+        if wide:
+            self._columns.addWidget(self.sample, 0, 2)
+        else:
+            self._columns.addWidget(self.sample, 1, 0, 1, 2)
+        for place, stretch in enumerate((5, 10, 7 if wide else 0)):
+            self._columns.setColumnStretch(place, stretch)

@@ -1,0 +1,99 @@
+"""What was open before: recent recipes, and a window that did not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from ace_gui.gui.control.sessions import Sessions
+from ace_gui.gui.panels.notice import Severity
+from ace_gui.gui.panels.welcome.recent_column import last_use
+from ace_gui.gui.shell.actions import set_allowed
+from ace_gui.gui.shell.help_desk import HelpDesk
+from ace_gui.gui.shell.menus import Menus
+from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND, Opener
+from ace_gui.gui.shell.shell_window import ShellWindow
+from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.text import plain, short_name
+from ace_gui.gui.widgets.files.file_dialogs import ask_files
+from ace_gui.gui.words import tr
+
+
+class Before(QObject):
+    """Shows it in the menu and on the first page, and opens it again."""
+
+    def __init__(
+        self,
+        window: ShellWindow,
+        settings: Settings,
+        sessions: Sessions,
+        opener: Opener,
+        menus: Menus,
+        desk: HelpDesk,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._settings, self._sessions = window, settings, sessions
+        self._opener, self._menus, self._help = opener, menus, desk
+        self._shown: tuple[RecentProject, ...] | None = None
+        for chosen in (menus.recent_chosen, window.welcome.recent.chosen):
+            chosen.connect(lambda path: opener.open_paths([path]))
+        window.welcome.recent.lost.connect(self.locate)
+        window.project.changed.connect(self.refresh)
+        window.actions_.connect(window.actions_.reopen, self.reopen)
+        self.refresh()
+        if sessions.crashed is not None:
+            self._tell_of_crash({tr("Reopen last session"): self.reopen})
+
+    def refresh(self) -> None:
+        """Show what is recent now."""
+        projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
+        crashed = self._sessions.crashed
+        nothing = "" if projects or crashed is not None else tr("Nothing was open before.")
+        set_allowed(reopen, nothing)
+        if projects == self._shown:
+            return
+        self._shown = projects
+        self._menus.set_recent([project.path for project in projects])
+        self._window.welcome.recent.show_projects(projects)
+        if crashed is None and projects:
+            name = plain(short_name(projects[0].path))
+            reopen.setToolTip(tr("Open {project}", project=name))
+            said = ", ".join(filter(None, (name, last_use(projects[0]))))
+            self._window.welcome.starts.say(reopen, said)
+
+    def reopen(self) -> None:
+        """Open what a window left that did not end well; else the latest recipe."""
+        crashed, recent = self._sessions.crashed, self._settings.recent
+        if crashed is not None:
+            self._opener.open_paths([self._sessions.take_over(crashed)])
+        elif recent:
+            self._opener.open_paths(recent[:1])
+
+    def locate(self, gone: Path) -> None:
+        """Ask where a recent recipe is now, and open it."""
+
+        def take(paths: list[Path]) -> None:
+            self._settings.replace_recent(gone, paths[0])
+            self._opener.open_paths(paths)
+
+        ask_files(self._window, tr("Locate {path}", path=gone), tr(RECIPE), RECIPES_KIND, take)
+
+    def tell_of_crash(self, words: str) -> None:
+        """A window before this one was brought down, and these were its last words; "": none."""
+        if not words:
+            return
+        self._help.crash = words
+        reopen = {tr("Reopen last session"): self.reopen} if self._sessions.crashed else {}
+        self._tell_of_crash({**reopen, tr("Report a problem"): self._help.report_problem})
+
+    def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
+        if self._sessions.crashed:
+            said = tr(
+                "The last session did not end well. What was open is kept, and so are its merges."
+            )
+        else:
+            said = tr("The last session did not end well.")
+        self._window.notice.ask(Severity.WARNING, said, self._help.crash, answers)

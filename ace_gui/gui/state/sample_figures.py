@@ -1,0 +1,41 @@
+"""What is known of the sample before it is open: how good its models and every method are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from ace_gui.paths import resource_path
+
+PICTURES: Final[Path] = resource_path("sample/pictures.png")
+"""A held-out image of every task, side by side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleFigures:
+    """Mean accuracies on the held-out images; ``methods``: by name, each with its defaults."""
+
+    tasks: tuple[str, ...]
+    base: float
+    experts: float
+    methods: Mapping[str, float]
+
+    def way(self, mean: float) -> float:
+        """How far a mean is on the way from the base to the experts, 0 to 1."""
+        return min(max((mean - self.base) / (self.experts - self.base), 0.0), 1.0)
+
+
+@cache
+def sample_figures() -> SampleFigures:
+    """As the package brings them along."""
+    known = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
+    return SampleFigures(
+        tasks=tuple(known["tasks"]),
+        base=known["base"],
+        experts=known["experts"],
+        methods=known["methods"],
+    )

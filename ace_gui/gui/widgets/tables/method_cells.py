@@ -1,0 +1,97 @@
+"""How a merge method stands in a list: its name, and how far it comes on the sample."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.words import later, local, tr
+
+METHOD: Final = Qt.ItemDataRole.UserRole
+"""A MethodInfo."""
+MISFIT: Final = Qt.ItemDataRole.UserRole + 2
+"""Why it cannot merge what is loaded; empty where it can."""
+MEANS: Final = later(
+    "The mean accuracy of the five experts of the sample merged by each method with its defaults, "
+    "with the modules that it leaves. Bars run from the base to the experts themselves."
+)
+_Index = QModelIndex | QPersistentModelIndex
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+_BAR: Final = (44.0, 6.0)  # px
+_GAP: Final = 8.0  # px
+
+
+class MethodCell(QStyledItemDelegate):
+    """Methods that cannot merge what is loaded are paler and say why; families are as they are."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        method = index.data(METHOD)
+        if not isinstance(method, MethodInfo):
+            super().paint(painter, option, index)
+            return
+        theme, widget = current_theme(), option.widget
+        element = QStyle.PrimitiveElement.PE_PanelItemViewItem
+        widget.style().drawPrimitive(element, option, painter, widget)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        place = QRectF(option.rect).adjusted(4, 0, -_GAP, 0)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        why, quiet = index.data(MISFIT), theme.text2 if chosen else theme.text3
+        if why:
+            caption = face(Face.CAPTION)
+            used = write(painter, place, why, caption, quiet, align=_RIGHT)
+        else:
+            used = self._draw_mean(painter, place, method, chosen=chosen)
+        room = place.adjusted(0, 0, -used - _GAP, 0)
+        font = face(Face.STRONG if chosen else Face.BODY)
+        write(painter, room, method.title, font, quiet if why else theme.text)
+        painter.restore()
+
+    def _draw_mean(
+        self, painter: QPainter, place: QRectF, method: MethodInfo, *, chosen: bool
+    ) -> float:
+        """The bar and the number at the right; how many pixels they take."""
+        theme, known = current_theme(), sample_figures()
+        mean = known.methods.get(method.name)
+        font = face(Face.STRONG if chosen else Face.BODY)
+        text = "–" if mean is None else local(f"{mean:.3f}".removeprefix("0"))
+        write(painter, place, text, font, theme.text2, align=_RIGHT)
+        number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(local(".000"))
+        bar = QRectF(0, 0, *_BAR)
+        bar.moveCenter(place.center())
+        bar.moveRight(place.right() - number - _GAP)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for colour, share in (
+            (theme.card if chosen else theme.hover, 1.0),
+            (theme.accent if chosen else theme.axis, 0.0 if mean is None else known.way(mean)),
+        ):
+            painter.setBrush(QColor(colour))
+            part = QRectF(bar.left(), bar.top(), bar.width() * share, bar.height())
+            painter.drawRoundedRect(part, 3.0, 3.0)
+        return place.right() - bar.left()
+
+
+def misfit(method: MethodInfo, experts: int) -> str:
+    """Why a method cannot merge so many experts; empty where it can, or where there are none."""
+    fits = experts >= method.least and (method.most is None or experts <= method.most)
+    return "" if fits or not experts else number_of_experts(method)
+
+
+def number_of_experts(method: MethodInfo) -> str:
+    """How many a method merges, in a few words."""
+    if method.most is None:
+        if method.least == 1:
+            return tr("any number of experts")
+        return tr("{count} experts or more", count=method.least)
+    if method.most == 1:
+        return tr("one expert only")
+    if method.least == method.most:
+        return tr("{count} experts only", count=method.most)
+    return tr("{count} experts at most", count=method.most)

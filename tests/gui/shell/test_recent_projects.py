@@ -1,0 +1,141 @@
+"""The first page: what was open before, and what is known of the sample before it is open."""
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.jobs import LoadRecipeJob
+from ace_gui.gui.panels.welcome.recent_column import RecentRow, last_use, summary_of
+from ace_gui.gui.panels.welcome.sample_card import SamplePictures
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.state.settings import Settings
+from ace_gui.paths import resource_path
+from tests.gui.fakes import FakeWorker
+
+DAY = 86_400
+
+
+def known(path: Path, **values: object) -> RecentProject:
+    fields = {
+        "architecture": "BertForSequenceClassification",
+        "method": "ACE-Merging",
+        "colours": (0, 2),
+        "bytes": 3_900_000_000,
+        "left": time.time(),
+    }
+    return RecentProject(path=path, **{**fields, **values})  # type: ignore[arg-type]
+
+
+def rows(window: MainWindow) -> list[RecentRow]:
+    return [row for row in window.welcome.recent.findChildren(RecentRow) if not row.isHidden()]
+
+
+def test_a_project_is_noted_as_it_was_when_it_was_left(loaded: MainWindow, tmp_path: Path) -> None:
+    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    plan = loaded.session.draft.plan
+    assert plan is not None
+    loaded.actions_.close_models.trigger()
+    (noted,) = Settings().recent_projects
+    assert noted.path == tmp_path / "mine.yaml"
+    assert noted.architecture == plan.base.architecture
+    assert noted.colours == (0, 1)
+    assert noted.bytes == plan.base.bytes + sum(expert.bytes for expert in plan.experts)
+    assert not noted.is_merged
+    assert abs(noted.left - time.time()) < 60
+    (row,) = rows(loaded)
+    assert not row.is_lost
+
+
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ({}, "not merged yet"),
+        ({"is_merged": True}, "merged"),
+        ({"is_merged": True, "mean": 0.8071}, "mean .807"),
+        ({"is_merged": True, "mean": 0.8071, "is_exported": True}, "exported"),
+    ],
+)
+def test_a_row_says_what_is_in_it_and_how_far_it_came(values: dict[str, object], end: str) -> None:
+    project = known(Path("/a/glue.ace.yaml"), **values)
+    assert summary_of(project) == f"Bert · 2 experts · ACE-Merging · {end}"
+
+
+def test_where_nothing_was_noted_the_folder_is_named() -> None:
+    assert summary_of(RecentProject(path=Path("/a/b/glue.yaml"))) == str(Path("/a/b"))
+
+
+def test_the_last_use_is_told_by_the_day() -> None:
+    project, now = Path("/a/glue.yaml"), time.time()
+    assert last_use(known(project, left=now)).startswith("today ")
+    assert last_use(known(project, left=now - DAY)).startswith("yesterday ")
+    assert last_use(known(project, left=now - 800 * DAY)).endswith(
+        time.strftime("%Y", time.localtime(now - 800 * DAY))
+    )
+    assert last_use(RecentProject(path=project)) == ""  # there is no such file
+
+
+@pytest.mark.parametrize(
+    "broken", ["", "[1]", "{", '{"%s": {"colours": "red", "bytes": [], "x": 1}}']
+)
+def test_what_is_noted_wrongly_is_left_out(tmp_path: Path, broken: str) -> None:
+    settings = Settings()
+    settings.remember(tmp_path / "r.yaml")
+    noted = broken.replace("%s", str(tmp_path / "r.yaml"))
+    settings._store.setValue("recent-projects", noted)
+    assert settings.recent_projects == (RecentProject(path=tmp_path / "r.yaml"),)
+
+
+def test_a_recipe_that_is_gone_can_be_located(
+    opened: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
+) -> None:
+    here, gone = tmp_path / "here.yaml", tmp_path / "gone.yaml"
+    here.write_text("x", encoding="utf-8")
+    Settings().remember(gone)
+    opened.before.refresh()
+    (row,) = rows(opened)
+    assert row.is_lost
+    row.click()
+    (dialog,) = opened.findChildren(QFileDialog)
+    with qtbot.waitSignal(dialog.finished):
+        dialog.selectFile(str(here))
+        dialog.accept()
+    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (here,)
+    assert Settings().recent == (here,)
+
+
+def test_the_pictures_are_those_of_the_held_out_data(qtbot: QtBot) -> None:
+    pictures = SamplePictures()
+    qtbot.addWidget(pictures)
+    strip, tasks = pictures.strip, sample_figures().tasks
+    with np.load(resource_path("sample/heldout.npz")) as held_out:
+        for place, task in enumerate(tasks):
+            image = held_out[f"{task}_images"][0]
+            side = len(image)
+            shown = [
+                [strip.pixelColor(place * side + x, y).red() for x in range(side)]
+                for y in range(side)
+            ]
+            assert shown == image.tolist(), task
+
+
+def test_the_figures_are_those_of_the_help() -> None:
+    """Which other tests hold to what the commands print."""
+    file = Path(__file__).parents[3] / "packaging/sample/make_figures.py"
+    spec = importlib.util.spec_from_file_location("make_figures", file)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    written = json.loads(resource_path(script.FIGURES).read_text(encoding="utf-8"))
+    assert written == script.figures()
+    figures = sample_figures()
+    assert figures.base < figures.methods["linear"] < figures.methods["ace"] < figures.experts
+    assert (figures.way(figures.base), figures.way(figures.experts)) == (0.0, 1.0)
