@@ -152,7 +152,7 @@ def test_a_distribution_holds_whatever_the_method_is(
     qtbot.wait(150)
     assert panel.plot.message() is None
     assert len(asked(worker, DistributionJob)) == 1
-    assert panel.sheet.horizontalHeaderItem(0).text() == "cola"
+    assert panel.sheet.verticalHeaderItem(0).text().strip() == "cola"
     assert panel.sheet.isVisible()
 
 
@@ -233,11 +233,12 @@ def test_the_spectrums_figures_stand_under_it(
     job = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(spectrum(QUERY), JobDone(), job=job)
     assert panel.sheet.isVisible()
-    titles = [panel.sheet.horizontalHeaderItem(i).text() for i in range(3)]
+    titles = [panel.sheet.verticalHeaderItem(i).text().strip() for i in range(3)]
     assert titles == ["merged", "cola", "sst2"]
-    rows = [panel.sheet.verticalHeaderItem(i) for i in range(panel.sheet.rowCount())]
-    assert all(row.toolTip() for row in rows)
-    assert panel.sheet.item(4, 0).text() == "6"  # Σσ of 3, 2, 1
+    heads = [panel.sheet.horizontalHeaderItem(i) for i in range(panel.sheet.columnCount())]
+    assert all(head.toolTip() for head in heads)
+    assert heads[0].text() == "energy in\ntop 5 %"
+    assert panel.sheet.item(0, 4).text() == "6"  # Σσ of 3, 2, 1
     panel.sheet.copy()
     assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()
     file = tmp_path / "figures.csv"
@@ -256,10 +257,10 @@ def test_the_experts_spectra_are_shown_before_the_merge(
     panel = turn_to(loaded, SpectraPanel)
     job = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(expert_spectra(QUERY), job=job)
-    titles = [panel.sheet.horizontalHeaderItem(i).text() for i in range(2)]
+    titles = [panel.sheet.verticalHeaderItem(i).text().strip() for i in range(2)]
     assert titles == ["cola", "sst2"]
     worker.say(spectrum(QUERY), JobDone(), job=job)
-    assert panel.sheet.horizontalHeaderItem(0).text() == "merged"
+    assert panel.sheet.verticalHeaderItem(0).text().strip() == "merged"
 
 
 def test_the_experts_spectra_hold_whatever_the_recipe_is(

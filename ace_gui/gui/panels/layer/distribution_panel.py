@@ -29,7 +29,7 @@ class DistributionPanel(LayerPanel):
         self.plot = HistogramPlot()
         self.plot.name_outside()
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet(tr("Figures of the distributions"))
+        self.sheet = FigureSheet(tr("Figures of the distributions"), turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()

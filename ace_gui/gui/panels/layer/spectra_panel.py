@@ -25,7 +25,7 @@ from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import tr
 
-_SIZES: Final = [290, 200]
+_SIZES: Final = [270, 230]
 
 
 class SpectraPanel(LayerPanel):
@@ -40,7 +40,7 @@ class SpectraPanel(LayerPanel):
         self.plot.name_outside()
         self.plot.setAccessibleName(tr("Spectrum of the selected layer"))
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet(tr("Figures of the spectra"))
+        self.sheet = FigureSheet(tr("Figures of the spectra"), turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()

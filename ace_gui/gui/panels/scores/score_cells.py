@@ -20,6 +20,8 @@ from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
 _BAR: Final = (40.0, 5.0)  # px
+_LEAST: Final = 12.0  # px of a bar that still says something
+_LONGEST: Final = "100 %"  # beside which every bar of the column has its place
 
 
 def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
@@ -67,9 +69,10 @@ class FigureCell(Cell):
             font = face(Face.STRONG if row.is_mean else Face.BODY)
             write(painter, place, option.text, font, theme.text)
             return
-        words = option.fontMetrics.horizontalAdvance(option.text)
-        if column == KEPT and isfinite(row.kept) and place.width() > words + _BAR[0] + 4:
-            bar = QRectF(0, 0, *_BAR)
+        words = option.fontMetrics.horizontalAdvance(_LONGEST)
+        room = min(_BAR[0], place.width() - words - 4)
+        if column == KEPT and isfinite(row.kept) and room >= _LEAST:
+            bar = QRectF(0, 0, room, _BAR[1])
             bar.moveLeft(place.left())
             bar.moveTop(place.center().y() - _BAR[1] / 2)
             self._draw_bar(painter, bar, row.kept, colour or theme.merged)

@@ -1,4 +1,4 @@
-"""A few figures of several things side by side: a row a figure, a column a thing."""
+"""A few figures of several things: a row a figure and a column a thing, or the other way round."""
 
 from __future__ import annotations
 
@@ -42,14 +42,22 @@ class FigureRow:
 class FigureSheet(QTableWidget):
     """Copied and saved as CSV by its menu; every row's title explains its figure.
 
-    ``kind``: what a row is, the title of the first column of the CSV.
+    ``kind``: what a row is, the title of the first column of the CSV. ``turned``: on the screen the
+    things are rows and the figures columns, which takes less width.
     """
 
-    def __init__(self, name: str, parent: QWidget | None = None, *, kind: str = "figure") -> None:
+    def __init__(
+        self,
+        name: str,
+        parent: QWidget | None = None,
+        *,
+        kind: str = "figure",
+        turned: bool = False,
+    ) -> None:
         super().__init__(parent)
-        self._kind = kind
+        self._kind, self._turned = kind, turned
         self._columns: tuple[FigureColumn, ...] = ()
-        self._heads: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+        self._heads: tuple[tuple[str, ...], ...] = ()
         self.setAccessibleName(name)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setTabKeyNavigation(False)
@@ -73,26 +81,31 @@ class FigureSheet(QTableWidget):
                 for place, title in enumerate(titles)
             ),
         )
-        self._show_titles(tuple(titles), tuple(colours))
-        self.setRowCount(len(rows))
-        for row, figure in enumerate(rows):
-            head = QTableWidgetItem(GAP + figure.title)
-            head.setToolTip(tooltip(figure.tip))
-            self.setVerticalHeaderItem(row, head)
-            for column, value in enumerate(figure.values):
-                self.setItem(row, column, _cell(figure, value, titles[column]))
+        self._show_heads(tuple(titles), tuple(colours), rows)
+        for place, figure in enumerate(rows):
+            for thing, value in enumerate(figure.values):
+                row, column = (thing, place) if self._turned else (place, thing)
+                self.setItem(row, column, _cell(figure, value, titles[thing]))
 
-    def _show_titles(self, titles: tuple[str, ...], colours: tuple[str, ...]) -> None:
+    def _show_heads(
+        self, titles: tuple[str, ...], colours: tuple[str, ...], rows: Sequence[FigureRow]
+    ) -> None:
         """Unless they are there already: each title that is set has all columns measured."""
-        if (titles, colours) == self._heads:
+        heads = titles, colours, tuple(row.title for row in rows), tuple(row.tip for row in rows)
+        if heads == self._heads:
             return
-        self._heads = titles, colours
-        self.setColumnCount(len(titles))
-        for column, title in enumerate(titles):
-            head = QTableWidgetItem(title)
-            if colours:
-                head.setIcon(_swatch(colours[column]))
-            self.setHorizontalHeaderItem(column, head)
+        self._heads = heads
+        things = [QTableWidgetItem(GAP + title if self._turned else title) for title in titles]
+        for thing, colour in zip(things, colours, strict=False):
+            thing.setIcon(_swatch(colour))
+        figures = [_figure_head(row, turned=self._turned) for row in rows]
+        across, down = (figures, things) if self._turned else (things, figures)
+        self.setColumnCount(len(across))
+        self.setRowCount(len(down))
+        for place, head in enumerate(across):
+            self.setHorizontalHeaderItem(place, head)
+        for place, head in enumerate(down):
+            self.setVerticalHeaderItem(place, head)
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
@@ -126,6 +139,22 @@ def figure_text(value: float, *, percent: bool = False) -> str:
         return f"{number_text(100 * value, _DIGITS)} %"
     whole = float(value).is_integer() and abs(value) < 1e6
     return str(int(value)) if whole else number_text(value, _DIGITS)
+
+
+def _figure_head(row: FigureRow, *, turned: bool) -> QTableWidgetItem:
+    """Over a column in two lines, so that four or five have room beside each other."""
+    head = QTableWidgetItem(_in_two_lines(row.title) if turned else GAP + row.title)
+    head.setToolTip(tooltip(row.tip))
+    if turned:
+        head.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
+    return head
+
+
+def _in_two_lines(title: str) -> str:
+    """Broken at the space next to its middle."""
+    spaces = [place for place, sign in enumerate(title) if sign == " "]
+    middle = min(spaces, key=lambda place: abs(place - len(title) / 2), default=None)
+    return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
 
 
 def _cell(figure: FigureRow, value: float, title: str) -> QTableWidgetItem:
