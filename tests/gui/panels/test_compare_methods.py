@@ -18,13 +18,22 @@ from ace_gui.engine.contract.events import (
     PlanReady,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import CompareJob, PlanJob, Variant
+from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob, Variant
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
-from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, plan, recipe
+from tests.gui.fakes import (
+    COLA,
+    ENGINE,
+    LINEAR,
+    FakeWorker,
+    finished_merge,
+    plan,
+    recipe,
+    started,
+)
 
 
 @pytest.fixture
@@ -145,6 +154,23 @@ def test_rows_appear_and_a_failed_one_says_why(
     assert dialog.status.text() == "SLERP: Two experts."
     dialog.table.selectRow(dialog.model.position(failed))
     assert not dialog.use.isEnabled()
+
+
+def test_a_comparison_with_the_method_in_force_takes_no_merge_away(
+    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
+) -> None:
+    """The merge of what is chosen is the earlier one, or the one just made; never none."""
+    window.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store: Path = worker.jobs[number].store
+    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    assert window.session.can_export
+    job = compare(dialog, worker)
+    assert window.session.draft.inputs.method in {v.recipe.merge_method for v in job.variants}
+    assert window.session.results.is_merged
+    assert window.session.merge_is_current
+    assert window.session.can_export
+    assert window.actions_.export.isEnabled()
 
 
 def test_the_chosen_row_becomes_the_merge(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtGui import QAction, QIcon, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
@@ -27,7 +27,9 @@ from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
+from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES
@@ -114,6 +116,23 @@ def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu:
     (loaded.actions_.cancel.trigger if by_menu else button.click)()
     assert button.text() == "Stopping…"
     assert worker.cancelled, "and nothing was heard of the engine yet"
+
+
+def test_what_the_pointer_passes_over_hides_no_progress(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    """Qt shows the status tip of an action in place of what stands in the row below."""
+    loaded.session.activity.begin(State.SCORING)
+    footer = loaded.statusBar()
+    assert isinstance(footer, Footer)
+    assert footer.bar.isVisible()
+    words = footer.text.text()
+    for action in loaded.findChildren(QAction):
+        action.showStatusText(loaded)
+        assert footer.currentMessage() == "", action.text()
+        assert footer.bar.isVisible(), action.text()
+    assert footer.text.text() == words
+    loaded.session.activity.end(State.SCORING)
 
 
 def test_dark_after_light_leaves_no_word_unseen(loaded: MainWindow, qtbot: QtBot) -> None:

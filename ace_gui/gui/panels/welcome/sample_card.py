@@ -25,6 +25,7 @@ from ace_gui.gui.words import later, local, tr
 
 _PADDING: Final = 16
 _GAP: Final = 8  # px between two pictures
+_LARGEST: Final = 5  # px that a pixel of a picture is wide
 _WHAT: Final = later(
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
@@ -120,7 +121,7 @@ class SamplePictures(QWidget):
     def _picture(self, width: int) -> int:
         """A side of a picture: a whole multiple of its pixels, where there is room for one."""
         room, pixels = (width + _GAP) // len(self._tasks) - _GAP, self.strip.height()
-        return max(room // pixels, 1) * pixels
+        return min(max(room // pixels, 1), _LARGEST) * pixels
 
 
 def _bars() -> list[Bar]:

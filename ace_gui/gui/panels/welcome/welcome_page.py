@@ -17,7 +17,7 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.words import later, tr
 
 _WIDEST: Final = 1408  # px
-_NARROW: Final = 1080  # px: below it the sample stands under the recent projects
+_NARROW: Final = 67  # lines of text: a page less wide has the sample under the other columns
 _WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
 
 
@@ -77,7 +77,7 @@ class WelcomePanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange(wide=event.size().width() >= _NARROW)
+        self._arrange(wide=event.size().width() >= _NARROW * self.fontMetrics().height())
 
     def _arrange(self, *, wide: bool) -> None:
         """Three columns, or the sample under the first two."""

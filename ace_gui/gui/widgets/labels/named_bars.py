@@ -14,7 +14,7 @@ from ace_gui.gui.widgets.labels.written import write
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _BAR: Final = 6.0  # px high
-_NAME: Final = 0.36  # of the width
+_NAME: Final = 0.5  # of the width, at most
 
 
 class Bar(NamedTuple):
@@ -61,10 +61,12 @@ class NamedBars(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         strong = QFontMetricsF(face(Face.STRONG))
+        names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
+        names = min(names, _NAME * self.width())
         number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
         for place, bar in enumerate(self._bars):
             row = QRectF(0, place * self._line, self.width(), self._line)
-            name = QRectF(row.left(), row.top(), _NAME * row.width(), row.height())
+            name = QRectF(row.left(), row.top(), names, row.height())
             font = face(Face.STRONG if bar.strong else Face.BODY)
             ink = theme.text if bar.strong else theme.text2
             write(painter, name, bar.title, font, ink)
