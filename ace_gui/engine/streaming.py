@@ -72,6 +72,15 @@ def checksum(piece: Tensor, before: int = 0) -> int:
     return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)
 
 
+def tensors_digest(named: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 in hexadecimal of CPU tensors: their names, number formats, shapes and values."""
+    digest = hashlib.sha256()
+    for name, tensor in named:
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 _BLOCK: Final = 1 << 22
 
 

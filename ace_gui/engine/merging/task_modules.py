@@ -38,7 +38,7 @@ from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.routing.train import trained_tensors
-from ace_gui.engine.streaming import Part, checksum, ordered, sha256
+from ace_gui.engine.streaming import Part, checksum, ordered, sha256, tensors_digest
 from ace_gui.errors import NonFiniteError
 from ace_gui.linalg.leading import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
@@ -47,6 +47,7 @@ from ace_gui.methods.shared.expert_modules import (
     Factors,
     Mask,
     Masks,
+    beside_base,
     kind_of,
     learns,
     packed,
@@ -101,9 +102,15 @@ def write_modules(
         settings=asdict(prepared.parameters),
         experts=tuple(expert.name for expert in prepared.experts),
         hashes={MODULES: sha256(folder / MODULES)},
+        base=_digest_of_base(rows, readers) if beside_base(modules) else None,
     )
     write_manifest(folder, manifest)
     shutil.rmtree(kept_in, ignore_errors=True)
+
+
+def _digest_of_base(rows: Sequence[PlanRow], readers: Readers) -> str:
+    names = sorted({whole(row).tensor for row in rows})
+    return tensors_digest((name, readers.base.reader.read(name)) for name in names)
 
 
 def _planned(

@@ -13,7 +13,7 @@ from ace_gui.engine.modules.manifest import has_modules, read_manifest
 from ace_gui.engine.modules.mlp_blocks import put_blocks
 from ace_gui.engine.modules.one_by_one import one_by_one
 from ace_gui.engine.modules.smile_layers import put_smile
-from ace_gui.engine.modules.task_tensors import TaskTensors, open_modules, open_task
+from ace_gui.engine.modules.task_tensors import TaskTensors, base_of, open_modules, open_task
 from ace_gui.engine.modules.whole_model import put_whole
 from ace_gui.methods.shared.expert_modules import ModuleKind
 
@@ -65,10 +65,13 @@ class ModulesOf:
 def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf | None:
     """The modules of a merged folder for a task of ``expert``; None where it has none.
 
-    Raises CheckpointError.
+    ``base``: where it is, if the folder's recipe shall not say so. Raises CheckpointError, and
+    RecipeError where the modules need a base and nothing says where it is.
     """
     if not has_modules(folder):
         return None
     manifest = read_manifest(folder)
     known = expert if expert in manifest.experts else None
+    if base is None and manifest.base is not None:
+        base = base_of(folder)
     return ModulesOf(folder=folder, kind=manifest.kind, expert=known, base=base)

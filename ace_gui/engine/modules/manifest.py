@@ -8,6 +8,7 @@
     settings      with which parameters
     experts     their names, in order
     hashes      SHA-256 of modules.safetensors, and of the weights that they belong to
+    base        SHA-256 of the base's tensors beside which modules stand; null where none do
 
 The tensors themselves are in ``modules.safetensors`` (``stored``).
 """
@@ -46,6 +47,7 @@ class ModulesManifest:
     settings: Mapping[str, float | int | bool | str]
     experts: tuple[str, ...]
     hashes: Mapping[str, str]
+    base: str | None = None
     schema: int = SCHEMA
 
 

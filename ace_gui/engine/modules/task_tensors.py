@@ -44,6 +44,7 @@ from ace_gui.engine.modules.stored import (
 )
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
+from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, ModuleKind, unpacked
@@ -259,9 +260,7 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
         )
     rows = modules.rows(expert)
     needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
-    base_folder = base
-    if needed and base is None:
-        base_folder = load_recipe(folder / RECIPE).base_model
+    base_folder = base_of(folder) if needed and base is None else base
     task = TaskTensors(
         modules=modules,
         expert=expert,
@@ -272,6 +271,11 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     )
     _require_base(task)
     return task
+
+
+def base_of(folder: Path) -> Path:
+    """Where a merged folder's recipe says that the base is. Raises RecipeError."""
+    return load_recipe(folder / RECIPE).base_model
 
 
 def kept_head(folder: Path, expert: str) -> Checkpoint | None:
@@ -286,6 +290,7 @@ def kept_head(folder: Path, expert: str) -> Checkpoint | None:
 
 
 def _require_base(task: TaskTensors) -> None:
+    """Raises MismatchError where names or shapes differ, or values from those of the merge."""
     if task.base is None or task.base_folder is None:
         return
     for name in task.rows:
@@ -298,3 +303,12 @@ def _require_base(task: TaskTensors) -> None:
                 tensor=name,
                 shapes={"merged": shape, **({"base": there.shape} if there else {})},
             )
+    known = task.modules.manifest.base
+    names = sorted({part.tensor for part in task.modules.layout.parts.values()})
+    reader = TensorReader(task.base)
+    if known is not None and tensors_digest((name, reader.read(name)) for name in names) != known:
+        raise MismatchError(
+            f"{place(task.base_folder)} is not the base of this merge: its weights are others. "
+            "Name the base model.",
+            path=task.base_folder,
+        )

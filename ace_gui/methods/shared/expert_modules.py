@@ -133,6 +133,11 @@ def kind_of(modules: Modules[Parameters]) -> ModuleKind:
     return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
 
 
+def beside_base(modules: Modules[Parameters]) -> bool:
+    """Whether an expert is made again from the base's weights, not from the merged ones alone."""
+    return isinstance(modules, Masks | Factors)
+
+
 def learns(modules: Modules[Parameters] | None) -> bool:
     """Whether they are trained, at least in part, with the experts' calibration inputs."""
     trained = {*ROUTED_WHOLE, ModuleKind.SURGERY, ModuleKind.BLOCKS}

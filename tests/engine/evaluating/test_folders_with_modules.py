@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Re
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.evaluating import one_in_memory
 from ace_gui.engine.service.runner import Runner
-from ace_gui.errors import PickleConsentError
+from ace_gui.errors import MismatchError, PickleConsentError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import gpt2_family
 from tests.helpers.command import ace_gui as run
@@ -80,26 +79,28 @@ def test_routes_load_each_model_once_for_all_tasks(
     assert done[-1] == heard[-1].total == 2 * 2 * 4  # without modules and with them
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["recipe's base", "own recipe's base"])
 def test_another_base_is_not_mistaken_for_the_one_before(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Path, tmp_path: Path, told: bool
 ) -> None:
-    """What EMR leaves stands beside the base, of which nothing but shapes is checked."""
+    """What EMR leaves stands beside the base; scores that are remembered do, too."""
     folder = merged(gpt2, tmp_path / "emr", "emr")
-    shutil.copytree(gpt2.parent / "base", gpt2.parent / "other-base")
-    weights = load_file(gpt2.parent / "other-base/model.safetensors")
+    tasks = load_recipe(gpt2).tasks
+
+    def scores() -> list[float]:
+        found = ace_gui.evaluate(gpt2 if told else None, [folder], tasks, limit=4, device="cpu")
+        return [each.score for each in found.scores if each.model == str(folder)]
+
+    first = scores()
+    assert first == scores()
+    file = gpt2.parent / "base/model.safetensors"
+    weights = load_file(file)
     changed = {name: tensor * 1.3 for name, tensor in weights.items()}
-    save_file(changed, gpt2.parent / "other-base/model.safetensors", {"format": "pt"})
-    other = recipe_by(gpt2, "emr", base_model="other-base")
-
-    def scores(recipe: Path) -> dict[str, float]:
-        found = ace_gui.evaluate(recipe, [folder], limit=4, device="cpu").scores
-        return {each.task: each.score for each in found if each.model == str(folder)}
-
-    first, second = scores(gpt2), scores(other)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another-cache"))
-    assert second == scores(other)
-    assert first == scores(gpt2)
-    assert all(first[task] != second[task] for task in first)
+    save_file(changed, file, {"format": "pt"})
+    with pytest.raises(MismatchError, match="its weights are others"):
+        scores()
+    save_file(weights, file, {"format": "pt"})
+    assert first == scores()
 
 
 @pytest.mark.parametrize("method", ["byom", "smile"])

@@ -1,5 +1,6 @@
 """Models of single tasks, made again from what a merge left."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,24 @@ def test_an_unknown_expert_and_another_base_are_refused(
         next(reconstruct(folder, "task0", base=other.base))
     with pytest.raises(CheckpointError):
         next(reconstruct(folder, "task0", base=tmp_path / "nowhere"))
+
+
+def test_a_base_of_the_same_shapes_is_told_by_its_values(
+    folder: Path, family: Family, tmp_path: Path
+) -> None:
+    same = shutil.copytree(family.base, tmp_path / "same")
+    expected = dict(reconstruct(folder, "task0"))
+    found = dict(reconstruct(folder, "task0", base=same))
+    assert all(torch.equal(found[name], each) for name, each in expected.items())
+    weights = load_file(same / "model.safetensors")
+    weights[MATRIX][3, 2] += 2.0**-10
+    save_file(weights, same / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MismatchError, match="its weights are others"):
+        next(reconstruct(folder, "task0", base=same))
+    half = {name: each.to(torch.bfloat16) for name, each in weights.items()}
+    save_file(half, same / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MismatchError, match="its weights are others"):
+        next(reconstruct(folder, "task0", base=same))
 
 
 def test_the_command_line_makes_a_task_model(folder: Path, family: Family, tmp_path: Path) -> None:
