@@ -20,6 +20,9 @@ Part = tuple[int, int]
 PART_ELEMENTS: Final = 1 << 19
 """Elements of a tensor that are averaged at a time: 2 MB in float32, which a cache holds."""
 
+PASS_ELEMENTS: Final = 1 << 20
+"""Elements of a tensor that are looked at at a time; a multiple of 8, for masks."""
+
 
 def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
     """Parts of a flattened tensor, in order; an empty tensor has one empty part.

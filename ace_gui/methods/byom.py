@@ -8,12 +8,7 @@ from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Kind,
-    MergeMethod,
-    parameter,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Kind, MergeMethod, parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.census import combination, task_vector
 from ace_gui.methods.shared.expert_modules import Cut, Differences
 from ace_gui.methods.shared.sums import scaled_sum
@@ -97,5 +92,6 @@ BYOM = MergeMethod(
     parameters=ByomParameters,
     merge=scaled_sum,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
     modules=Differences(of=differences, cut=cut),
 )

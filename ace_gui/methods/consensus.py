@@ -9,7 +9,15 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, scaling_parameter
+from ace_gui.methods.method import (
+    Context,
+    Kind,
+    Merged,
+    MergeMethod,
+    parameter,
+    per_entry,
+    scaling_parameter,
+)
 from ace_gui.methods.shared.census import combination, finished, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -94,4 +102,5 @@ CONSENSUS_TA = MergeMethod(
     parameters=ConsensusParameters,
     merge=consensus,
     kind=Kind.ENTRY,
+    working_memory=per_entry(5.5),
 )

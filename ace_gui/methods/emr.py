@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import combination, finished, task_vector
 from ace_gui.methods.shared.expert_modules import Mask, Masks
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -101,5 +101,6 @@ EMR = MergeMethod(
     parameters=EmrParameters,
     merge=emr,
     kind=Kind.ENTRY,
+    working_memory=per_entry(5),
     modules=Masks(of=masks, scale=scale),
 )

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import require_mean
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
@@ -65,4 +65,5 @@ LINEAR = MergeMethod(
     parameters=LinearParameters,
     merge=linear,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1),
 )

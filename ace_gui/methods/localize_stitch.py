@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.survey import RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
@@ -79,5 +79,6 @@ LOCALIZE_STITCH = MergeMethod(
     parameters=LocalizeStitchParameters,
     merge=localize_stitch,
     kind=Kind.ENTRY,
+    working_memory=per_entry(2.5),
     survey=survey,
 )

@@ -9,7 +9,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_one
 
@@ -62,5 +62,6 @@ NEARSWAP = MergeMethod(
     parameters=NearswapParameters,
     merge=nearswap,
     kind=Kind.ENTRY,
+    working_memory=per_entry(4),
     most=1,
 )

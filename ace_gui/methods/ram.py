@@ -128,6 +128,7 @@ RAM = MergeMethod(
     parameters=RamParameters,
     merge=ram,
     kind=Kind.ENTRY,
+    working_memory=per_entry(5),
 )
 
 RAMPLUS_TL = MergeMethod(

@@ -9,6 +9,7 @@ from ace_gui.methods.method import (
     MergeMethod,
     learning_rate_parameter,
     parameter,
+    per_entry,
     scaling_parameter,
     steps_parameter,
 )
@@ -60,5 +61,6 @@ SURGERY = MergeMethod(
     parameters=SurgeryParameters,
     merge=scaled_sum,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
     modules=Corrections(rank=lambda parameters: parameters.rank),
 )

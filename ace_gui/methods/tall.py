@@ -9,7 +9,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ace_gui.methods.consensus import mask_threshold_parameter, relies
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import combination, finished, task_vector
 from ace_gui.methods.shared.expert_modules import Mask, Masks
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -89,5 +89,6 @@ TALL_MASKS = MergeMethod(
     parameters=TallParameters,
     merge=tall_masks,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
     modules=Masks(of=masks, scale=scale),
 )

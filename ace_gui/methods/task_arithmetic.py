@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, scaling_parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, per_entry, scaling_parameter
 from ace_gui.methods.shared.sums import SumParameters, divisor
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -55,4 +55,5 @@ TASK_ARITHMETIC = MergeMethod(
     parameters=TaskArithmeticParameters,
     merge=task_arithmetic,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, cut, differences
-from ace_gui.methods.method import Kind, MergeMethod, parameter
+from ace_gui.methods.method import Kind, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
 from ace_gui.methods.shared.sums import scaled_sum
 
@@ -44,6 +44,7 @@ TWIN_MERGING = MergeMethod(
     parameters=TwinParameters,
     merge=scaled_sum,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
     least=2,
     modules=Differences(of=differences, cut=cut, kind=ModuleKind.MIXTURE),
 )

@@ -13,6 +13,7 @@ from ace_gui.methods.method import (
     MergeMethod,
     learning_rate_parameter,
     patience_parameter,
+    per_entry,
     scaling_parameter,
     steps_parameter,
 )
@@ -72,6 +73,7 @@ WEMOE = MergeMethod(
     parameters=WemoeParameters,
     merge=scaled_sum,
     kind=Kind.ENTRY,
+    working_memory=per_entry(1.5),
     least=2,
     modules=Differences(
         of=changes,

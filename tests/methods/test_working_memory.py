@@ -8,15 +8,10 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
-from ace_gui.methods.method import Kind, Layer
+from ace_gui.methods.method import Layer
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import context
 
-WHOLE = [
-    method
-    for method in METHODS.values()
-    if method.kind is not Kind.ENTRY or method.working_memory is not None
-]
 SHAPES = [(128, 512), (256, 256), (512, 128)]
 
 
@@ -48,7 +43,7 @@ def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **given
 
 @pytest.mark.parametrize("experts", [2, 5])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("method", WHOLE, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_the_declared_memory_is_what_is_taken(
     method: MergeMethod[Any], shape: tuple[int, int], experts: int
 ) -> None:

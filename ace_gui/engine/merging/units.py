@@ -28,7 +28,7 @@ from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.merging.on_gpu.batches import alone, batches
 from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge, in_the_end
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import checksum, single_threads
 
@@ -123,8 +123,7 @@ class SharedOutput:
         running = 0
         for stretch in found.stretches:
             write_in_place(self.model, shard, found.tensor, stretch.start, stretch.data)
-            before = running if stretch.start else 0  # a row may have begun anew
-            running = checksum(torch.from_numpy(stretch.data), before)
+            running = checksum(torch.from_numpy(stretch.data), running)
         return replace(found, stretches=(), written=running)
 
 
@@ -232,7 +231,7 @@ def merge_unit(
         if prepared.is_whole(unit[0]):
             pieces = merged_with_room(works, pool, rooms)
         else:
-            pieces = [list(work.pieces(pool)) for work in works]
+            pieces = [in_the_end(work.pieces(pool)) for work in works]
     merged = tuple(
         RowMerged(
             name=row.name,

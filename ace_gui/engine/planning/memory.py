@@ -15,20 +15,22 @@ from typing import Any
 import torch
 
 from ace_gui.checkpoints import plain
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
-from ace_gui.engine.streaming import PART_ELEMENTS
+from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes
 from ace_gui.machine import free_memory
+from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.expert_modules import Masks
 from ace_gui.paths import merges_folder
 from ace_gui.stored_formats import FORMATS
 
 FLOAT32 = 4
 FLOAT64 = 8
 BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
-PARTS_UNDER_WAY = 4
+PARTS_UNDER_WAY = 4  # of a tensor that is merged in parts: being merged, waiting, being written
 CAPPED_NUMBERS = 3  # for each entry: the merged change, and an expert's as read and centred
 ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
 
@@ -40,12 +42,15 @@ SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one
 def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     """Estimated peak of the merge's own memory: the largest tensor's working set.
 
-    More where matrices are so small that the processor merges several at a time.
-    Independent of the number of experts: they are read one after another.
+    More where matrices are so small that the processor merges several at a time, with a tensor in
+    parts meanwhile. Independent of the number of experts: they are read one after another.
     """
     largest = max((working_set(row, method) for row in rows), default=0)
-    whole = max(_whole(rows, method), default=0)
-    return max(largest, matrices_at_once(rows, method, None) * whole)
+    at_once, whole = matrices_at_once(rows, method, None), max(_whole(rows, method), default=0)
+    if at_once == 1:
+        return largest
+    in_parts = (working_set(row, method) for row in rows if not is_whole(row, method))
+    return max(largest, at_once * whole + max(in_parts, default=0))
 
 
 def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> int:
@@ -139,7 +144,9 @@ def free_bytes(folder: Path) -> int:
 
 def working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
     """Bytes that merging a row takes of the processor's memory."""
-    return max(_merging(row, default) + _between_others(row), _read_back(row))
+    return max(
+        _merging(row, default) + _between_others(row), _looking(row, default), _read_back(row)
+    )
 
 
 def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> int:
@@ -168,10 +175,37 @@ def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
     by_matrices = method_of(row, default).kind is Kind.MATRIX
     if is_whole(row, default) and (len(row.shape) == 2 or not by_matrices):
         return whole_bytes(row, default) + BLAS_BYTES * by_matrices
-    # Part by part: stored, base, one task vector and their sum, for every part under way.
-    elements, part = prod(row.shape), max(PART_ELEMENTS, row_width(row, default) or 1)
-    at_once = PARTS_UNDER_WAY * part if row.part is None else elements
-    return 4 * FLOAT32 * min(elements, at_once) + kept_bytes(row, default)
+    # Part by part: those that threads merge, and the results of the others that are under way.
+    elements, width = prod(row.shape), row_width(row, default) or 1
+    part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
+    under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
+    merged = min(under_way, torch.get_num_threads())
+    results = (under_way - merged) * FLOAT32 * part
+    return merged * _part_bytes(row, default, part) + results + kept_bytes(row, default)
+
+
+def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
+    """What it takes to merge so many entries of a tensor that is merged in parts."""
+    if row.disposition not in COMBINED:
+        return 2 * FLOAT32 * entries
+    method = LINEAR if row.disposition is Disposition.AVERAGED else method_of(row, default)
+    numbers: float = ENOUGH_NUMBERS * entries
+    if method.working_memory is not None:
+        numbers = method.working_memory((entries,), len(row.experts))
+    return int(FLOAT64 * numbers) + 2 * FLOAT32 * entries
+
+
+def _looking(row: PlanRow, default: MergeMethod[Any]) -> int:
+    """What it takes to look at a tensor for a survey of the model, or to write masks of it.
+
+    Parts are larger then, and what is done with them is much the same as merging them.
+    """
+    method = method_of(row, default)
+    looks = method.survey is not None or isinstance(method.modules, Masks)
+    if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY or not looks:
+        return 0
+    part = min(prod(row.shape), PASS_ELEMENTS)
+    return torch.get_num_threads() * _part_bytes(row, default, part)
 
 
 def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
 from ace_gui.methods.shared.measured import Measured, Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -139,6 +139,7 @@ FISHER = MergeMethod(
     parameters=FisherParameters,
     merge=fisher,
     kind=Kind.ENTRY,
+    working_memory=per_entry(7),
     least=2,
     needs=lambda _: Need.GRADIENTS,
 )
@@ -161,6 +162,7 @@ UBGM = MergeMethod(
     parameters=UbgmParameters,
     merge=ubgm,
     kind=Kind.ENTRY,
+    working_memory=per_entry(7),
     least=2,
     needs=lambda _: Need.GRADIENTS,
 )

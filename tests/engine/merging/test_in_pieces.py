@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from safetensors.torch import save_file
 
 from ace_gui.engine import streaming
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, in_the_end, merge_deltas
 from ace_gui.engine.merging.whole_model import surveying
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.methods import METHODS
@@ -139,3 +141,18 @@ def test_a_row_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
             joined = [0, *(stop for _, stop in parts)]
             assert [start for start, _ in parts] == joined[:-1]
             assert joined[-1] == width * outputs
+
+
+def test_of_what_begins_anew_only_the_last_is_held() -> None:
+    """Two results of a tensor at once would take twice the memory."""
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def begun_anew() -> Iterator[Piece]:
+        for value in (1.0, 2.0):
+            for start in (0, 2):
+                values = torch.full((2,), value)
+                held.append(weakref.ref(values))
+                yield Piece(start=start, values=values)
+        assert [each() is None for each in held] == [True, True, False, False]
+
+    assert [float(piece.values[0]) for piece in in_the_end(begun_anew())] == [2.0, 2.0]

@@ -12,7 +12,12 @@ from typing import Final
 
 import torch
 
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge, pieces_together
+from ace_gui.engine.merging.one_tensor.tensor_merge import (
+    Piece,
+    TensorMerge,
+    in_the_end,
+    pieces_together,
+)
 from ace_gui.engine.planning.memory import SIDE_BY_SIDE_BYTES
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.machine import free_memory
@@ -171,7 +176,7 @@ def merged_with_room(
     if alone:
         works[0].fall_back()
         with rooms.host.place(need):
-            return [list(works[0].pieces(pool))]
+            return [in_the_end(works[0].pieces(pool))]
     for work in works:
         work.divide()
     return _halves(works, pool, rooms)
@@ -189,7 +194,7 @@ def _tried(works: Sequence[TensorMerge], pool: ThreadPoolExecutor) -> list[list[
     """None where the GPU has no room; no longer within the error, which keeps tensors alive."""
     try:
         if len(works) == 1:
-            return [list(works[0].pieces(pool))]
+            return [in_the_end(works[0].pieces(pool))]
         return pieces_together(works)
     except RuntimeError as error:
         if not lacks_room(error):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -236,6 +236,17 @@ class TensorMerge:
     def _merged(self, part: Part, findings: Findings | None) -> Piece:
         piece = _merged_piece(self, self._vectors(part), part[0], findings)
         return self._rounded(self._with_new_rows(piece))
+
+
+def in_the_end(pieces: Iterable[Piece]) -> list[Piece]:
+    """All pieces of a row; of one that begins anew (``TensorMerge.pieces``) only the last ones, so
+    that no two results of it are held."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if piece.start == 0:
+            found.clear()
+        found.append(piece)
+    return found
 
 
 def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:

@@ -31,7 +31,7 @@ from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.units import Look, Workers
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part, ordered, single_threads
+from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
 from ace_gui.errors import NonFiniteError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
@@ -39,9 +39,6 @@ from ace_gui.methods.shared.survey import Findings, Survey
 _Found = TypeVar("_Found")
 
 CPU: Final = torch.device("cpu")
-
-PASS_ELEMENTS: Final = 1 << 20
-"""Elements of a tensor that are looked at a time; a multiple of 8, for masks."""
 
 TITLE: Final = "looking at the whole model"
 
