@@ -421,7 +421,7 @@ def test_starting_the_window_imports_no_heavy_library() -> None:
         "from ace_gui.gui.app import Workbench, make_application\n"
         "app = make_application(); bench = Workbench(app)\n"
         "bench.window.show(); bench.window.grab()\n"
-        "empty = {'pyqtgraph', 'pydantic', 'yaml'} & set(sys.modules)\n"
+        "empty = {'numpy', 'pyqtgraph', 'pydantic', 'yaml'} & set(sys.modules)\n"
         "assert bench.window.workspace\n"
         "full = {'torch', 'transformers', 'safetensors', 'pydantic'} & set(sys.modules)\n"
         "print(sorted(empty), sorted(full))\n"

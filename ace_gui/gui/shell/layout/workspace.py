@@ -149,15 +149,17 @@ class Workspace(QWidget):
         layout.addWidget(self._columns)
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
+        self._sharing = QTimer(self, singleShot=True, interval=1)
+        self._sharing.timeout.connect(self._share_width)
         by_letters(self, self._measure)
         self.reset_layout()
 
     def _measure(self, letters: QFontMetrics) -> None:
         self.inspector.setMinimumWidth(20 * letters.height())
         self.heterogeneity.setMinimumHeight(11 * letters.height())
-        if self.isVisible():
+        if self.isVisible():  # in turns of their own: both lay out everything
             self._fitting.start()
-            self._share_width()
+            self._sharing.start()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """To fold or unfold the column lays out everything once more: in a turn of its own."""
