@@ -39,7 +39,7 @@ _WIDTHS: Final = {  # in digits
     Column.HEALTH: 6,
     Column.STATE: 12,
 }
-_BAR: Final = ((112, 20), (84, 15), (0, 13))  # room for all columns, and for γ, in digits
+_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))  # room for all, and for γ, in digits
 _ROOM: Final = (7, 18)  # digits: the least and the most for roles, and for shapes
 _ALL_OPEN: Final = 60  # rows up to which every block is unfolded
 _LOW: Final = 800  # px: a window lower than this has closer rows

@@ -25,7 +25,7 @@ from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import tr
 
-_SIZES: Final = [270, 230]
+_SIZES: Final = [300, 200]
 
 
 class SpectraPanel(LayerPanel):

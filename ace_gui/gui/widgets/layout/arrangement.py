@@ -73,7 +73,11 @@ def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
 
 
 class _Stack(QSplitter):
-    """Gives the lower widget's room to the upper one where there is little."""
+    """Gives the lower widget's room to the upper one where there is little, and back again."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(Qt.Orientation.Vertical)
+        self._sizes, self._is_low = list(sizes), True
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         low = event.size().height() < _ROOM * self.fontMetrics().height()
@@ -83,15 +87,17 @@ class _Stack(QSplitter):
         super().resizeEvent(event)
         if low:
             self.setSizes([event.size().height(), 0])
+        elif self._is_low:
+            self.setSizes(self._sizes)
+        self._is_low = low
 
 
 def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Sequence[int]) -> None:
     """Fill ``panel`` with both, ``sizes`` pixels high at first; ``upper`` takes spare room."""
-    splitter = _Stack(Qt.Orientation.Vertical)
+    splitter = _Stack(sizes)
     splitter.setChildrenCollapsible(False)
     splitter.addWidget(upper)
     splitter.addWidget(lower)
-    splitter.setSizes(list(sizes))
     splitter.setStretchFactor(0, 1)
     layout = QVBoxLayout(panel)
     layout.setContentsMargins(0, 0, 0, 0)
