@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, JobFailed
@@ -238,6 +238,9 @@ def test_the_spectrums_figures_stand_under_it(
     heads = [panel.sheet.horizontalHeaderItem(i) for i in range(panel.sheet.columnCount())]
     assert all(head.toolTip() for head in heads)
     assert heads[0].text() == "energy in\ntop 5 %"
+    names = panel.sheet.verticalHeader()
+    margin = names.style().pixelMetric(QStyle.PixelMetric.PM_HeaderMargin, None, names)
+    assert names.sectionSize(0) - 2 * margin >= names.fontMetrics().height(), "letters are cut"
     assert panel.sheet.item(0, 4).text() == "6"  # Σσ of 3, 2, 1
     panel.sheet.copy()
     assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()

@@ -66,7 +66,7 @@ class FigureSheet(QTableWidget):
         contents = QHeaderView.ResizeMode.ResizeToContents
         self.horizontalHeader().setSectionResizeMode(contents)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        fit_rows(self, 5)
+        fit_rows(self, 8)  # the head of a row has margins above and below its letters
         self.setCornerButtonEnabled(False)
         self._add_actions()
 
