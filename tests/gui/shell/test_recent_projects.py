@@ -17,7 +17,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.state.settings import Settings
-from ace_gui.paths import resource_path
+from ace_gui.paths import resource_path, sessions_folder
 from tests.gui.fakes import FakeWorker
 
 DAY = 86_400
@@ -109,6 +109,21 @@ def test_a_recipe_that_is_gone_can_be_located(
         dialog.accept()
     assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (here,)
     assert Settings().recent == (here,)
+
+
+def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
+    opened: MainWindow, worker: FakeWorker
+) -> None:
+    left = sessions_folder() / "f00d.running.ace.yaml"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text("x", encoding="utf-8")
+    opened.before.tell_of_crash("Fatal Python error: Aborted")
+    opened.before.refresh()
+    assert not opened.notice.isHidden()
+    opened.actions_.reopen.trigger()
+    (path,) = worker.jobs[worker.newest(LoadRecipeJob)].paths
+    assert path.name.startswith("recovered-")
+    assert opened.notice.isHidden()
 
 
 def test_the_pictures_are_those_of_the_held_out_data(qtbot: QtBot) -> None:

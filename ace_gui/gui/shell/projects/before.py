@@ -68,6 +68,7 @@ class Before(QObject):
         """Open what a window left that did not end well; else the latest recipe."""
         crashed, recent = self._sessions.crashed, self._settings.recent
         if crashed is not None:
+            self._window.notice.hide()  # it offers what is done now
             self._opener.open_paths([self._sessions.take_over(crashed)])
         elif recent:
             self._opener.open_paths(recent[:1])
