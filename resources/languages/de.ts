@@ -7809,8 +7809,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>in Ordnung</translation>
 </message>
 <message>
-<source>once in {round} times</source>
-<translation>einmal in {round} Fällen</translation>
+<source>once in {round} times (p = {p})</source>
+<translation>einmal in {round} Fällen (p = {p})</translation>
 </message>
 <message>
 <source>one of them</source>
@@ -8185,8 +8185,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{percent} der Norm der Basis</translation>
 </message>
 <message>
-<source>{p} times in 100</source>
-<translation>in {p} von 100 Fällen</translation>
+<source>{p} times in 100 (p = {p2})</source>
+<translation>in {p} von 100 Fällen (p = {p2})</translation>
 </message>
 <message>
 <source>{reason} (in {found} of {total} experts)</source>

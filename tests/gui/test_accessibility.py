@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import set_scheme
-from tests.gui.test_theme import contrast
+from tests.helpers.contrast import contrast
 
 MARKUP = re.compile(r"<\w+[ >/]")
 

@@ -31,6 +31,7 @@ from ace_gui.gui.theme import (
 )
 from ace_gui.gui.theme.type_scale import MONO, SANS
 from ace_gui.paths import resource_path
+from tests.helpers.contrast import contrast, linear
 
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB
 DEFICIENCIES = {
@@ -58,18 +59,6 @@ DEFICIENCIES = {
     ),
 }
 both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-
-
-def linear(colour: str) -> np.ndarray:
-    """Linear RGB of "#rrggbb"."""
-    encoded = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.2 contrast ratio."""
-    luminances = sorted(float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (one, other))
-    return (luminances[1] + 0.05) / (luminances[0] + 0.05)
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:

@@ -37,19 +37,20 @@ def walk(
     brief: bool = False,
     late: bool = False,
     words: bool = False,
-) -> dict[str, list[str]]:
-    """The faults, and the states in which each is seen.
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The faults with the states in which each is seen, and all states that were looked at.
 
     ``brief``: without states that have to be computed; ``late``: the letters become so large once
     something is merged; ``words``: what is English, instead of faults.
     """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
+    from PySide6.QtGui import QImage
     from PySide6.QtWidgets import QWidget
 
     from ace_gui.gui.app import make_application
     from ace_gui.gui.picture import Studio
     from ace_gui.gui.theme import current_theme, set_scheme
-    from tests.walk.faults import faults_in
+    from tests.walk.look import look_at
     from tests.walk.states import states
     from tests.walk.words import Brackets, Escapes, points_in
 
@@ -62,24 +63,26 @@ def walk(
         application.installTranslator(brackets)
     studio = Studio(schemes[0])
     found: dict[str, list[str]] = defaultdict(list)
+    seen: list[str] = []
 
     def turn() -> None:
         loop = QEventLoop()
         QTimer.singleShot(_TURN, loop.quit)
         loop.exec()
 
-    def settled(root: QWidget) -> list[str]:
-        """The faults that stay: some panels ask the engine, or are laid out in several turns."""
+    def settled(root: QWidget) -> tuple[QImage | None, list[str]]:
+        """A picture, and the faults that stay: some panels are laid out in several turns."""
         turn()
         while not studio.window.centralWidget().updatesEnabled():
             turn()  # the colours of the other scheme are on their way
         if words:
-            return escapes.within(root, studio.window.session)
+            return None, escapes.within(root, studio.window.session)
         for _ in range(_PATIENCE):
-            if not (faults := faults_in(root, QSize(*size)) + points_in(root)):
+            picture, faults = look_at(root, QSize(*size))
+            if not (faults := faults + points_in(root)):
                 break
             turn()
-        return faults
+        return picture, faults
 
     def look(step: tuple[str, QWidget]) -> None:
         state, root = step
@@ -89,14 +92,15 @@ def walk(
             schemes.reverse()  # begin with the colours that are shown: changing them takes longest
         for scheme in schemes:
             set_scheme(scheme)
-            faults = settled(root)
+            picture, faults = settled(root)
+            seen.append(state)
             for fault in faults:
                 if fault not in found:
                     sys.stderr.write(f"{state}: {fault}\n")
                 found[fault].append(f"{state} ({scheme})" if len(schemes) > 1 else state)
-            if pictures is not None:
+            if pictures is not None and picture is not None:
                 name = state.replace(": ", "-").replace(" ", "-").replace(",", "")
-                root.grab().save(str(pictures / f"{name}-{size[0]}-{font}-{scheme}.png"))
+                picture.save(str(pictures / f"{name}-{size[0]}-{font}-{scheme}.png"))
 
     studio.window.resize(*size)
     try:
@@ -105,7 +109,7 @@ def walk(
     finally:
         studio.close()
         application.removeTranslator(brackets)
-    return found
+    return found, seen
 
 
 def use_screen(size: tuple[int, int], folder: Path) -> None:
@@ -143,7 +147,7 @@ def main() -> int:
             os.environ[f"XDG_{kind}_HOME"] = name
         if options.pictures is not None:
             options.pictures.mkdir(parents=True, exist_ok=True)
-        found = walk(
+        found, states = walk(
             (width, height),
             options.font,
             options.scheme,
@@ -156,7 +160,8 @@ def main() -> int:
     for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
         more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
         print(f"{fault}\n    in: {seen[0]}{more}")
-    print(f"{len(found)} faults at {options.size}, letters at {options.font} %")
+    looked = f"{len(states)} looks at {len(set(states))} states"
+    print(f"{len(found)} faults at {options.size}, letters at {options.font} %, in {looked}")
     return int(bool(found))
 
 

@@ -21,9 +21,12 @@ from PySide6.QtWidgets import (
     QSplitter,
     QSplitterHandle,
     QStyle,
+    QStyledItemDelegate,
     QStyleOptionComboBox,
+    QStyleOptionViewItem,
     QTabBar,
     QToolButton,
+    QToolTip,
     QWidget,
 )
 
@@ -36,15 +39,17 @@ SENSE: Final = 9  # letters that an elided text keeps at least
 _ELLIPSIS: Final = "…"
 _NUMBER: Final = re.compile(r"[−\d][\d.,×⁻⁰¹²³⁴-⁹ %]*")
 _FREE: Final = ("toast", "ring")  # lies over others on purpose
+_SHOWN: Final = (QLabel, QAbstractButton, QComboBox, QLineEdit, QTabBar, QAbstractItemView, Plot)
 
 
 def faults_in(root: QWidget, room: QSize) -> list[str]:
     """One line a fault of ``root`` and all that is seen in it, on a screen of ``room``."""
     found = [*_too_large(root, room)]
     for widget in (root, *root.findChildren(QWidget)):
-        if not widget.isVisible() or _is_scrolled_away(widget) or widget.window() is not root:
+        if not widget.isVisible() or widget.window() is not root:
             continue
-        found += [f"{path_of(widget, root)}: {fault}" for fault in _faults_of(widget)]
+        faults = (*_faults_of(widget), *_cut_by_what_it_lies_in(widget, root), *_tip(widget, room))
+        found += [f"{path_of(widget, root)}: {fault}" for fault in faults]
     return found
 
 
@@ -70,6 +75,47 @@ def _called(widget: QWidget) -> str:
 def _too_large(root: QWidget, room: QSize) -> Iterator[str]:
     if root.width() > room.width() or root.height() > room.height():
         yield f"{type(root).__name__} is {root.width()}×{root.height()}, larger than the screen"
+    elif root.parentWidget() is not None and not root.screen().geometry().contains(root.geometry()):
+        yield f"{type(root).__name__} is partly off the screen: {_place(root)}"
+
+
+def _cut_by_what_it_lies_in(widget: QWidget, root: QWidget) -> Iterator[str]:
+    """Something to read or to press that reaches out of one of those around it."""
+    if widget is root or not isinstance(widget, _SHOWN) or is_free(widget):
+        return
+    inner, above = widget, widget.parentWidget()
+    place = widget.rect()
+    while inner is not root and above is not None:
+        place = place.translated(inner.pos())
+        if is_free(above) or _scrolls(above, place) or above.visibleRegion().isEmpty():
+            return  # where nothing of what it lies in is seen, that is folded on purpose
+        if not above.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(place):
+            yield f"{_size(widget.size())} is cut by {_called(above)} of {_size(above.size())}"
+            return
+        inner, above = above, above.parentWidget()
+
+
+def _scrolls(port: QWidget, place: QRect) -> bool:
+    """Whether the person can scroll to what of ``place`` is outside of this viewport."""
+    area = port.parentWidget()
+    if not isinstance(area, QAbstractScrollArea) or area.viewport() is not port:
+        return False
+    if isinstance(area, QAbstractItemView):
+        return True  # what lies in cells moves with them
+    beyond = place.left() < -SLACK or place.right() > port.width() + SLACK
+    return area.horizontalScrollBar().maximum() > 0 or not beyond
+
+
+def is_free(widget: QWidget) -> bool:
+    return widget.property("kind") in _FREE
+
+
+def _tip(widget: QWidget, room: QSize) -> Iterator[str]:
+    """A tip that is larger than the screen; Qt moves others into it."""
+    if (text := widget.toolTip()) and not text.startswith("<"):
+        needed = QFontMetrics(QToolTip.font()).size(0, text)
+        if needed.width() > room.width() or needed.height() > room.height():
+            yield f"its tip needs {_size(needed)}: {text[:40]!r}"
 
 
 def _faults_of(widget: QWidget) -> Iterator[str]:
@@ -174,6 +220,8 @@ def _header(header: QHeaderView) -> Iterator[str]:
         needed = header.fontMetrics().horizontalAdvance(text)
         if needed > size:
             yield f"column {text!r} has {size} px and needs {needed}"
+        if text and header.fontMetrics().height() > header.height() + SLACK:
+            yield f"column {text!r} is {header.height()} px high"
 
 
 def _cells(view: QAbstractItemView) -> Iterator[str]:
@@ -193,16 +241,37 @@ def _cell(view: QAbstractItemView, index: QModelIndex) -> Iterator[str]:
         return  # hidden: the tip or another panel has it
     text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
     place = view.visualRect(index).intersected(view.viewport().rect())
-    if not text or view.visualRect(index) != place or (view.wordWrap() and " " in text):
+    if not text or view.visualRect(index) != place:
         return
     font = index.data(Qt.ItemDataRole.FontRole)
     metrics = QFontMetrics(font if isinstance(font, QFont) else view.font())
-    needed, room = 0.85 * metrics.horizontalAdvance(text), place.width()
-    if _NUMBER.fullmatch(text) and needed > room:
-        yield f"number {text!r} has {room} px and needs {needed:.0f}"
-    elif needed > room:
-        shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)
-        yield from _nonsense(shown, text)
+    if place.height() < 0.85 * metrics.height():
+        yield f"{text[:40]!r} has a row of {place.height()} px and needs {metrics.height()}"
+    if view.wordWrap() and " " in text:
+        return
+    needed, room = metrics.horizontalAdvance(text), _room_for_text(view, index)
+    if room is None:  # drawn by us, sometimes in smaller letters; what is drawn is looked at, too
+        needed, room = round(0.85 * needed), place.width()
+    if needed <= room:
+        return
+    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)
+    if _NUMBER.fullmatch(text):
+        yield f"number {text!r} has {room} px and needs {needed}"
+    yield from _nonsense(shown, text)
+
+
+def _room_for_text(view: QAbstractItemView, index: QModelIndex) -> int | None:
+    """Px beside the tick and the icon of a cell that Qt draws; None where we draw it."""
+    delegate = view.itemDelegateForIndex(index)
+    if type(delegate).paint is not QStyledItemDelegate.paint:
+        return None
+    option = QStyleOptionViewItem()
+    view.initViewItemOption(option)
+    option.rect = view.visualRect(index)
+    QStyledItemDelegate.initStyleOption(delegate, option, index)
+    style, part = view.style(), QStyle.SubElement.SE_ItemViewItemText
+    margin = style.pixelMetric(QStyle.PixelMetric.PM_FocusFrameHMargin, option, view) + 1
+    return int(style.subElementRect(part, option, view).width()) - 2 * margin
 
 
 def _plot(plot: Plot) -> Iterator[str]:
@@ -232,7 +301,7 @@ def _children(parent: QWidget) -> Iterator[str]:
         if isinstance(child, QWidget)
         and child.isVisible()
         and not child.isWindow()
-        and child.property("kind") not in _FREE
+        and not is_free(child)
         and not isinstance(child, QSplitterHandle)
         and child.width() > 0
         and child.height() > 0
@@ -245,11 +314,6 @@ def _children(parent: QWidget) -> Iterator[str]:
         shared = one.geometry().intersected(other.geometry())
         if shared.width() > SLACK and shared.height() > SLACK:
             yield f"{_called(one)} and {_called(other)} overlap by {_size(shared.size())}"
-
-
-def _is_scrolled_away(widget: QWidget) -> bool:
-    """Outside of what a scroll area shows now: another state will show it, or the person."""
-    return widget.visibleRegion().isEmpty()
 
 
 def _size(size: QSize) -> str:

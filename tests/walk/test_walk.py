@@ -8,15 +8,31 @@ import sys
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ace_gui.gui.languages import LANGUAGES, SOURCE
+from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, plain_label
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from tests.helpers.glue_family import glue_family
 from tests.helpers.windows import in_view
 from tests.walk.__main__ import FONTS, SIZES
 from tests.walk.faults import faults_in
+from tests.walk.look import look_at
 
 ORDINARY = (("1366x768", 150), ("1280x720", 200))
 """Where there is least room; what the window has when nobody changes it is walked by CI."""
@@ -151,3 +167,137 @@ def test_widgets_that_overlap_or_reach_out_are_found(qtbot):
 def test_a_window_that_is_larger_than_the_screen_is_found(qtbot):
     window = in_view(qtbot, QWidget(), width=900, height=60)
     assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
+
+
+# What it sees of what is painted, read aloud and reached
+
+
+class Written(QWidget):
+    """Paints some texts, each in a rectangle."""
+
+    def __init__(self, *texts: tuple[str, QRect], ink: str = "#000000") -> None:
+        super().__init__()
+        self.texts, self.ink = texts, ink
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor("#ffffff"))
+        painter.setPen(QColor(self.ink))
+        for text, place in self.texts:
+            painter.drawText(place, Qt.AlignmentFlag.AlignLeft, text)
+
+
+def seen(qtbot, content: QWidget, width: int = 300, height: int = 120) -> str:
+    """All faults of a window with this in it."""
+    window = in_view(qtbot, content, width=width, height=height)
+    return "\n".join(look_at(window, ROOM)[1])
+
+
+def test_painted_words_that_fit_are_no_fault(qtbot):
+    below = QRect(10, 60, 200, 40)
+    content = Written(("some words", QRect(10, 10, 200, 40)), ("others", below))
+    assert seen(qtbot, content) == ""
+
+
+def test_painted_words_that_are_cut_by_their_place_are_found(qtbot):
+    content = Written(("rather many words", QRect(10, 10, 30, 40)))
+    assert "30×40 for 'rather many words', which needs" in seen(qtbot, content)
+
+
+def test_painted_words_that_leave_the_widget_are_found(qtbot):
+    content = Written(("rather many words", QRect(270, 10, 200, 40)))
+    assert "of 'rather many words' is seen, which needs" in seen(qtbot, content)
+
+
+def test_painted_words_that_are_shortened_to_nothing_are_found(qtbot):
+    content = Written(("r…", QRect(10, 10, 200, 40)))
+    assert "shortened to 'r…'" in seen(qtbot, content)
+
+
+def test_painted_words_that_lie_on_others_are_found(qtbot):
+    place = QRect(10, 10, 200, 40)
+    content = Written(("0.7", place), ("0.8", place.translated(2, 2)))
+    assert "'0.7' lies over '0.8'" in seen(qtbot, content)
+
+
+def test_words_that_do_not_stand_out_are_found(qtbot):
+    content = Written(("some words", QRect(10, 10, 200, 40)), ink="#999999")
+    assert "'some words' is #999999 on #ffffff: 2.85" in seen(qtbot, content)
+    window = QWidget()
+    label = QLabel("other words", window)
+    palette = label.palette()
+    palette.setColor(label.foregroundRole(), palette.window().color())
+    label.setPalette(palette)
+    assert "'other words' is" in seen(qtbot, window)
+
+
+def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
+    plot = MergeBars()
+    plot.show_merges("norm", [MergePoint("ties", 0.5, 0.0), MergePoint("ace", 1.0, 0.0)])
+    assert seen(qtbot, plot, 500, 300) == ""
+    plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
+    assert "of ' 1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
+
+
+def test_what_a_parent_cuts_is_found(qtbot):
+    content = QWidget()
+    field = QWidget(content)
+    field.setGeometry(10, 10, 60, 40)
+    button = QPushButton("Continue", field)
+    button.setGeometry(20, 0, 120, 40)
+    assert "is cut by QWidget('') of 60×40" in seen(qtbot, content)
+
+
+def test_what_can_be_scrolled_to_is_not_cut(qtbot):
+    area = scroll_area("An area")
+    area.setWidget(long := QWidget())
+    long.setMinimumHeight(900)
+    QPushButton("Continue", long).setGeometry(10, 800, 160, 40)
+    assert "cut" not in seen(qtbot, area)
+
+
+def test_a_row_that_is_too_low_is_found(qtbot):
+    table = QTableWidget(2, 1)
+    table.setItem(0, 0, QTableWidgetItem("some words"))
+    table.verticalHeader().setMinimumSectionSize(1)
+    table.verticalHeader().setDefaultSectionSize(7)
+    assert "has a row of 6 px" in seen(qtbot, table)
+
+
+def test_a_name_beside_a_tick_that_is_shortened_to_nothing_is_found(qtbot):
+    tree = QTreeWidget()
+    tree.setColumnCount(2)
+    item = QTreeWidgetItem(["textures", "fits"])
+    item.setCheckState(0, Qt.CheckState.Checked)
+    tree.addTopLevelItem(item)
+    tree.header().setMinimumSectionSize(1)
+    tree.header().resizeSection(0, tree.fontMetrics().horizontalAdvance("textures") + 12)
+    assert "elided to" in seen(qtbot, tree)
+
+
+def test_a_control_without_a_name_and_one_that_tab_passes_by_are_found(qtbot):
+    content = QWidget()
+    row = QHBoxLayout(content)
+    field, button = QLineEdit(), QPushButton("Continue")
+    button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+    for widget in (field, button):
+        row.addWidget(widget)
+    said = seen(qtbot, content)
+    assert "QLineEdit in '' has no name" in said
+    assert "QPushButton('Continue') is not reached by Tab" in said
+
+
+def test_a_tip_that_no_screen_has_room_for_is_found(qtbot):
+    label = plain_label("words", wrap=False)
+    label.setToolTip("a line without an end " * 20)
+    assert "its tip needs" in seen(qtbot, label)
+
+
+def test_a_dialog_that_is_partly_off_the_screen_is_found(qtbot):
+    window = in_view(qtbot, QWidget(), width=300, height=100)
+    dialog = QDialog(window)
+    dialog.setGeometry(-100, 10, 200, 80)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    dialog.move(-100, 10)
+    assert "partly off the screen" in "\n".join(look_at(dialog, ROOM)[1])

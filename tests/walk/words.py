@@ -105,7 +105,7 @@ def points_in(root: QWidget) -> list[str]:
         for widget in (root, *root.findChildren(QWidget))
         if widget.window() is root and not isinstance(widget, QPlainTextEdit)
         for text in texts_of(widget)
-        if (found := _FRACTION.search(text))
+        if (found := _FRACTION.search(_DATA.sub("", text)))
     ]
 
 

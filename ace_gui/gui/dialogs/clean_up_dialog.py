@@ -20,11 +20,11 @@ from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
 from ace_gui.gui.numbers import human_bytes, value_text
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import model_name
 
 _TITLES: Final = (later("Merge"), later("Base"), later("Made"), later("Size"), later("Exported"))
-_PADDING: Final = 12  # px
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
@@ -36,10 +36,12 @@ class CleanUpDialog(QDialog):
         self._runs = runs
         self._kept: list[Kept] = []
         self.setWindowTitle(tr("Clean up kept merges"))
-        self.resize(720, 420)
+        line = self.fontMetrics().height()
+        self.resize(QSize(48 * line, 26 * line).boundedTo(self.screen().availableSize() * 0.92))
         self.tree = QTreeWidget(self)
         self.tree.setAccessibleName(tr("Kept merges"))
         self.tree.setRootIsDecorated(False)
+        self.tree.setItemDelegate(RoomyCell(self.tree))
         self.tree.setHeaderLabels([tr(title) for title in _TITLES])
         self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
@@ -78,7 +80,6 @@ class CleanUpDialog(QDialog):
             item = QTreeWidgetItem([plain(word) for word in words])
             item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
             item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            item.setSizeHint(0, QSize(0, self.fontMetrics().height() + _PADDING))
             self.tree.addTopLevelItem(item)
         self._sum_up()
 

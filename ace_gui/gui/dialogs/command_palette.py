@@ -61,7 +61,7 @@ class CommandPalette(QDialog):
         self.list.setUniformItemSizes(True)
         self.list.setMouseTracking(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the arrows reach it from the field
+        self.list.setFocusProxy(self.field)  # its arrows move here, too
         self.said = muted_label("", self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)

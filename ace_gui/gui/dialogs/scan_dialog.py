@@ -21,16 +21,17 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import ModelsFound
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
 _TITLES: Final = (later("Expert"), later("Base"), later("Architecture"), later("Size"))
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
 _ON: Final = Qt.CheckState.Checked
-_PADDING: Final = 12  # px
 
 
 class ScanDialog(QDialog):
@@ -49,10 +50,12 @@ class ScanDialog(QDialog):
         self._given = base
         self._found: ModelsFound | None = None
         self.setWindowTitle(tr("Models in this folder") if len(paths) == 1 else tr("Models"))
-        self.resize(820, 440)
+        line = self.fontMetrics().height()
+        self.resize(QSize(52 * line, 27 * line).boundedTo(self.screen().availableSize() * 0.92))
         self.tree = QTreeWidget(self)
         self.tree.setAccessibleName(tr("Models found"))
         self.tree.setRootIsDecorated(False)
+        self.tree.setItemDelegate(RoomyCell(self.tree))
         self.tree.setHeaderLabels([*(tr(title) for title in _TITLES), ""])
         header = self.tree.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
@@ -85,7 +88,6 @@ class ScanDialog(QDialog):
             item.setTextAlignment(
                 _SIZE, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             )
-            item.setSizeHint(_EXPERT, QSize(0, self.fontMetrics().height() + _PADDING))
             self.tree.addTopLevelItem(item)
             button = QRadioButton(self.tree)
             button.setAccessibleName(
@@ -108,7 +110,8 @@ class ScanDialog(QDialog):
             if item is None:
                 continue
             fits = base >= 0 and place != base and place in found.alike[base]
-            item.setText(_SAID, plain(self._words(place, base, model.problem, fits=fits)))
+            words = self._words(place, base, model.problem, fits=fits)
+            item.setText(_SAID, GAP + plain(words))
             item.setToolTip(_SAID, tooltip(model.problem))
             allowed = fits and not model.problem
             flags = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled

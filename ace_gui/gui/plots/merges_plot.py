@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Signal
-from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtGui import QColor, QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.words import local
@@ -83,13 +83,17 @@ class MergeBars(Plot):
         highest = max((point.x for point in self._points), default=1.0) or 1.0
         lowest = min((point.x for point in self._points), default=0.0)
         view = self.canvas.getViewBox()
-        # With room for the figure at a bar's end.
-        view.setXRange(min(0.0, lowest), max(highest, 0.0) + 0.18 * abs(highest), padding=0)
+        letters = QFontMetricsF(face(Face.CAPTION_STRONG))
+        longest = max((letters.horizontalAdvance(_end(p)) for p in self._points), default=0.0)
+        share = min((longest + 8) / max(view.width(), 1.0), 0.6)  # of the figure at a bar's end
+        reach = max(highest, 0.0) - min(lowest, 0.0)
+        view.setXRange(min(0.0, lowest), max(highest, 0.0) + reach * share / (1 - share), padding=0)
         view.setYRange(-0.6, max(len(self._points), 5) - 0.4, padding=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._left.set_names([point.title for point in self._points], self.width())
+        self.fit()
 
     def _draw(self) -> None:
         for item in self._items:
@@ -101,7 +105,7 @@ class MergeBars(Plot):
             bar = pg.BarGraphItem(
                 x0=[0], width=[point.x], y=[place], height=_BAR, brush=QColor(colour), pen=None
             )
-            end = pg.TextItem(local(f" {point.x:.3g}"), color=self.theme.text2, anchor=(0, 0.5))
+            end = pg.TextItem(_end(point), color=self.theme.text2, anchor=(0, 0.5))
             end.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
             end.setPos(point.x, place)
             for item in (bar, end):
@@ -114,6 +118,11 @@ class MergeBars(Plot):
         place = round(where.y())
         if 0 <= place < len(self._points):
             self.merge_chosen.emit(place)
+
+
+def _end(point: MergePoint) -> str:
+    """What stands at the end of its bar."""
+    return local(f" {point.x:.3g}")
 
 
 class MergeScatter(Plot):
@@ -219,7 +228,7 @@ class MergeScatter(Plot):
         self._part_names()
 
     def _part_names(self) -> None:
-        """Leave out the names that would lie on another; the tip and the table have them."""
+        """Leave out names that would be cut or lie on another; the tip and the table have them."""
         view = self.canvas.getViewBox()
         taken: list[QRectF] = []
         order = sorted(range(len(self._names)), key=lambda n: not self._points[n].current)
@@ -232,7 +241,8 @@ class MergeScatter(Plot):
             if outside:  # then it stands at the left of its point
                 room.moveRight(corner.x() - 2 * _POINT)
             name.setAnchor((float(outside), 0.5))
-            free = not any(room.intersects(other) for other in taken)
+            inside = view.sceneBoundingRect().contains(room)
+            free = inside and not any(room.intersects(other) for other in taken)
             name.setVisible(free)
             if free:
                 taken.append(room)

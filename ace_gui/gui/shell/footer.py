@@ -19,7 +19,7 @@ from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import PartsLabel
 from ace_gui.gui.words import counted, later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
@@ -54,8 +54,7 @@ class Footer(QStatusBar):
         self.device.setMenu(devices)
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.device.setToolTip(tr("Where to compute"))
-        self.text = muted_label("", self)
-        self.text.setWordWrap(False)
+        self.text = PartsLabel(self, last=True)
         self.bar = QProgressBar(self)
         self.bar.setFixedSize(_BAR, 6)
         self.bar.setTextVisible(False)
@@ -64,8 +63,10 @@ class Footer(QStatusBar):
         self.stop.setFont(face(Face.CAPTION))
         self.stop.setProperty("kind", "link")
         self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
-        self.tensors = muted_label("", self)
-        self.tensors.setWordWrap(False)
+        self.tensors = PartsLabel(self)
+        for label in (self.text, self.tensors):
+            label.setProperty("kind", "caption")
+            label.setFont(face(Face.CAPTION))
         for widget in (self.device, self.text, self.bar, self.stop):
             self.addWidget(widget)
         self._links = [
@@ -100,13 +101,13 @@ class Footer(QStatusBar):
         self._timer.stop()
         self.device.setText(self._device_text())
         self.device.setAccessibleName(tr("Device: {device}", device=self.device.text()))
-        self.text.setText(" · ".join(self._parts()))
+        self.text.set_parts(self._parts())
         for link in self._links:  # on the first page, where nothing is counted
             link.setVisible(self._session.draft.inputs.base is None)
         self._show_bar()
 
     def _count(self) -> None:
-        self.tensors.setText(" · ".join(self._counts()))
+        self.tensors.set_parts(self._counts())
 
     def _device_text(self) -> str:
         session = self._session

@@ -32,7 +32,8 @@ from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE, Quantity
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
-from tests.gui.test_theme import DEFICIENCIES, contrast, lab, linear
+from tests.gui.test_theme import DEFICIENCIES, lab
+from tests.helpers.contrast import contrast, linear
 from tests.helpers.windows import in_view
 
 LAYER = "model.layers.0.q_proj.weight"

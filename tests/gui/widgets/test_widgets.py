@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from tests.gui.test_theme import contrast
+from tests.helpers.contrast import contrast
 
 
 def test_tabs_are_made_when_they_are_first_looked_at(qtbot: QtBot) -> None:

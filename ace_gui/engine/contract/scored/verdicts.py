@@ -112,5 +112,6 @@ def in_words(found: Paired | None, first: str, second: str, metrics: Sequence[st
 def _often(p: float) -> str:
     if p < 0.001:
         return "less than once in 1000 times (p < 0.001)"
-    times = f"once in {round(1 / p)} times" if p < 0.05 else f"{100 * p:.0f} times in 100"
-    return f"{times} (p = {p:.2g})"
+    if p < 0.05:
+        return f"once in {round(1 / p)} times (p = {p:.2g})"
+    return f"{100 * p:.0f} times in 100 (p = {p:.2g})"

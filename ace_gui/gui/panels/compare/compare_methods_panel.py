@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -27,10 +28,14 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 from ace_gui.gui.words import later, tr
 
+_TABLE, _PLOT = 6, 12  # lines of text that they are high at least
+_BESIDE = 34  # lines of text, in less width one plot is below the other
 _NOTHING = later(
     "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
     "distances and scores stand here side by side. The window's merge stays."
@@ -178,21 +183,24 @@ class CompareMethodsPanel(QWidget):
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
         result.addWidget(heading(tr("Results"), self))
-        plots = QSplitter(Qt.Orientation.Horizontal, self)
+        plots = BesideOrBelow(_BESIDE, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
-        plots.setChildrenCollapsible(False)
-        both = QSplitter(Qt.Orientation.Vertical, self)
+        both = QSplitter(Qt.Orientation.Vertical)
         both.addWidget(self.table)
         both.addWidget(plots)
         both.setChildrenCollapsible(False)
         both.setSizes([300, 320])
+        by_letters(self, self._measure)
+        area = scroll_area(tr("Results"), self)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(both)
         self._nothing = secondary_label(tr(_NOTHING), self)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing.setMargin(48)
         self._results = QStackedWidget(self)
         self._results.addWidget(self._nothing)
-        self._results.addWidget(both)
+        self._results.addWidget(area)
         result.addWidget(self._results, 1)
         result.addWidget(self.status)
         result.addLayout(actions)
@@ -204,6 +212,10 @@ class CompareMethodsPanel(QWidget):
         splitter.setSizes([250, 900])
         layout = QVBoxLayout(self)
         layout.addWidget(splitter)
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        for part, lines in ((self.table, _TABLE), (self.bars, _PLOT), (self.scatter, _PLOT)):
+            part.setMinimumHeight(lines * letters.height())
 
     def _connect(self) -> None:
         self.choices.changed.connect(self._allow)

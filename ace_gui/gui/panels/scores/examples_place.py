@@ -37,6 +37,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.words import later, tr
 
@@ -115,11 +116,9 @@ class ExamplesPlace(QWidget):
 
     def _make_page(self) -> QWidget:
         left = QWidget()
-        head = QHBoxLayout()
-        head.setSpacing(8)
+        head = FlowLayout(spacing=8)
         head.addWidget(self.verdict)
         head.addWidget(self.against)
-        head.addStretch(1)
         below = QHBoxLayout()
         below.setSpacing(8)
         below.addWidget(self.note, 1)

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QFormLayout,
     QPushButton,
+    QSizePolicy,
     QSpinBox,
     QSplitter,
     QVBoxLayout,
@@ -38,7 +39,6 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
@@ -134,8 +134,7 @@ class TunePlace(QWidget):
         column.addWidget(self.figures)
         column.addWidget(self.note)
         column.addWidget(self.take, 0, Qt.AlignmentFlag.AlignLeft)
-        sheet = self.figures
-        by_letters(self, lambda letters: sheet.setMaximumHeight(round(6.5 * letters.height())))
+        self.figures.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         return made
 
     def _connect(self) -> None:

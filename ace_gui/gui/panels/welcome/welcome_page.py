@@ -17,7 +17,7 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.words import later, tr
 
 _WIDEST: Final = 1408  # px
-_NARROW: Final = 67  # lines of text: a page less wide has the sample under the other columns
+_COLUMNS: Final = ((67, 3), (46, 2), (0, 1))  # from how many lines of text so many columns
 _WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
 
 
@@ -40,8 +40,8 @@ class WelcomePanel(QWidget):
         self.recent = RecentColumn(clean_up)
         self.sample = SampleCard(sample, tutorial)
         self._lay_out()
-        self._wide: bool | None = None
-        self._arrange(wide=True)
+        self._shown = 0
+        self._arrange(3)
 
     def _lay_out(self) -> None:
         """In the middle, above the middle, and scrolled where there is little room."""
@@ -77,20 +77,21 @@ class WelcomePanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange(wide=event.size().width() >= _NARROW * self.fontMetrics().height())
+        lines = event.size().width() / self.fontMetrics().height()
+        self._arrange(next(columns for least, columns in _COLUMNS if lines >= least))
 
-    def _arrange(self, *, wide: bool) -> None:
-        """Three columns, or the sample under the first two."""
-        if wide == self._wide:
+    def _arrange(self, columns: int) -> None:
+        """What has no column of its own stands below, as wide as all of them."""
+        if columns == self._shown:
             return
-        self._wide = wide
-        for part in (self.starts, self.recent, self.sample):
+        self._shown = columns
+        parts: tuple[QWidget, ...] = (self.starts, self.recent, self.sample)
+        for part in parts:
             self._columns.removeWidget(part)
-        self._columns.addWidget(self.starts, 0, 0)
-        self._columns.addWidget(self.recent, 0, 1)
-        if wide:
-            self._columns.addWidget(self.sample, 0, 2)
-        else:
-            self._columns.addWidget(self.sample, 1, 0, 1, 2)
-        for place, stretch in enumerate((5, 10, 7 if wide else 0)):
-            self._columns.setColumnStretch(place, stretch)
+        for place, part in enumerate(parts):
+            if place < columns:
+                self._columns.addWidget(part, 0, place)
+            else:
+                self._columns.addWidget(part, place - columns + 1, 0, 1, columns)
+        for place, stretch in enumerate((5, 10, 7)):
+            self._columns.setColumnStretch(place, stretch if place < columns else 0)

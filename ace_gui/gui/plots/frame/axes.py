@@ -20,7 +20,7 @@ from ace_gui.gui.numbers import number_text
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.words import tr
 
-LABEL_OVERHANG = 15  # pixels
+LONGEST_LABEL = "0.001"  # a number stands below its tick, half of it beyond the axis's end
 _NAMED = 72  # pixels that a block needs to be called "Block 12"
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 are named too
@@ -37,6 +37,7 @@ class PlainAxis(pg.AxisItem):
         if self.picture is None:  # pyqtgraph's sign that ticks and texts are to be found anew
             self._specs = self.generateDrawSpecs(p)
             if self._specs is not None:
+                self._specs = (*self._specs[:2], _apart(self._specs[2]))
                 ground = self.getViewWidget().backgroundBrush().color()
                 _make_opaque([pen for pen, _start, _end in self._specs[1]], ground)
             self.picture = self._specs
@@ -44,6 +45,15 @@ class PlainAxis(pg.AxisItem):
             p.save()
             self.drawPicture(p, *self._specs)
             p.restore()
+
+
+def _apart(texts: Sequence[Any]) -> list[Any]:
+    """Those texts of ticks that lie on no other; the first, of the coarsest ticks, are kept."""
+    kept: list[Any] = []
+    for text in texts:
+        if not any(text[0].intersects(other[0]) for other in kept):
+            kept.append(text)
+    return kept
 
 
 def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
@@ -60,6 +70,11 @@ def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
         pen.setColor(QColor.fromRgbF(*mixed))
 
 
+def label_overhang() -> float:
+    """Pixels that a number at an end of a horizontal axis reaches beyond it."""
+    return QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(LONGEST_LABEL) / 2
+
+
 class QuantityAxis(PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
@@ -73,6 +88,7 @@ class QuantityAxis(PlainAxis):
     def __init__(self, orientation: str) -> None:
         super().__init__(orientation, maxTickLength=-4)
         self._title_widths: dict[str, float] = {}
+        self._overhang = label_overhang()
         self.logarithmic = False
         self.enableAutoSIPrefix(False)
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
@@ -91,7 +107,8 @@ class QuantityAxis(PlainAxis):
         self.fit_letters()
 
     def fit_letters(self) -> None:
-        """Write the title as large as captions are now."""
+        """Write the title as large as captions are now, and have room for labels at the ends."""
+        self._overhang = label_overhang()
         if self.orientation != "left" and self._titles:
             points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
             self._title_widths.clear()
@@ -133,7 +150,7 @@ class QuantityAxis(PlainAxis):
 
     def boundingRect(self) -> QRectF:
         """Wide enough for a label at either end, grid or not."""
-        across = LABEL_OVERHANG if self.orientation == "bottom" else 0
+        across = self._overhang if self.orientation == "bottom" else 0
         return super().boundingRect().adjusted(-across, 0, across, 0)
 
     def tickValues(self, low: float, high: float, size: float) -> Ticks:

@@ -338,6 +338,7 @@ class Plot(ThemedWidget):
     def _paint_theme(self) -> None:
         theme = self.theme
         self.canvas.setBackground(theme.card)
+        self.canvas.fit_letters()
         for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
             axis.setPen(pg.mkPen(None))
             axis.setTextPen(pg.mkPen(theme.text3))

@@ -15,6 +15,8 @@ from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.gui.plots.frame.axes import label_overhang
+
 _PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
 
@@ -68,11 +70,15 @@ class Canvas(pg.GraphicsView):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
         self.setFrameShape(self.Shape.NoFrame)
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
-        self.frame.setContentsMargins(0, 4, 12, 0)  # room for the last tick label
+        self.fit_letters()
         for axis in (bottom, left):
             axis.setStyle(hideOverlappingLabels=False)
         # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
         self.frame.view.sigStateChanged.connect(self.scene().prepareForPaint)
+
+    def fit_letters(self) -> None:
+        """Leave room for the last number of the horizontal axis."""
+        self.frame.setContentsMargins(0, 4, 0.8 * label_overhang(), 0)
 
     def getViewBox(self) -> pg.ViewBox:
         """What shows the data."""

@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 from ace_gui.gui.words import tr
 
@@ -84,7 +85,7 @@ class ElidedLabel(QLabel):
         if shown != self._whole and len(shown) < LEAST_LETTERS:
             shown = ""  # the tip has it all; a few letters say nothing
         self.setText(shown)
-        self.setToolTip(self._whole if shown != self._whole else "")
+        self.setToolTip(tooltip(self._whole) if shown != self._whole else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class LegendEntry:
     filled: bool = True
 
 
-class _Chip(QAbstractButton):
+class Chip(QAbstractButton):
     """One entry of a legend: a swatch and a name."""
 
     def __init__(self, entry: LegendEntry, toggles: bool, parent: QWidget) -> None:
@@ -178,7 +179,7 @@ class Legend(QWidget):
         self._toggles = toggles
         self._entries: tuple[LegendEntry, ...] = ()
         self._off: set[str] = set()
-        self._chips: list[_Chip] = []
+        self._chips: list[Chip] = []
         self._flow = FlowLayout(self, spacing=10)
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
@@ -223,8 +224,8 @@ class Legend(QWidget):
                 return chip
         raise KeyError(key)
 
-    def _chip(self, entry: LegendEntry) -> _Chip:
-        chip = _Chip(entry, self._toggles, self)
+    def _chip(self, entry: LegendEntry) -> Chip:
+        chip = Chip(entry, self._toggles, self)
         chip.setChecked(self.is_on(entry.key))
         chip.toggled.connect(lambda on, key=entry.key: self._toggle(key, on))
         self._flow.addWidget(chip)

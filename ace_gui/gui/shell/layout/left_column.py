@@ -38,7 +38,7 @@ class LeftColumn(QWidget):
         super().__init__()
         self._narrow = False
         self._folded = False
-        self._whole = QWidget(self)
+        self._whole = _Whole(self)
         content = QWidget()
         inputs = QVBoxLayout(content)
         inputs.setContentsMargins(0, 0, 0, 0)
@@ -63,7 +63,6 @@ class LeftColumn(QWidget):
         by_letters(self, self._measure)
 
     def _measure(self, letters: QFontMetrics) -> None:
-        self._whole.setMinimumWidth(round(_LEAST * letters.height()))
         self.rail.setFixedWidth(round(_RAIL * letters.height()))
         self._show()
 
@@ -97,8 +96,16 @@ class LeftColumn(QWidget):
         if self._folded:
             self.setFixedWidth(self.rail.maximumWidth())
         else:
-            self.setMinimumWidth(self._whole.minimumWidth())
+            self.setMinimumWidth(0)
             self.setMaximumWidth(2 * WIDTH * self.fontMetrics().height())
+
+
+class _Whole(QWidget):
+    """At least as wide as what is in it needs, in any language."""
+
+    def minimumSizeHint(self) -> QSize:
+        needed = super().minimumSizeHint()
+        return needed.expandedTo(QSize(round(_LEAST * self.fontMetrics().height()), 0))
 
 
 class Rail(QWidget):

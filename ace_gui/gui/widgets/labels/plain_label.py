@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from collections.abc import Sequence
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from ace_gui.gui.text import breakable, plain, tooltip
 from ace_gui.gui.theme import Face, face
+
+_BETWEEN: Final = " · "
 
 
 def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
@@ -69,3 +74,54 @@ class ElidedLabel(QLabel):
 
     def _elide(self) -> None:
         self.setText(self.fontMetrics().elidedText(self._full, self._mode, self.width()))
+
+
+class PartsLabel(QLabel):
+    """Several things on one line: ``72 tensors · 24 merged``.
+
+    Where there is no room for all, those farthest from the one that matters most are left out:
+    that is the first, or the last where ``last``. The tooltip has all of them.
+    """
+
+    def __init__(self, parent: QWidget | None = None, *, last: bool = False) -> None:
+        super().__init__(parent)
+        self._parts: tuple[str, ...] = ()
+        self._last = last
+        self.setTextFormat(Qt.TextFormat.PlainText)
+
+    @property
+    def whole(self) -> str:
+        """All parts."""
+        return _BETWEEN.join(self._parts)
+
+    def set_parts(self, parts: Sequence[str]) -> None:
+        """Show as many of them as fit."""
+        self._parts = tuple(map(plain, parts))
+        self._fit()
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        return self._size(self.whole)
+
+    def minimumSizeHint(self) -> QSize:
+        return self._size(self._runs()[-1])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _runs(self) -> list[str]:
+        """From all parts to the one that matters most."""
+        count = len(self._parts)
+        cuts = [slice(cut, None) if self._last else slice(count - cut) for cut in range(count)]
+        return [_BETWEEN.join(self._parts[cut]) for cut in cuts] or [""]
+
+    def _size(self, text: str) -> QSize:
+        metrics = self.fontMetrics()
+        return QSize(metrics.horizontalAdvance(text) + 2, metrics.height())
+
+    def _fit(self) -> None:
+        runs = self._runs()
+        shown = next((r for r in runs if self._size(r).width() <= self.width()), runs[-1])
+        self.setText(shown)
+        self.setToolTip(tooltip(self.whole) if shown != self.whole else "")

@@ -84,12 +84,27 @@ class _Stack(QSplitter):
         lower = self.widget(1)
         if lower is not None:
             lower.setMaximumHeight(0 if low else _NO_LIMIT)
+            lower.setEnabled(not low)  # the Tab key passes by
         super().resizeEvent(event)
         if low:
             self.setSizes([event.size().height(), 0])
         elif self._is_low:
             self.setSizes(self._sizes)
         self._is_low = low
+
+
+class BesideOrBelow(QSplitter):
+    """Two things beside each other, and one below the other in less than so many lines of text."""
+
+    def __init__(self, lines: int, parent: QWidget | None = None) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self._lines = lines
+        self.setChildrenCollapsible(False)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = event.size().width() >= self._lines * self.fontMetrics().height()
+        self.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
 
 
 def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Sequence[int]) -> None:

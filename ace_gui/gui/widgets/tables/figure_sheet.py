@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QColor, QIcon, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -86,6 +86,7 @@ class FigureSheet(QTableWidget):
             for thing, value in enumerate(figure.values):
                 row, column = (thing, place) if self._turned else (place, thing)
                 self.setItem(row, column, _cell(figure, value, titles[thing]))
+        self.updateGeometry()
 
     def _show_heads(
         self, titles: tuple[str, ...], colours: tuple[str, ...], rows: Sequence[FigureRow]
@@ -106,6 +107,12 @@ class FigureSheet(QTableWidget):
             self.setHorizontalHeaderItem(place, head)
         for place, head in enumerate(down):
             self.setVerticalHeaderItem(place, head)
+
+    def sizeHint(self) -> QSize:
+        """As high as its rows."""
+        rows = self.horizontalHeader().height() + self.verticalHeader().length()
+        bar = self.horizontalScrollBar().sizeHint().height()
+        return QSize(super().sizeHint().width(), rows + bar + 2 * self.frameWidth())
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
