@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.widgets.labels.plain_label import PartsLabel
 from ace_gui.gui.widgets.layout.tab_bar import FittingTabBar
 
 SLACK: Final = 1  # px that rounding may take
@@ -120,6 +121,9 @@ def _tip(widget: QWidget, room: QSize) -> Iterator[str]:
 
 def _faults_of(widget: QWidget) -> Iterator[str]:
     match widget:
+        case PartsLabel():
+            if widget.fontMetrics().horizontalAdvance(widget.text()) > widget.width() + SLACK:
+                yield f"{widget.width()} px for {widget.text()!r}"
         case QLabel():
             yield from _label(widget)
         case QComboBox():

@@ -85,7 +85,8 @@ class Recorder(QObject):
         clip = place & painter.clipBoundingRect() if painter.hasClipping() else place
         to_root, by = painter.deviceTransform(), self._at
         corner = QPointF(by.mapTo(root, QPoint(0, 0)))
-        port = QRectF(by.visibleRegion().boundingRect()).translated(corner)
+        seen = by.visibleRegion().boundingRect() if root.isVisible() else by.rect()
+        port = QRectF(seen).translated(corner)
         ink = QColor(painter.pen().color())
         ink.setAlphaF(ink.alphaF() * painter.opacity())
         self._found.append(

@@ -40,7 +40,9 @@ def faults_in(root: QWidget) -> Iterator[str]:
         if widget.isEnabled() and not _takes_keys(widget):
             yield f"{type(widget).__name__}({_name(widget)[:40]!r}) is not reached by Tab"
         if not _name(widget).strip():
-            yield f"{type(widget).__name__} in {_name(widget.parentWidget())!r} has no name"
+            above = widget.parentWidget()
+            inside = f"{type(above).__name__}({_name(above)[:40]!r})"
+            yield f"{type(widget).__name__} in {inside} has no name"
 
 
 def _takes_keys(widget: QWidget) -> bool:

@@ -72,6 +72,10 @@ def test_every_state_is_in_order_in_the_usual_places():
             walk.communicate()
 
 
+def test_every_text_of_the_window_is_translated():
+    end(start("1366x768", 100, "--brief", "--words"))
+
+
 def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
     recipe = glue_family(tmp_path / "models", blocks=1, width=32)
     pictures = tmp_path / "pictures"
@@ -283,7 +287,7 @@ def test_a_control_without_a_name_and_one_that_tab_passes_by_are_found(qtbot):
     for widget in (field, button):
         row.addWidget(widget)
     said = seen(qtbot, content)
-    assert "QLineEdit in '' has no name" in said
+    assert "QLineEdit in QWidget('') has no name" in said
     assert "QPushButton('Continue') is not reached by Tab" in said
 
 

@@ -45,6 +45,7 @@ ENGLISH: Final = ("Help pages", "Command")  # pages of the help; what a command 
 _DATA: Final = re.compile(
     r"(Ctrl|Alt|Shift|Esc|Return|Down|Up|F\d+|Delete)\b[+.]?"  # keys
     r"|/[\w.~-]+(/[\w.~×-]+)+"  # paths
+    r"|\b[\w-]+\.\u200b?(md|json|yaml|html|safetensors)\b"  # files
     r"|row \d+|\w+_(images|labels)|\S*heldout\.npz"  # of the sample's data
     r"|ViTFor\w*…?\w*|[\w.]+…[\w.]*"  # names that are cut
     r"|kind: \w+Error|\d+/\d+/\d+ \S+.[AP]M"

@@ -16,7 +16,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.told import told
-from ace_gui.gui.widgets.fields.buttons import ProgressButton
+from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.words import later, tr
@@ -82,7 +82,9 @@ class PrimaryPlace(QWidget):
     def needed(self, brief: int) -> int:
         """Pixels at a brevity of 0 or 1, with the longest that is said."""
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
-        buttons = write(tr("Merge again")) + write(tr("Export…")) + _PADDING
+        merged = write(tr("Merge again")) + write(tr("Export…")) + _PADDING
+        merging = max(write(tr("Cancel")), write(tr("Stopping…"))) + PROGRESS_WIDTH + _PADDING // 2
+        buttons = max(merged, merging)
         said = QFontMetrics(face(Face.BODY)).horizontalAdvance(tr(CHANGED))
         return buttons + (_TICK if brief else said + 2 * _TICK)
 
@@ -94,7 +96,7 @@ class PrimaryPlace(QWidget):
         self.setVisible(session.draft.inputs.base is not None)
         self._stopping &= running in _WORDS
         self.cancel.setVisible(running in _WORDS)
-        self.cancel.setText(tr("Stopping…") if self._stopping else tr("Cancel"))
+        self._name_cancel(tr("Stopping…") if self._stopping else tr("Cancel"))
         self.cancel.setEnabled(not self._stopping)
         self.outdated.hide()
         if running in _WORDS:
@@ -105,6 +107,13 @@ class PrimaryPlace(QWidget):
             self._offer(self._actions.merge, "primary")
             self._say("")
             self.again.hide()
+
+    def _name_cancel(self, words: str) -> None:
+        brief = self._brief > 1
+        self.cancel.setText("" if brief else words)
+        self.cancel.setIcon(icon("cancel") if brief else QIcon())
+        self.cancel.setToolTip(words if brief else "")
+        self.cancel.setAccessibleName(words)
 
     def _show_progress(self, state: State) -> None:
         progress = self._session.activity.progress

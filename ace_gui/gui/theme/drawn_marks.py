@@ -33,7 +33,7 @@ def chevron(
 ) -> None:
     """An arrow of two strokes in the middle of ``place``."""
     theme = current_theme()
-    size *= _scale()
+    size *= scale()
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     _round_pen(painter, theme.text2 if enabled else theme.text3, 1.4 * size)
@@ -130,7 +130,7 @@ def branch(painter: QPainter, option: QStyleOption) -> None:
         chevron(painter, QRectF(option.rect), arrows[state_is(option, "Open")])
 
 
-def _scale() -> float:
+def scale() -> float:
     """How much larger than usual the letters are: marks beside them grow along."""
     return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
 

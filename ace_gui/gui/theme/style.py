@@ -51,6 +51,11 @@ _MEASURES: Final = {
     _PM.PM_TabBarBaseOverlap: 0,
     _PM.PM_HeaderMargin: 5,
 }
+_BESIDE_LETTERS: Final = {
+    *(_PM.PM_IndicatorWidth, _PM.PM_IndicatorHeight),
+    *(_PM.PM_ExclusiveIndicatorWidth, _PM.PM_ExclusiveIndicatorHeight),
+    *(_PM.PM_ButtonIconSize, _PM.PM_SmallIconSize),
+}
 _HINTS: Final = {
     _SH.SH_ItemView_ShowDecorationSelected: 1,
     _SH.SH_DialogButtonBox_ButtonsHaveIcons: 0,
@@ -142,7 +147,10 @@ class WorkbenchStyle(QProxyStyle):
         widget: QWidget | None = None,
     ) -> int:
         found = _MEASURES.get(metric)
-        return super().pixelMetric(metric, option, widget) if found is None else found
+        if found is not None:
+            return found
+        usual = super().pixelMetric(metric, option, widget)
+        return round(usual * drawn_marks.scale()) if metric in _BESIDE_LETTERS else usual
 
     def styleHint(
         self,

@@ -37,12 +37,14 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 
+_PLOT = 9  # lines of text that the curve is high at least
 GRID, PROPOSED = 9, 25
 """Merges for one parameter, and for several."""
 
@@ -89,14 +91,18 @@ class TunePlace(QWidget):
         scroll = scroll_area(tr("What is tuned"))
         scroll.setWidget(self._make_left())
         columns.addWidget(card(scroll))
-        right = QWidget()
+        right = Column()
         column = QVBoxLayout(right)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GAP)
         column.addWidget(card(PlotWithTable(self.curve, self.curve.columns)), 1)
+        by_letters(self, lambda letters: self.curve.setMinimumHeight(_PLOT * letters.height()))
         self._result = card(self._make_result())
         column.addWidget(self._result)
-        columns.addWidget(right)
+        results = scroll_area(tr("Results"))
+        results.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        results.setWidget(right)
+        columns.addWidget(results)
         columns.setSizes([380, 640])
         columns.setStretchFactor(1, 1)
         layout = QVBoxLayout(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -85,7 +85,6 @@ class PictureButton(QToolButton):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAutoRaise(True)
-        self.setIconSize(QSize(16, 16))
         self.setAccessibleName(tr("Picture of this plot"))
         self.setToolTip(tr("Scale and curves of this plot, and its picture to copy or save"))
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)

@@ -23,7 +23,7 @@ WIDTH: Final = 18  # lines of text that the column is wide at first
 _LEAST: Final = 16.5
 _ROOMY: Final = 88  # lines of text: in a narrower window the column starts folded
 _RAIL: Final = 4.25  # lines of text
-_ICON: Final = 18  # px
+_ICON: Final = 1.1  # lines of text
 
 
 class LeftColumn(QWidget):
@@ -64,6 +64,8 @@ class LeftColumn(QWidget):
 
     def _measure(self, letters: QFontMetrics) -> None:
         self.rail.setFixedWidth(round(_RAIL * letters.height()))
+        for button in self.rail.buttons:
+            button.setIconSize(QSize(*[round(_ICON * letters.height())] * 2))
         self._show()
 
     @property
@@ -137,7 +139,6 @@ class Rail(QWidget):
     def _button(self, picture: str, name: str, tip: str) -> QToolButton:
         button = QToolButton(self)
         button.setIcon(icon(picture))
-        button.setIconSize(QSize(_ICON, _ICON))
         button.setAccessibleName(name)
         button.setToolTip(tip)
         button.clicked.connect(lambda _=False: self.opened.emit())

@@ -12,7 +12,7 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.drawn_marks import RADIUS
 from ace_gui.gui.words import tr
 
-_LEAST_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
+PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 DOT_ROOM: Final = QSize(14, 22)
 _DOT: Final = 3.0  # px, its radius
 
@@ -98,7 +98,9 @@ class ProgressButton(QPushButton):
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()
-        return hint if self.share is None else QSize(max(hint.width(), _LEAST_WIDTH), hint.height())
+        return (
+            hint if self.share is None else QSize(max(hint.width(), PROGRESS_WIDTH), hint.height())
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.share is None:

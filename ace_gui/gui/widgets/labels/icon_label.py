@@ -5,14 +5,17 @@ from __future__ import annotations
 from PySide6.QtGui import QIcon, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.gui.theme.drawn_marks import scale
+from ace_gui.gui.widgets.layout.letters import by_letters
+
 
 class IconLabel(QWidget):
-    """``size`` pixels square."""
+    """``size`` pixels square, and more beside larger letters."""
 
     def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
         super().__init__(parent)
         self._icon = picture or QIcon()
-        self.setFixedSize(size, size)
+        by_letters(self, lambda _letters: self.setFixedSize(*[round(size * scale())] * 2))
 
     def show_icon(self, picture: QIcon) -> None:
         """Show another."""
