@@ -221,11 +221,11 @@ def _header(header: QHeaderView) -> Iterator[str]:
         if header.isSectionHidden(section) or at + size > header.viewport().width() + SLACK:
             continue  # scrolled to
         text = str(header.model().headerData(section, header.orientation()) or "")
-        needed = header.fontMetrics().horizontalAdvance(text)
-        if needed > size:
-            yield f"column {text!r} has {size} px and needs {needed}"
-        if text and header.fontMetrics().height() > header.height() + SLACK:
-            yield f"column {text!r} is {header.height()} px high"
+        needed = header.fontMetrics().size(0, text)  # of one line or of several
+        if needed.width() > size:
+            yield f"column {text!r} has {size} px and needs {needed.width()}"
+        if text and needed.height() > header.height() + SLACK:
+            yield f"column {text!r} is {header.height()} px high and needs {needed.height()}"
 
 
 def _cells(view: QAbstractItemView) -> Iterator[str]:

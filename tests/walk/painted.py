@@ -31,7 +31,7 @@ _KEPT: Final = 2  # letters of a painted text that was shortened
 class Painted:
     """A text, what painted it, and where it lies, in pixels of the root.
 
-    ``seen``: the part that is painted, ``port``: what of the widget is seen, ``room``: what was
+    ``seen``: the part that is painted, ``port``: all of the widget, ``room``: what was
     given to the text.
     """
 
@@ -84,9 +84,7 @@ class Recorder(QObject):
         place, room = _place(QFontMetricsF(painter.font()), text, given)
         clip = place & painter.clipBoundingRect() if painter.hasClipping() else place
         to_root, by = painter.deviceTransform(), self._at
-        corner = QPointF(by.mapTo(root, QPoint(0, 0)))
-        seen = by.visibleRegion().boundingRect() if root.isVisible() else by.rect()
-        port = QRectF(seen).translated(corner)
+        port, uncovered = _ports(by, root)
         ink = QColor(painter.pen().color())
         ink.setAlphaF(ink.alphaF() * painter.opacity())
         self._found.append(
@@ -94,12 +92,19 @@ class Recorder(QObject):
                 text=text,
                 by=by,
                 place=to_root.mapRect(place),
-                seen=to_root.mapRect(clip) & port,
+                seen=to_root.mapRect(clip) & uncovered,
                 port=port,
                 room=None if room is None else to_root.mapRect(room),
                 ink=ink,
             )
         )
+
+
+def _ports(widget: QWidget, root: QWidget) -> tuple[QRectF, QRectF]:
+    """All of a widget, and what is seen of it beside others and in areas that scroll."""
+    corner = QPointF(widget.mapTo(root, QPoint(0, 0)))
+    seen = widget.visibleRegion().boundingRect() if root.isVisible() else widget.rect()
+    return QRectF(widget.rect()).translated(corner), QRectF(seen).translated(corner)
 
 
 def _place(
@@ -120,7 +125,7 @@ def _items_of_plots(root: QWidget) -> Iterator[Painted]:
         port = view.viewport()
         if not view.isVisible() or view.window() is not root or port.visibleRegion().isEmpty():
             continue
-        corner = QPointF(port.mapTo(root, QPoint(0, 0)))
+        whole, uncovered = _ports(port, root)
         for item in view.scene().items():
             if not isinstance(item, QGraphicsTextItem) or not item.isVisible():
                 continue
@@ -129,12 +134,14 @@ def _items_of_plots(root: QWidget) -> Iterator[Painted]:
             margin = item.document().documentMargin()
             inner = item.boundingRect().adjusted(margin, margin, -margin, -margin)
             place = view.mapFromScene(item.mapToScene(inner)).boundingRect().toRectF()
-            place.translate(corner)
-            whole = QRectF(port.rect()).translated(corner)
+            place.translate(whole.topLeft())
+            room = whole
             if isinstance(above := item.parentItem(), TextItem) and above.getViewBox() is not None:
                 box = above.getViewBox().sceneBoundingRect()  # it cuts what lies in it
-                whole &= view.mapFromScene(box).boundingRect().toRectF().translated(corner)
-            yield Painted(text, port, place, place & whole, whole, None, item.defaultTextColor())
+                inside = view.mapFromScene(box).boundingRect().toRectF()
+                room = whole & inside.translated(whole.topLeft())
+            seen, ink = place & room & uncovered, item.defaultTextColor()
+            yield Painted(text, port, place, seen, room, None, ink)
 
 
 def labels(root: QWidget) -> Iterator[Painted]:

@@ -6,14 +6,20 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.shell.tours.tour import Tour
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
-from tests.walk.states.doing import Step, each_tab, until_ready
+from ace_gui.recipe import Override
+from tests.walk.states.doing import Step, change, each_tab, until_ready
+
+_LONG: Final = "vit-small-patch16-224-in21k-finetuned-on-handwritten-digits-of-many-alphabets-epoch"
+_NORMS: Final = Override(role="norm", blocks="0-1", disposition="base")
 
 
 def empty(studio: Studio, recipe: Path) -> Iterator[Step]:
@@ -40,6 +46,7 @@ def before_merging(studio: Studio, recipe: Path) -> Iterator[Step]:
     workspace.show_methods()
     yield "methods to compare", window
     workspace.show_space(0)
+    yield from _many(studio)
     yield from _checks(studio)
     yield from _broken(studio)
 
@@ -67,6 +74,25 @@ def _checks(studio: Studio) -> Iterator[Step]:
         window.conductor.remove_experts([last])
         until_ready(studio, lambda: not session.checks.worries)
     window.notice.hide()
+
+
+def _many(studio: Studio) -> Iterator[Step]:
+    """Eight experts, some with names longer than any place for them, and an override."""
+    window, session = studio.window, studio.window.session
+    before, left = session.draft.inputs, window.workspace.left
+    folded = left.is_folded
+    with tempfile.TemporaryDirectory() as name:
+        copies = [Path(name) / f"{_LONG}-{number}" for number in range(len(before.experts), 8)]
+        for copy in copies:
+            shutil.copytree(before.experts[0].path, copy)
+        many = replace(before.with_experts(copies), overrides=(_NORMS,))
+        change(studio, many)
+        left.fold(False)
+        yield "eight experts", window
+        left.fold(True)
+        yield "eight experts, folded", window
+        left.fold(folded)
+        change(studio, before)
 
 
 def _broken(studio: Studio) -> Iterator[Step]:

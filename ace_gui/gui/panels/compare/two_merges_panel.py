@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.gui.numbers import number_text
@@ -19,8 +19,10 @@ from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow
 from ace_gui.gui.words import later, tr
 
+_BESIDE: Final = 40  # lines of text, in less width one plot is below the other
 REFRESH: Final = 100  # ms between repaints while differences stream in
 NEEDS_TWO: Final = later(
     "Two finished merges are needed: merge, change the method or a parameter, and merge again."
@@ -152,8 +154,7 @@ class ComparePanel(LayerPanel):
             head.addWidget(label)
             head.addWidget(box, 1)
         head.addWidget(self.scores, 2)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.setChildrenCollapsible(False)
+        splitter = BesideOrBelow(_BESIDE)
         splitter.addWidget(self.view)
         splitter.addWidget(PlotWithTable(self.spectra, self.spectra.columns))
         splitter.setStretchFactor(0, 3)
