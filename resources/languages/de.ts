@@ -772,6 +772,10 @@
 <translation>Ändern…</translation>
 </message>
 <message>
+<source>Check</source>
+<translation>Prüfung</translation>
+</message>
+<message>
 <source>Check again</source>
 <translation>Erneut prüfen</translation>
 </message>

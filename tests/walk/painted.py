@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF
-from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QTextCursor
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QApplication,
@@ -140,8 +140,15 @@ def _items_of_plots(root: QWidget) -> Iterator[Painted]:
                 box = above.getViewBox().sceneBoundingRect()  # it cuts what lies in it
                 inside = view.mapFromScene(box).boundingRect().toRectF()
                 room = whole & inside.translated(whole.topLeft())
-            seen, ink = place & room & uncovered, item.defaultTextColor()
-            yield Painted(text, port, place, seen, room, None, ink)
+            yield Painted(text, port, place, place & room & uncovered, room, None, _ink(item))
+
+
+def _ink(item: QGraphicsTextItem) -> QColor:
+    """What its markup says, or its own."""
+    cursor = QTextCursor(item.document())
+    cursor.movePosition(QTextCursor.MoveOperation.NextCharacter)
+    said = cursor.charFormat().foreground()
+    return said.color() if said.style() != Qt.BrushStyle.NoBrush else item.defaultTextColor()
 
 
 def labels(root: QWidget) -> Iterator[Painted]:

@@ -15,6 +15,7 @@ from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
+from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
@@ -24,7 +25,7 @@ from ace_gui.gui.words import later, tr
 REFRESH: Final = 60  # ms between two looks at the progress
 CHANGED: Final = later("Settings changed since this merge")
 _TICK: Final = 16  # px
-_PADDING: Final = 110  # px: of two buttons, one with a picture, and what is between them
+_PADDING: Final = 94  # px: of two buttons, and what is between them
 _WORDS: Final = {State.MERGING: later("Merging …"), State.EXPORTING: later("Exporting …")}
 
 
@@ -82,11 +83,12 @@ class PrimaryPlace(QWidget):
     def needed(self, brief: int) -> int:
         """Pixels at a brevity of 0 or 1, with the longest that is said."""
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
-        merged = write(tr("Merge again")) + write(tr("Export…")) + _PADDING
+        sign = round(_TICK * scale())
+        merged = write(tr("Merge again")) + write(tr("Export…")) + _PADDING + sign
         merging = max(write(tr("Cancel")), write(tr("Stopping…"))) + PROGRESS_WIDTH + _PADDING // 2
         buttons = max(merged, merging)
         said = QFontMetrics(face(Face.BODY)).horizontalAdvance(tr(CHANGED))
-        return buttons + (_TICK if brief else said + 2 * _TICK)
+        return buttons + (sign if brief else said + 2 * sign)
 
     def refresh(self) -> None:
         """Show what comes next."""

@@ -22,7 +22,7 @@ WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace
     (later("Report"), later("What the merge did, as one HTML file")),
 )
 _BRAND: Final = 22  # px
-_BETWEEN: Final = 80  # px: the sign, the margins, and the gaps
+_BETWEEN: Final = 58  # px: the margins and the gaps
 
 
 class Header(QWidget):
@@ -35,10 +35,10 @@ class Header(QWidget):
         self.workspaces = Segments(tr("Workspaces"), self)
         for title, tip in WORKSPACES:
             self.workspaces.add(tr(title), tr(tip))
-        brand = IconLabel(_BRAND, icon("brand", "accent"), self)
+        self._brand = IconLabel(_BRAND, icon("brand", "accent"), self)
         left = QHBoxLayout()
         left.setSpacing(8)
-        left.addWidget(brand)
+        left.addWidget(self._brand)
         left.addWidget(self.menu_bar, 1, Qt.AlignmentFlag.AlignVCenter)
         middle = Qt.AlignmentFlag.AlignVCenter
         row = QGridLayout(self)
@@ -54,6 +54,7 @@ class Header(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room, a sign says what words say elsewhere."""
         super().resizeEvent(event)
-        taken = self.menu_bar.sizeHint().width() + self.workspaces.sizeHint().width() + _BETWEEN
+        words = self.menu_bar.sizeHint().width() + self.workspaces.sizeHint().width()
+        taken = words + self._brand.width() + _BETWEEN
         room = event.size().width() - taken
         self.place.be_brief(sum(room < self.place.needed(brief) for brief in (0, 1)))

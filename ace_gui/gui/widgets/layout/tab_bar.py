@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import current_theme
 
-_PADDING: Final = 4  # px on either side of a tight tab's title
+_PADDING: Final = 2  # px on either side of a tight tab's title
 _ICON: Final = 16
 _LINE: Final = 2  # px under the chosen tab
 _SMALLER: Final = 0.9  # of the font's size
