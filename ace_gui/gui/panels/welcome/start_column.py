@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen
@@ -11,9 +11,12 @@ from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWi
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.widgets.labels.plain_label import heading
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import tr
+
+_SIGN: Final = 18  # px, beside letters of the usual size
 
 
 class Start(NamedTuple):
@@ -74,15 +77,15 @@ class StartButton(QPushButton):
 
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().height()
-        return QSize(self._usual + 64, round(2.4 * line) + 18)
+        return QSize(self._usual + 46 + _sign(), round(2.4 * line) + 18)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         theme, painter = current_theme(), QPainter(self)
         mark = self.rect().adjusted(16, 0, 0, 0)
-        mark.setWidth(18)
+        mark.setWidth(_sign())
         self._picture.paint(painter, mark)
-        room = QRectF(self.rect()).adjusted(48, 9, -10, -9)
+        room = QRectF(self.rect()).adjusted(30 + _sign(), 9, -10, -9)
         half = room.height() / 2
         ink = getattr(theme, self._token) if self.isEnabled() else theme.text3
         above = QRectF(room.left(), room.top(), room.width(), half)
@@ -91,6 +94,11 @@ class StartButton(QPushButton):
         below = above.translated(0, half)
         filled = self._token == "on_accent"
         write(painter, below, self.line, face(Face.CAPTION), ink if filled else quiet)
+
+
+def _sign() -> int:
+    """Pixels of a button's icon."""
+    return round(_SIGN * scale())
 
 
 class DropZone(QLabel):

@@ -14,7 +14,7 @@ import pyqtgraph as pg
 from ace_gui.gui.theme import Face, Tokens, face
 
 _PAD: Final = (9.0, 3.0)  # px round the words of a pill
-_LEFT: Final = 0.045  # of the line's length, where the pill is
+_BEFORE: Final = 0.2  # of the pill's length, free between it and the line's left end
 
 
 class Bands(pg.GraphicsObject):
@@ -82,7 +82,7 @@ class ThresholdLine(pg.InfiniteLine):
 
     def __init__(self) -> None:
         super().__init__(angle=0, movable=True)
-        self.pill = Pill(self, text="", position=_LEFT, anchors=[(0.5, 0.5), (0.5, 0.5)])
+        self.pill = Pill(self, text="", position=0.0, anchors=[(-_BEFORE, 0.5)] * 2)
         for item in (self, self.pill):
             item.setCursor(Qt.CursorShape.SizeVerCursor)
         self.setZValue(10)
