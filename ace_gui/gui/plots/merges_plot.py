@@ -19,6 +19,7 @@ import pyqtgraph as pg
 
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Face, Tokens, face
 from ace_gui.gui.words import later, tr
 
@@ -85,9 +86,9 @@ class MergeBars(Plot):
         view = self.canvas.getViewBox()
         letters = QFontMetricsF(face(Face.CAPTION_STRONG))
         longest = max((letters.horizontalAdvance(_end(p)) for p in self._points), default=0.0)
-        share = min((longest + 8) / max(view.width(), 1.0), 0.6)  # of the figure at a bar's end
-        reach = max(highest, 0.0) - min(lowest, 0.0)
-        view.setXRange(min(0.0, lowest), max(highest, 0.0) + reach * share / (1 - share), padding=0)
+        span = max(highest, 0.0) - min(lowest, 0.0)
+        end = max(highest, 0.0) + room_at_end(view, span, longest)  # the figure at a bar's end
+        view.setXRange(min(0.0, lowest), end, padding=0)
         view.setYRange(-0.6, max(len(self._points), 5) - 0.4, padding=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

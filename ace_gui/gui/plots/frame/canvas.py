@@ -19,6 +19,8 @@ from ace_gui.gui.plots.frame.axes import label_overhang
 
 _PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
+_FREE: Final = 8  # px beside the words at an axis's end
+_MOST: Final = 0.6  # of the axis, that such words take
 
 
 class _View(pg.ViewBox):
@@ -99,3 +101,9 @@ class Canvas(pg.GraphicsView):
     def items_shown(self) -> list[QGraphicsItem]:
         """What is drawn among the data."""
         return list(self.frame.view.childGroup.childItems())
+
+
+def room_at_end(view: pg.ViewBox, span: float, pixels: float) -> float:
+    """How much longer than ``span`` an axis is to have ``pixels`` free at its end."""
+    share = min((pixels + _FREE) / max(view.width(), 1.0), _MOST)
+    return span * share / (1 - share)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import ceil, floor, log10
 
 from PySide6.QtCore import QPointF
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 # isort: split
 import pyqtgraph as pg
@@ -15,13 +15,13 @@ import pyqtgraph as pg
 from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.words import later, tr
 
 EMPTY = later("Choose a layer to see how much each expert changed it.")
 GAP = "\u2002"  # between a mark and its number
 BAR = 0.62
-LABEL_ROOM = 0.2  # of the horizontal axis, for the numbers beside the longest bar
 
 
 class EnergiesPlot(Plot):
@@ -89,11 +89,14 @@ class EnergiesPlot(Plot):
         view.invertY(True)
         view.setYRange(-0.7, count - 0.3, padding=0)
         low, high = self._span()
-        view.setXRange(low, high + LABEL_ROOM * (high - low), padding=0)
+        letters = QFontMetricsF(QApplication.font())
+        longest = max(map(letters.horizontalAdvance, map(_number, self._energies.values())))
+        view.setXRange(low, high + room_at_end(view, high - low, longest), padding=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._names_axis.set_names(tuple(self._energies), self.width())
+        self.fit()
 
     def _draw(self) -> None:
         if not self._energies:
@@ -146,8 +149,7 @@ class EnergiesPlot(Plot):
             self._numbers.append(pg.TextItem(anchor=(0, 0.5)))
             self.canvas.addItem(self._numbers[-1], ignoreBounds=True)
         for row, energy in enumerate(self._energies.values()):
-            words = number_text(energy, 3) if energy else tr("0, unchanged")
-            self._numbers[row].setText(GAP + words, self.theme.text)
+            self._numbers[row].setText(_number(energy), self.theme.text)
             self._numbers[row].setPos(self._place(energy), row)
 
     def _hovered(self, scene_position: QPointF) -> None:
@@ -159,6 +161,11 @@ class EnergiesPlot(Plot):
         name, energy = list(self._energies.items())[row]
         place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
         QToolTip.showText(place, f"{name}: ‖ΔW‖² = {number_text(energy, 4)}", self.canvas)
+
+
+def _number(energy: float) -> str:
+    """What stands beside a bar."""
+    return GAP + (number_text(energy, 3) if energy else tr("0, unchanged"))
 
 
 def _spread(energies: Mapping[str, float]) -> str:
