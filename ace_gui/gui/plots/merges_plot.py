@@ -59,6 +59,7 @@ class MergeBars(Plot):
         )
         self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
         self.canvas.getViewBox().invertY(True)
+        self.canvas.getViewBox().sigResized.connect(lambda _view: self.fit())
         self.canvas.scene().sigMouseClicked.connect(self._click)
         self._items: list[pg.GraphicsObject] = []
 
@@ -94,7 +95,6 @@ class MergeBars(Plot):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._left.set_names([point.title for point in self._points], self.width())
-        self.fit()
 
     def _draw(self) -> None:
         for item in self._items:

@@ -45,6 +45,7 @@ class EnergiesPlot(Plot):
             parent=parent,
         )
         self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
+        self.canvas.getViewBox().sigResized.connect(lambda _view: self.fit())
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
         nothing = pg.mkPen(None)
         self._bars = pg.BarGraphItem(x0=0, y=[], width=[], height=BAR, pen=nothing)
@@ -96,7 +97,6 @@ class EnergiesPlot(Plot):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._names_axis.set_names(tuple(self._energies), self.width())
-        self.fit()
 
     def _draw(self) -> None:
         if not self._energies:
