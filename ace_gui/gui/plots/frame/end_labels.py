@@ -56,14 +56,18 @@ class EndLabels(pg.AxisItem):
         self.update()
 
     def places(self) -> list[tuple[EndLabel, QRectF]]:
-        """Where every name stands, from the highest to the lowest, none over another."""
+        """Where names stand, from the highest to the lowest, none over another.
+
+        Where there is no room for all, the merge's are kept; the menu of the curves has the others.
+        """
         low, high = self.range
         room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
         if high <= low or not self._labels:
             return []
-        scale = room.height() / (high - low)
+        scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
+        named = sorted(self._labels, key=lambda label: not label.strong)[:fit]
         wanted = sorted(
-            ((scale * (high - label.height), label) for label in self._labels),
+            ((scale * (high - label.height), label) for label in named),
             key=lambda each: each[0],
         )
         tops = _apart([at - line / 2 for at, _ in wanted], line, room.height())
