@@ -96,6 +96,7 @@ def method_info(name: str) -> MethodInfo:
         needs=_needed(method),
         leaves=_LEAVES.get(_kind(method), ""),
         routes=_kind(method) in _ROUTED,
+        learns=method.learning is not None,
         fields=tuple(
             FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
             for item in parameter_fields(method)

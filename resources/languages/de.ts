@@ -3682,6 +3682,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Diese Methode zieht Zufallszahlen. Derselbe Startwert zieht dieselben, was auch immer Reihenfolge und Gerät sind; ein anderer zeigt, wie viel am Ergebnis Zufall ist.</translation>
 </message>
 <message>
+<source>This method learns from data first: merge to see what comes of it.</source>
+<translation>Diese Methode lernt zuerst aus Daten: nach dem Merge ist zu sehen, was daraus wurde.</translation>
+</message>
+<message>
 <source>Threads</source>
 <translation>Threads</translation>
 </message>

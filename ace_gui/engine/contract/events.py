@@ -63,7 +63,8 @@ class MethodInfo:
 
     ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
     random numbers. ``needs``: what data it wants, a sentence; empty for none. ``leaves``: likewise,
-    what it leaves beside the merged weights; ``routes``: that has a router.
+    what it leaves beside the merged weights; ``routes``: that has a router. ``learns``: its weights
+    are learned from data, so that nothing of a merge is known before it.
     """
 
     name: str
@@ -79,6 +80,7 @@ class MethodInfo:
     needs: str = ""
     leaves: str = ""
     routes: bool = False
+    learns: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -99,6 +99,13 @@ class Session(QObject):
         """Whether an unfinished merge of just this recipe waits in its store."""
         return self.merge_is_current and not self.results.is_merged
 
+    @property
+    def must_learn(self) -> bool:
+        """Whether nothing is known of this merge before it is made, as its method learns."""
+        method, key = self.draft.method, self.draft.recipe_key()
+        learns = method is not None and method.learns
+        return learns and self.results.runs.store_of(key) is None
+
     def spectrum(self, name: str) -> LayerSpectrum | None:
         """The spectrum of a tensor under what is chosen now, if it is known."""
         return self.results.findings.get(LayerSpectrum, name, self.draft.recipe_key())

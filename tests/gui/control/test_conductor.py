@@ -28,6 +28,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.engine.latest_question import DELAY
 from ace_gui.gui.control.layers.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
@@ -316,6 +317,19 @@ def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
     with qtbot.waitSignal(ready.engine.idle):
         session.select("layer.10.q")  # known already
     assert sum(isinstance(job, SpectrumJob) for job in worker.jobs.values()) == 1
+
+
+def test_of_a_method_that_learns_a_spectrum_is_asked_for_once_it_has_merged(
+    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    session.draft.set_methods([replace(each, learns=True) for each in session.draft.methods])
+    assert session.must_learn
+    session.select("layer.10.q")
+    qtbot.wait(3 * DELAY)
+    assert not [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
+    worker.say(finished_merge(), JobDone())
+    assert not session.must_learn
+    qtbot.waitUntil(lambda: any(isinstance(job, SpectrumJob) for job in worker.jobs.values()))
 
 
 def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(

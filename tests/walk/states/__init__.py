@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ace_gui.gui.picture import Studio
 from tests.walk.states.choices import choices
+from tests.walk.states.data import covariances, learning
 from tests.walk.states.dialogs import dialogs
 from tests.walk.states.doing import Step
 from tests.walk.states.layers import all_tabs, looks_at_a_layer, panels
@@ -36,10 +37,12 @@ def states(
     yield from panels(studio)
     yield from all_tabs(studio)
     yield from looks_at_a_layer(studio)
+    yield from covariances(studio)
     yield from choices(studio)
     yield from scores(studio)
     yield from comparison(studio)
     yield from runs(studio)
     yield from menus(studio)
     yield from dialogs(studio)
+    yield from learning(studio)
     yield from routing(studio)

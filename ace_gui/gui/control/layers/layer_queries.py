@@ -56,7 +56,8 @@ class LayerQueries(QObject):
         self._kinds: set[Kind] = set()
         self._whole: Operation | None = None
         self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
-        for signal in (session.selection_changed, session.draft.changed):
+        runs = session.results.runs
+        for signal in (session.selection_changed, session.draft.changed, runs.changed):
             signal.connect(self._ask)
         session.results.comparison.wanted.connect(self._compare)
 
@@ -108,7 +109,8 @@ class LayerQueries(QObject):
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:
-    if session.spectrum(row.name) is not None or not session.layers.has_spectrum(row):
+    known = session.spectrum(row.name) is not None
+    if known or session.must_learn or not session.layers.has_spectrum(row):
         return None
     key, recipe = session.draft.recipe_key(), session.draft.inputs.recipe()
     store = session.results.runs.store_of(key)
@@ -119,7 +121,7 @@ def _spectrum(session: Session, row: PlanRow) -> Question | None:
 def _subspaces(session: Session, row: PlanRow) -> Question | None:
     key = session.draft.recipe_key()
     known = session.results.findings.get(LayerSubspaces, row.name, key)
-    if known is not None or not session.layers.has_spectrum(row):
+    if known is not None or session.must_learn or not session.layers.has_spectrum(row):
         return None
     job = SubspacesJob(recipe=session.draft.inputs.recipe(), row=row, device=session.device)
     return Question(row.name, {LayerSubspaces: key}, job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
@@ -14,6 +14,9 @@ from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, current_theme
+from ace_gui.gui.words import later
+
+LEARNS_FIRST: Final = later("This method learns from data first: merge to see what comes of it.")
 
 
 class LayerPanel(QWidget):

@@ -14,7 +14,7 @@ from ace_gui.engine.contract.figures.spectral_figures import (
     leading,
     spectral_figures,
 )
-from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
+from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_curves import Curve, short_label
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
@@ -56,6 +56,8 @@ class SpectraPanel(LayerPanel):
             self.plot.show_spectrum(spectrum, expert_colours(self.session))
         elif not self.session.layers.has_spectrum(row):
             self.plot.clear(tr("No spectrum: {reason}.", reason=told(row.reason)))
+        elif self.session.must_learn and experts is None:
+            self.plot.clear(tr(LEARNS_FIRST))
         elif experts is not None:
             self.plot.show_experts(experts, expert_colours(self.session))
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, 
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
@@ -135,6 +135,8 @@ class SubspacesPanel(LayerPanel):
             )
         elif not session.layers.has_spectrum(row):
             self.plot.clear(tr("No directions: {reason}.", reason=told(row.reason)))
+        elif session.must_learn:
+            self.plot.clear(tr(LEARNS_FIRST))
 
     def _show_cosines(self, row: PlanRow) -> None:
         statistics = self.session.layers.statistics.get(row.name)

@@ -1,0 +1,74 @@
+"""ACE's claim in the window over the real engine: measured, shown, remembered, and merged with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+import ace_gui
+from ace_gui.engine.contract.jobs import CovariancesJob
+from ace_gui.gui.app import Workbench
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
+from ace_gui.gui.panels.layer_views import AgreementView
+from ace_gui.gui.state.activity import State
+from ace_gui.paths import Sample
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+from tests.helpers.windows import PATIENCE
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The sample with two of its experts."""
+    sample = load_recipe(Sample.IMAGES.recipe)
+    few = replace(sample, models=sample.models[:2], tasks=sample.tasks[:2])
+    file = tmp_path / "recipe.yaml"
+    file.write_text(dump_recipe(few, tmp_path), encoding="utf-8")
+    return file
+
+
+def test_the_experts_inputs_are_measured_shown_and_merged_with(
+    bench: Workbench, recipe: Path, qtbot: QtBot
+) -> None:
+    window, session = bench.window, bench.window.session
+    window.opener.open_paths([recipe])
+    qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
+    tabs, lower = window.workspace.inspector.tabs, window.workspace.heterogeneity.tabs
+    place = next(n for n in range(tabs.count()) if isinstance(tabs.content(n), CovariancesPanel))
+    panel = tabs.content(place)
+    assert isinstance(panel, CovariancesPanel)
+    session.select(session.layers.most_heterogeneous)
+    tabs.setCurrentIndex(place)
+    qtbot.waitUntil(lambda: panel.button.text() == "Measure and compare", timeout=PATIENCE)
+    panel.button.click()
+    measuring = window.scoring.covariances
+    qtbot.waitUntil(lambda: not measuring.is_running, timeout=4 * PATIENCE)
+    assert measuring.error == ""
+
+    by_library = ace_gui.inspect(recipe, covariances=True, device="cpu").covariances
+    expected = {(each.name, each.expert): each for each in by_library}
+    known = session.results.findings.agreements.of(session.draft.measured_key())
+    shown = {(each.name, each.expert): each for own in known.values() for each in own}
+    assert shown == expected
+    assert len(known) == len(session.layers.merged) == 24
+    sheet = {column.title: list(column.values) for column in panel.sheet.columns}
+    own = expected[session.selection, "digits"]
+    assert sheet["digits"] == [own.overlap, own.chance, own.centred, own.others, own.cosine]
+    pair = [expected[session.selection, name] for name in ("digits", "shapes")]
+    agree = sum(each.centred > each.others for each in pair)
+    assert panel.matrix.caption.whole.startswith(f"{agree} of 2 estimates agree most with their")
+    view = next(n for n in range(lower.count()) if isinstance(lower.content(n), AgreementView))
+    assert lower.isTabVisible(view)
+
+    session.results.findings.clear()  # as in a later window: what was measured is still known
+    session.select(session.layers.merged[3].name)
+    qtbot.waitUntil(lambda: bool(panel.matrix.isVisible()), timeout=PATIENCE)
+    assert not window.engine.running(CovariancesJob)
+
+    panel.use.click()
+    qtbot.waitUntil(lambda: session.can_merge and not window.engine.is_busy, timeout=PATIENCE)
+    window.actions_.merge.trigger()
+    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=4 * PATIENCE)
+    assert session.results.merge.recipe.parameters == {"variant": "measured"}
