@@ -772,16 +772,12 @@
 <translation>Ändern…</translation>
 </message>
 <message>
-<source>Check</source>
-<translation>Prüfung</translation>
-</message>
-<message>
 <source>Check again</source>
 <translation>Erneut prüfen</translation>
 </message>
 <message>
 <source>Checks</source>
-<translation>Prüfungen</translation>
+<translation>Prüfung</translation>
 </message>
 <message>
 <source>Checks ({count})</source>

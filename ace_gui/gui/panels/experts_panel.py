@@ -122,6 +122,7 @@ class ExpertsPanel(QWidget):
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
+        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # fine-tunes often begin alike
         table.setObjectName("experts")
         table.setAccessibleName(tr("Experts"))
         table.setProperty("kind", "ground")

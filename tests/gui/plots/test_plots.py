@@ -480,6 +480,9 @@ def test_a_merge_stays_drawn_until_another_of_the_same_experts_is_there(spectra)
         spectra.show_spectrum(whole, COLOURS)
         spectra.show_experts(ExpertSpectra(name=whole.name, experts=others), COLOURS)
         assert spectra.curves()[0].entry.key.startswith("expert ")
+    spectra.show_spectrum(whole, COLOURS)
+    spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS, awaited=False)
+    assert spectra.curves()[0].entry.key.startswith("expert "), "no merge is on its way"
 
 
 def test_a_cleared_spectrum_gives_its_reason(spectra):

@@ -117,7 +117,7 @@ class InspectorPanel(QWidget):
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""
         worries, index = self._session.checks.worries, self._checks
-        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else tr("Check"))
+        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else tr("Checks"))
         self.tabs.setTabText(
             index, tr("Checks ({count})", count=len(worries)) if worries else tr("Checks")
         )

@@ -59,7 +59,8 @@ class SpectraPanel(LayerPanel):
         elif self.session.must_learn and experts is None:
             self.plot.clear(tr(LEARNS_FIRST))
         elif experts is not None:
-            self.plot.show_experts(experts, expert_colours(self.session))
+            colours, awaited = expert_colours(self.session), not self.session.must_learn
+            self.plot.show_experts(experts, colours, awaited=awaited)
 
     def _show_figures(self) -> None:
         curves = self.plot.curves()

@@ -137,14 +137,18 @@ class SpectrumPlot(Plot):
         picture = picture_of_spectrum(spectrum, expert_colours)
         self.show_picture(picture, spectrum, dict(expert_colours))
 
-    def show_experts(self, found: ExpertSpectra, expert_colours: Mapping[str, str]) -> None:
-        """Draw the experts alone, while the merge is on its way.
+    def show_experts(
+        self, found: ExpertSpectra, expert_colours: Mapping[str, str], *, awaited: bool = True
+    ) -> None:
+        """Draw the experts alone.
 
-        What is drawn of them under another recipe stays until then.
+        What is drawn of them under another recipe stays while this one's merge is ``awaited``.
         """
         match self._sources:
             case ((ExpertSpectra() | LayerSpectrum()) as known, colours) if (
-                colours == expert_colours and same_experts(known, found)
+                colours == expert_colours
+                and same_experts(known, found)
+                and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
         self.show_picture(picture_of_experts(found, expert_colours), found, dict(expert_colours))

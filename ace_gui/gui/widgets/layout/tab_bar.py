@@ -17,7 +17,8 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import current_theme
 
-_PADDING: Final = 2  # px on either side of a tight tab's title
+_PADDING: Final = 2  # px on either side of a tight tab's title, at least
+_MOST_MORE: Final = 12  # px that a tight tab is wider where there is room for all to be so
 _ICON: Final = 16
 _LINE: Final = 2  # px under the chosen tab
 _SMALLER: Final = 0.9  # of the font's size
@@ -53,8 +54,8 @@ class FittingTabBar(QTabBar):
     def fit(self, room: int) -> None:
         """Show the tabs in ``room`` pixels."""
         look = self._best(room)
-        shrunk = min(self._room, room) < self._width(look)  # the tabs' widths follow the room
-        anew, self._room, self._look = shrunk or look is not self._look, room, look
+        follows = look is not _Look.USUAL and room != self._room
+        anew, self._room, self._look = follows or look is not self._look, room, look
         if anew:
             self.setElideMode(Qt.TextElideMode.ElideRight)  # lays the tabs out
 
@@ -72,8 +73,10 @@ class FittingTabBar(QTabBar):
         usual = super().tabSizeHint(index)
         if self._look is _Look.USUAL:
             return usual
-        width = self._tab_width(index, self._look)
-        return QSize(min(width, self._widest(self._look)), usual.height())
+        width = min(self._tab_width(index, self._look), self._widest(self._look))
+        left = self._room - self._width(self._look)
+        more = min(_MOST_MORE, max(0, left) // max(1, len(self._seen())))
+        return QSize(width + more, usual.height())
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
