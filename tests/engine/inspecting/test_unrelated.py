@@ -91,7 +91,7 @@ def test_merge_says_which_epsilon_it_chose(tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), b=tuned(2)), tmp_path))
     done = CliRunner().invoke(app, ["merge", str(file), "--out", str(tmp_path / "out")])
-    assert "Note: epsilon = 1e-05, " in done.stderr
+    assert "Note: epsilon = 1e-5. The paper" in done.stderr
 
 
 def test_another_library_means_another_merge(
