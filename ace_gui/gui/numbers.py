@@ -19,6 +19,11 @@ def number_text(value: float, digits: int = 2) -> str:
     return local(formatting.number_text(value, digits))
 
 
+def score_text(score: float) -> str:
+    """A mean score as it stands beside others: ".807"."""
+    return local(f"{score:.3f}".removeprefix("0"))
+
+
 def value_text(value: float | bool | str) -> str:
     """A parameter's value as one reads it: ``0.3``, ``1e-5``, ``yes``, a choice."""
     if isinstance(value, bool):

@@ -27,6 +27,16 @@ Square = Callable[[Tensor], Tensor]
 """From the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
 
 
+def gradients_of(
+    values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
+) -> Iterator[Sequence[Tensor | None]]:
+    """The gradients of the sum of one value after the other (N each); None: it does not depend."""
+    for place, value in enumerate(values, 1):
+        yield torch.autograd.grad(
+            value.sum(), wanted, retain_graph=place < len(values), allow_unused=True
+        )
+
+
 class ExampleGradients(TorchFunctionMode):
     """Within it, a model of ``count`` examples notes where ``parameters`` (by name) are used.
 
@@ -64,10 +74,7 @@ class ExampleGradients(TorchFunctionMode):
         """Σ_n (∂ value_n / ∂ parameter)² by name, of one value after the other (N)."""
         names = [name for name in self._uses if name not in self.left]
         edges = [self._uses[name][0] for name in names]
-        for place, value in enumerate(values, 1):
-            found: Sequence[Tensor | None] = torch.autograd.grad(
-                value.sum(), edges, retain_graph=place < len(values), allow_unused=True
-            )
+        for found in gradients_of(values, edges):
             for name, gradient in zip(names, found, strict=True):
                 if gradient is not None:
                     yield name, self._uses[name][1](gradient)

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.example_gradients import ExampleGradients
+from ace_gui.engine.calibrating.example_gradients import ExampleGradients, gradients_of
 from ace_gui.engine.evaluating.askers import Inputs
 from ace_gui.linalg.precision import full_float32
 from ace_gui.machine import free_memory
@@ -66,13 +66,7 @@ class SquaredGradients:
     def _one_by_one(self, inputs: Inputs, first: int, sums: Sums) -> None:
         for n in range(_examples(inputs)):
             values = self._values(_cut(inputs, n, n + 1), first + n)
-            for place, value in enumerate(values, 1):
-                found: Sequence[Tensor | None] = torch.autograd.grad(
-                    value.sum(),
-                    list(self._parameters.values()),
-                    retain_graph=place < len(values),
-                    allow_unused=True,
-                )
+            for found in gradients_of(values, list(self._parameters.values())):
                 for name, gradient in zip(self._parameters, found, strict=True):
                     if gradient is not None:
                         _add(sums, name, gradient.float().square())

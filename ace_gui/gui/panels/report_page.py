@@ -10,7 +10,8 @@ from PySide6.QtGui import QAction, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.gui.plots.along_model.gamma_plot import treated_alike
+from ace_gui.gui.numbers import score_text
+from ace_gui.gui.plots.along_model.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.runs import mean_score, title_parts
 from ace_gui.gui.state.session import Session
@@ -22,7 +23,7 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import card
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import counted, later, local, tr
+from ace_gui.gui.words import counted, later, tr
 
 _WHAT = later(
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
@@ -62,8 +63,7 @@ class ReportPage(QWidget):
         """Show what the report on the finished merge will hold, if anybody looks."""
         if not self.isVisible():
             return
-        run = self._session.results.merge
-        merged = run is not None and run.finished is not None
+        run, merged = self._session.results.merge, self._session.results.is_merged
         if run is not None and merged:
             parts = title_parts(run, self._session.draft.methods)
             self.chapters.fill(" · ".join(parts), chapters(run, self._session))
@@ -141,7 +141,7 @@ def _scores(run: MergeRun, session: Session) -> str:
     tasks = len(session.draft.inputs.tasks)
     score = mean_score(run)
     if score is not None:
-        mean = local(f"{score:.3f}".removeprefix("0"))
+        mean = score_text(score)
         return tr("a mean of {mean}, beside base and experts, task by task", mean=mean)
     if tasks:
         return counted(
@@ -158,9 +158,5 @@ def _heterogeneity(run: MergeRun) -> str:
     if not parted:
         known = sum(report.gamma is not None for report in reports)
         return treated_alike(known or len(run.reports))
-    return counted(
-        sum(report.regime == Regime.HETEROGENEOUS for report in parted),
-        "%n of {known} matrices is heterogeneous",
-        "%n of {known} matrices are heterogeneous",
-        known=len(parted),
-    )
+    above = sum(report.regime == Regime.HETEROGENEOUS for report in parted)
+    return heterogeneous_text(above, len(parted))

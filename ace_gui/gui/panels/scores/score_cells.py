@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK
@@ -15,6 +15,7 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.share_bar import paint_share
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.written import write
 
@@ -75,14 +76,5 @@ class FigureCell(Cell):
             bar = QRectF(0, 0, room, _BAR[1])
             bar.moveLeft(place.left())
             bar.moveTop(place.center().y() - _BAR[1] / 2)
-            self._draw_bar(painter, bar, row.kept, colour or theme.merged)
+            paint_share(painter, bar, row.kept, colour or theme.merged, theme.sunk)
         super().draw(painter, place, option, index, chosen=chosen)
-
-    def _draw_bar(self, painter: QPainter, place: QRectF, share: float, colour: str) -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(current_theme().sunk))
-        painter.drawRoundedRect(place, 2.5, 2.5)
-        done = QRectF(place)
-        done.setWidth(place.width() * min(max(share, 0.0), 1.0))
-        painter.setBrush(QColor(colour))
-        painter.drawRoundedRect(done, 2.5, 2.5)

@@ -50,6 +50,16 @@ def two_digits(value: float) -> float:
     return float(f"{value:.1e}")
 
 
+def heterogeneous_text(above: int, known: int) -> str:
+    """How many matrices are heterogeneous, of those with a known γ."""
+    return counted(
+        above,
+        "%n of {known} matrices is heterogeneous",
+        "%n of {known} matrices are heterogeneous",
+        known=known,
+    )
+
+
 def treated_alike(count: int) -> str:
     """Of a method that does not look at γ."""
     return tr("{count} matrices, treated alike whatever their γ", count=count)
@@ -282,16 +292,8 @@ class GammaPlot(LayersPlot):
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
         count = len(self._names)
-        parts = [
-            counted(
-                above,
-                "%n of {known} matrices is heterogeneous",
-                "%n of {known} matrices are heterogeneous",
-                known=known,
-            )
-        ]
-        if not isfinite(self._tau):
-            parts = [treated_alike(count)]
+        has_tau = isfinite(self._tau)
+        parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
         if crossed:
             near = tr("{count} of the {above} near the pole of γ", count=crossed, above=above)
             parts.append(near)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.share_bar import paint_share
 from ace_gui.gui.widgets.labels.written import write
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -59,7 +60,6 @@ class NamedBars(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         theme, painter = current_theme(), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
         strong = QFontMetricsF(face(Face.STRONG))
         names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
         names = min(names, _NAME * self.width())
@@ -73,10 +73,6 @@ class NamedBars(QWidget):
             track = QRectF(name.right() + 8, 0, row.right() - number - name.right() - 12, _BAR)
             track.moveTop(row.center().y() - _BAR / 2)
             own = self._colour or (theme.merged if bar.strong else theme.base)
-            painter.setPen(Qt.PenStyle.NoPen)
-            for colour, share in ((theme.sunk, 1.0), (own, bar.share)):
-                painter.setBrush(QColor(colour))
-                part = QRectF(track.left(), track.top(), track.width() * share, _BAR)
-                painter.drawRoundedRect(part, _BAR / 2, _BAR / 2)
+            paint_share(painter, track, bar.share, own, theme.sunk)
             rest = QRectF(row.right() - number, row.top(), number, row.height())
             write(painter, rest, bar.text, font, ink, align=_RIGHT)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.gui.numbers import score_text
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.share_bar import paint_share
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.words import later, local, tr
 
@@ -61,20 +63,15 @@ class MethodCell(QStyledItemDelegate):
         theme, known = current_theme(), sample_figures()
         mean = known.methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
-        text = "–" if mean is None else local(f"{mean:.3f}".removeprefix("0"))
+        text = "–" if mean is None else score_text(mean)
         write(painter, place, text, font, theme.text2, align=_RIGHT)
         number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(local(".000"))
         bar = QRectF(0, 0, *_BAR)
         bar.moveCenter(place.center())
         bar.moveRight(place.right() - number - _GAP)
-        painter.setPen(Qt.PenStyle.NoPen)
-        for colour, share in (
-            (theme.card if chosen else theme.hover, 1.0),
-            (theme.accent if chosen else theme.axis, 0.0 if mean is None else known.way(mean)),
-        ):
-            painter.setBrush(QColor(colour))
-            part = QRectF(bar.left(), bar.top(), bar.width() * share, bar.height())
-            painter.drawRoundedRect(part, 3.0, 3.0)
+        share = 0.0 if mean is None else known.way(mean)
+        ink, ground = (theme.accent, theme.card) if chosen else (theme.axis, theme.hover)
+        paint_share(painter, bar, share, ink, ground)
         return place.right() - bar.left()
 
 
