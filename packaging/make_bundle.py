@@ -57,8 +57,9 @@ def build() -> None:
     command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN"]
     subprocess.run([*command, str(SPEC)], cwd=ROOT, check=True)
     strip = shutil.which("strip") if sys.platform == "linux" else None
-    if strip:  # the largest library loses a fifth
-        libraries = (BUNDLE / "_internal" / "torch" / "lib").glob("libtorch_*.so")
+    if strip:  # the largest library loses a fifth, a Python that was built with symbols more
+        inside = BUNDLE / "_internal"
+        libraries = [*inside.glob("torch/lib/libtorch_*.so"), *inside.glob("libpython*.so*")]
         subprocess.run([strip, "--strip-unneeded", *map(str, libraries)], check=True)
 
 

@@ -92,6 +92,7 @@ class Workbench:
 
     def start(self) -> None:
         """Show the window, then start everything that takes longer."""
+        self.window.fit_to_screen()
         self.window.show()
         QTimer.singleShot(0, self.window, self._start_rest)
 

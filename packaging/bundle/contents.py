@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
 
 from lock_file import PROJECT, ROOT, wanted_directly
 from packaging.requirements import Requirement
@@ -14,6 +15,9 @@ PACKAGE = "ace_gui"
 FEATURES = ("tune",)
 """Extras of pyproject.toml that people use, not developers."""
 
+UNUSED_PACKAGES = ("alembic", "greenlet", "hf-xet", "mako", "sqlalchemy")
+"""What packages ask for to keep studies in a database or to download; neither is done here."""
+
 UNUSED_MODULES = (
     "tkinter",
     "torch._inductor.autoheuristic",
@@ -22,11 +26,17 @@ UNUSED_MODULES = (
     "torch._inductor.kernel",
     "torch.distributed.pipelining",
     "torch.onnx._internal.exporter",
+    "torch.testing._internal.common_methods_invocations",
+    "torch.testing._internal.common_modules",
+    "torch.testing._internal.common_nn",
+    "torch.testing._internal.common_optimizers",
+    "torch.testing._internal.common_quantization",
+    "torch.testing._internal.opinfo",
     "torch.utils.benchmark",
     "torch.utils.hipify",
     "torch.utils.tensorboard",
 )
-"""Parts of torch that compile, measure and convert models; nothing is compiled here."""
+"""Parts of torch that compile, measure, convert and test; nothing is compiled here."""
 
 UNUSED_FILES = (
     # torch: its own tests, what C++ extensions are built with, and tools.
@@ -39,7 +49,28 @@ UNUSED_FILES = (
     "torch/lib/*.a",
     "torch/lib/libbackend_with_compiler*",
     "torch/**/*.cu",
-    # Qt: the window is made of widgets, in its own languages.
+    # pyarrow: transport to servers, copies under the names that linking asks for, and headers.
+    "pyarrow/_flight.*",
+    "pyarrow/_s3fs.*",
+    "pyarrow/libarrow_flight*",
+    "pyarrow/libarrow_python_flight*",
+    "pyarrow/libarrow_s3*",
+    "pyarrow/libarrow_python*.so",
+    "pyarrow/libarrow_python*.so.*.*.*",
+    "pyarrow/include/*",
+    "pyarrow/src/*",
+    "pyarrow/tests/*",
+    "*.h",
+    "*.pxd",
+    "*.pxi",
+    "*.pyx",
+    # Qt: the window is made of widgets, in its own languages, on a desktop.
+    "PySide6/**/*eglfs*",
+    "PySide6/**/*EglF[sS]*",
+    "PySide6/**/platforms/libqlinuxfb*",
+    "PySide6/**/platforms/libqminimal*",
+    "PySide6/**/platforms/libqvkkhrdisplay*",
+    "PySide6/**/platforms/libqvnc*",
     "PySide6/Qt*/qml/*",
     "PySide6/**/*Qml*",
     "PySide6/**/*Quick*",
@@ -72,6 +103,9 @@ UNUSED_FILES = (
 )
 """Patterns of places in the bundle, ``*`` across folders."""
 
+QT_TEXTS = "PySide6/**/translations/qtbase_*"
+"""Of these, the window needs those of its own languages."""
+
 
 def data_files() -> list[tuple[str, str]]:
     """Every file of ours that is no module, and its folder in the bundle."""
@@ -93,7 +127,7 @@ def needed_packages() -> frozenset[str]:
     waiting = [PROJECT, *wanted_directly(*FEATURES)]
     while waiting:
         package = canonicalize_name(waiting.pop())
-        if package in found:
+        if package in found or package in UNUSED_PACKAGES:
             continue
         try:
             needs = [Requirement(text) for text in requires(package) or []]
@@ -119,4 +153,11 @@ def unneeded_modules(needed: Iterable[str]) -> list[str]:
 
 def is_used(place: str, unused: Sequence[str] = UNUSED_FILES) -> bool:
     """Whether what is to lie at ``place`` in the bundle belongs there."""
-    return not any(fnmatch(place.replace("\\", "/"), pattern) for pattern in unused)
+    place = place.replace("\\", "/")
+    if fnmatch(place, QT_TEXTS):
+        return Path(place).stem.removeprefix("qtbase_") in _languages()
+    return not any(fnmatch(place, pattern) for pattern in unused)
+
+
+def _languages() -> frozenset[str]:
+    return frozenset(file.stem for file in (ROOT / "resources" / "languages").glob("*.ts"))

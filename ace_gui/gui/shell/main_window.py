@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # the workspace brings the plots along, which the empty windo
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
+_FRAME: Final = QSize(16, 48)  # px around it that a window manager may draw
 
 
 class MainWindow(ShellWindow):
@@ -231,6 +232,12 @@ class MainWindow(ShellWindow):
         self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme(current_theme())
         self._refresh()
+
+    def fit_to_screen(self) -> None:
+        """Before it is first shown: fill a screen that has no room for it and its frame."""
+        whole, room = self.size() + _FRAME, self.screen().availableSize()
+        if self.settings.geometry.isEmpty() and whole != whole.boundedTo(room):
+            self.setWindowState(Qt.WindowState.WindowMaximized)
 
     def set_theme(self, theme: Tokens) -> None:
         """Restyle what does not follow the palette by itself."""

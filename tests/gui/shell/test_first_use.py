@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QIcon, QPixmap
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
@@ -34,6 +34,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES
 from ace_gui.gui.widgets.tables.table_tools import FittedTable
+from ace_gui.paths import Sample
 from tests.gui.fakes import FakeWorker, recipe
 from tests.helpers.windows import in_view
 
@@ -228,3 +229,56 @@ def test_merges_differ_in_one_number_or_not() -> None:
 
 def _point(title: str, x: float) -> MergePoint:
     return MergePoint(title=title, x=x, y=0.4, current=False)
+
+
+def test_undo_by_key_takes_back_what_was_just_typed_into_a_field(
+    loaded: MainWindow, qtbot: QtBot
+) -> None:
+    """A line takes the keys of Undo and Redo for itself, also where it has nothing to take back."""
+    tau = loaded.workspace.method.fields["tau"].control
+    loaded.activateWindow()
+    tau.setFocus()
+    qtbot.waitUntil(tau.hasFocus)
+    tau.selectAll()
+    qtbot.keyClicks(tau, "0.7")
+    assert _keeps(tau, QKeySequence.StandardKey.Undo), "it is still being typed"
+    qtbot.keyClick(tau, Qt.Key.Key_Return)
+    assert loaded.session.draft.inputs.touched == {"tau": 0.7}
+    assert not _keeps(tau, QKeySequence.StandardKey.Redo)
+    qtbot.keyClick(tau, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert loaded.session.draft.inputs.touched == {}
+    assert tau.value() == 0.3
+
+
+def _keeps(field: QWidget, keys: QKeySequence.StandardKey) -> bool:
+    key = QKeySequence(keys)[0]
+    event = QKeyEvent(QEvent.Type.ShortcutOverride, key.key(), key.keyboardModifiers())
+    event.ignore()
+    QApplication.sendEvent(field, event)
+    return event.isAccepted()
+
+
+def test_the_samples_own_recipe_is_not_what_saving_proposes(
+    loaded: MainWindow,
+) -> None:
+    loaded.project.open((Sample.IMAGES.recipe,))
+    loaded.opener.save_recipe()
+    dialog = loaded.findChild(QFileDialog)
+    (proposed,) = map(Path, dialog.selectedFiles())
+    assert proposed.name == "sample.ace.yaml"
+    assert proposed.parent != Sample.IMAGES.recipe.parent
+    dialog.reject()
+
+
+@pytest.mark.parametrize(("room", "fills"), [((1440, 900), True), ((2560, 1440), False)])
+def test_a_first_window_leaves_no_part_of_it_beside_the_screen(
+    window: MainWindow, room: tuple[int, int], fills: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen:
+        def availableSize(self) -> QSize:
+            return QSize(*room)
+
+    monkeypatch.setattr(window, "screen", Screen)
+    window.hide()
+    window.fit_to_screen()
+    assert window.isMaximized() == fills

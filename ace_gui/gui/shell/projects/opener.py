@@ -142,7 +142,9 @@ class Opener(QObject):
         """Ask where to save the recipe of what is loaded."""
         # Reading and writing YAML takes a moment to import; the person is choosing a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
-        name = str(self._project.file or f"{self._project.name or 'recipe'}{ENDING}")
+        project = self._project
+        own = project.file if not project.is_sample else None  # not into the program's own folder
+        name = str(own or f"{project.name or 'recipe'}{ENDING}")
 
         def write(paths: list[Path]) -> None:
             self._write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == tr(MERGEKIT))

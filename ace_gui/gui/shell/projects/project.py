@@ -54,7 +54,8 @@ class Project(QObject):
         return not self._history.stack.isClean() and bool(self._session.draft.planned.experts)
 
     @property
-    def _is_sample(self) -> bool:
+    def is_sample(self) -> bool:
+        """Whether a sample of the program's own is open."""
         return self.file in {sample.recipe for sample in Sample}
 
     @property
@@ -70,7 +71,7 @@ class Project(QObject):
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
         self.file = paths[0].absolute() if is_recipe else None
         self._history.reset()
-        if self.file is not None and not self._is_sample:
+        if self.file is not None and not self.is_sample:
             self._settings.remember(self.file)
         self.changed.emit()
 

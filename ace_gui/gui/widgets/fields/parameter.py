@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -50,6 +51,8 @@ class ParameterField(QWidget):
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
         explain(self, _term(field))
+        self._line = self.control.findChild(QLineEdit)
+        self.control.installEventFilter(self)
         self._reset = DotButton(self)
         self._reset.setAccessibleName(tr("Default {label}", label=field.label))
         self._reset.setToolTip(tr("Back to the default"))
@@ -73,10 +76,21 @@ class ParameterField(QWidget):
         self.control.blockSignals(True)
         self._show(value)
         self.control.blockSignals(False)
+        if self._line is not None:
+            self._line.setModified(False)
         self._reset.setVisible(touched)
         shown = "" if touched else note
         self.note.setText(shown)
         self.note.setVisible(bool(shown))
+
+    def eventFilter(self, control: QObject, event: QEvent) -> bool:
+        """Undo is the window's unless something is being typed: a line would keep the key."""
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            keys = QKeySequence.StandardKey
+            if event.matches(keys.Undo) or event.matches(keys.Redo):
+                event.setAccepted(self._line is not None and self._line.isModified())
+                return not event.isAccepted()
+        return super().eventFilter(control, event)
 
     def _kind(self) -> str:
         if self.field.choices:
