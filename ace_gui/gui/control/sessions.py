@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QLockFile, QObject, QTimer
 
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING, file_name
@@ -52,8 +55,7 @@ class Sessions(QObject):
 
     def take_over(self, crashed: Path) -> Path:
         """Give what a window left a lasting name, under which it is opened."""
-        kept = crashed.with_name(crashed.name.replace(_RUNNING, "").replace(ENDING, "")[:8])
-        kept = kept.with_name(f"recovered-{kept.name}{ENDING}")
+        kept = crashed.with_name(f"{_told(crashed)}{ENDING}")
         with suppress(OSError):
             crashed.replace(kept)
         return kept if kept.exists() else crashed
@@ -78,8 +80,7 @@ class Sessions(QObject):
         self._timer.stop()
         recipe, kept = self._recipe(), None
         if keep and recipe is not None:
-            kept = self._folder / f"{project_name(recipe)}{ENDING}"
-            target = kept
+            kept = target = self._place_of(recipe)
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._background.run(lambda: _write(target, recipe))
@@ -91,6 +92,14 @@ class Sessions(QObject):
             self._lock.unlock()
             self._lock = None
         return kept
+
+    def _place_of(self, recipe: Recipe) -> Path:
+        """A file named by the models; other models of the same names keep theirs."""
+        name, models = project_name(recipe), _models(recipe)
+        names = (f"{name} {number}" if number > 1 else name for number in count(1))
+        files = (self._folder / f"{name}{ENDING}" for name in names)
+        there = ((file, _read(file)) for file in files)
+        return next(file for file, known in there if known is None or _models(known) == models)
 
     def _recipe(self) -> Recipe | None:
         inputs = self._session.draft.planned
@@ -104,6 +113,26 @@ class Sessions(QObject):
 def project_name(recipe: Recipe) -> str:
     """``roberta-base with cola, sst2``, as a file can be called."""
     return file_name(f"{model_name(recipe.base_model)} with {', '.join(recipe.expert_names)}")
+
+
+def _told(crashed: Path) -> str:
+    """``base with cola, sst2, recovered 2026-03-01 14.05``: of which models, and from when."""
+    recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
+    name = project_name(recipe) if recipe is not None else "project"  # opening it says why
+    return f"{name}, recovered {at:%Y-%m-%d %H.%M}"
+
+
+def _models(recipe: Recipe) -> list[Path]:
+    return [recipe.base_model, *(entry.model for entry in recipe.models)]
+
+
+def _read(file: Path) -> Recipe | None:
+    from ace_gui.recipe.recipe_file import load_recipe  # YAML takes a moment to import
+
+    try:
+        return load_recipe(file) if file.exists() else None
+    except WorkbenchError:
+        return None
 
 
 def _write(file: Path, recipe: Recipe) -> None:

@@ -24,7 +24,7 @@ _CANCELLABLE = (
 NO_MODEL: Final = later("Open a base model first.")
 NO_EXPERT: Final = later("Add an expert first.")
 NO_MERGE: Final = later("Merge first.")
-_WAIT: Final = later("Wait for the merge or the export to end, or cancel it.")
+WAIT: Final = later("Wait for the merge or the export to end, or cancel it.")
 _PLANNING: Final = later("The models are still being read.")
 
 
@@ -34,7 +34,7 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
     busy = running(*BUSY)
     inputs, plan = session.draft.inputs, session.draft.plan
     loaded = inputs.base is not None
-    waits = _WAIT if busy else ""
+    waits = WAIT if busy else ""
     no_model = "" if loaded else NO_MODEL
     no_expert = no_model or ("" if inputs.experts else NO_EXPERT)
     for action in (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.scan, a.sample):

@@ -1,5 +1,6 @@
 """What is open outlives the window, however that ends."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_a_window_that_died_leaves_what_was_open(sessions: Sessions, tmp_path: P
     assert found is not None
     assert load_recipe(found) == TWO.recipe()
     kept = later(tmp_path).take_over(found)
+    assert kept.name.startswith("base with cola, sst2, recovered 20")
     assert load_recipe(kept) == TWO.recipe()
     assert later(tmp_path).crashed is None
     sessions.leave(keep=False)
@@ -45,6 +47,22 @@ def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(
     assert load_recipe(kept) == TWO.recipe()
     assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [kept.name]
     assert later(tmp_path).crashed is None
+
+
+def test_other_models_of_the_same_names_take_no_projects_place(
+    sessions: Sessions, session: Session, tmp_path: Path
+) -> None:
+    first = sessions.leave(keep=True)
+    session.draft.set_parameter("tau", 0.7)
+    assert sessions.leave(keep=True) == first, "the same models"
+    other = replace(TWO, base=Path("/elsewhere") / TWO.base.name)
+    session.adopt(other, plan(other.recipe()))
+    kept = sessions.leave(keep=True)
+    assert kept is not None
+    assert first is not None
+    assert kept.name == "base with cola, sst2 2.ace.yaml"
+    assert load_recipe(kept) == other.recipe()
+    assert load_recipe(first).base_model == TWO.base
 
 
 def test_every_change_is_written(session: Session, sessions: Sessions) -> None:

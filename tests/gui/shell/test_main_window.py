@@ -236,10 +236,21 @@ def test_a_dropped_recipe_is_opened(window: MainWindow, worker: FakeWorker, tmp_
 def test_nothing_is_opened_under_a_merge(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
+    Settings().remember(tmp_path / "r.yaml")
+    loaded.before.refresh()
     loaded.actions_.merge.trigger()
-    drop(loaded, tmp_path / "r.yaml")
-    assert isinstance(worker.jobs[len(worker.jobs)], MergeJob)
-    assert "Wait for the merge" in loaded.notice.sentence.text()
+    (recent,) = loaded.menus.recent.actions()
+    for begin in (lambda: drop(loaded, tmp_path / "r.yaml"), recent.trigger):
+        loaded.notice.hide()
+        begin()
+        assert isinstance(worker.jobs[len(worker.jobs)], MergeJob)
+        assert "Wait for the merge" in loaded.notice.sentence.text()
+        assert not loaded.notice.isHidden()
+    assert not loaded.menus.recent.isEnabled()
+    assert not loaded.actions_.reopen.isEnabled()
+    worker.say(JobCancelled())
+    assert loaded.menus.recent.isEnabled()
+    assert loaded.actions_.reopen.isEnabled()
 
 
 def test_recipes_are_offered_again_with_their_whole_paths(

@@ -122,7 +122,7 @@ def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
     assert not opened.notice.isHidden()
     opened.actions_.reopen.trigger()
     (path,) = worker.jobs[worker.newest(LoadRecipeJob)].paths
-    assert path.name.startswith("recovered-")
+    assert path.name.startswith("project, recovered 20")
     assert opened.notice.isHidden()
 
 

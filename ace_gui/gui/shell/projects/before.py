@@ -11,6 +11,7 @@ from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome.recent_column import last_use
 from ace_gui.gui.shell.actions import set_allowed
+from ace_gui.gui.shell.availability import BUSY, WAIT
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND, Opener
@@ -38,10 +39,12 @@ class Before(QObject):
         self._window, self._settings, self._sessions = window, settings, sessions
         self._opener, self._menus, self._help = opener, menus, desk
         self._shown: tuple[RecentProject, ...] | None = None
+        self._is_known = False  # whether there is anything to reopen
         for chosen in (menus.recent_chosen, window.welcome.recent.chosen):
             chosen.connect(lambda path: opener.open_paths([path]))
         window.welcome.recent.lost.connect(self.locate)
         window.project.changed.connect(self.refresh)
+        window.session.activity.changed.connect(self._allow)
         window.actions_.connect(window.actions_.reopen, self.reopen)
         self.refresh()
         if sessions.crashed is not None:
@@ -51,18 +54,25 @@ class Before(QObject):
         """Show what is recent now."""
         projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
         crashed = self._sessions.crashed
-        nothing = "" if projects or crashed is not None else tr("Nothing was open before.")
-        set_allowed(reopen, nothing)
+        self._is_known = bool(projects) or crashed is not None
+        self._allow()
         if projects == self._shown:
             return
         self._shown = projects
         self._menus.set_recent([project.path for project in projects])
+        self._allow()
         self._window.welcome.recent.show_projects(projects)
         if crashed is None and projects:
             name = plain(short_name(projects[0].path))
             reopen.setToolTip(tr("Open {project}", project=name))
             said = ", ".join(filter(None, (name, last_use(projects[0]))))
             self._window.welcome.starts.say(reopen, said)
+
+    def _allow(self) -> None:
+        busy = self._window.session.activity.is_running(*BUSY)
+        why = tr(WAIT) if busy else "" if self._is_known else tr("Nothing was open before.")
+        set_allowed(self._window.actions_.reopen, why)
+        self._menus.recent.setEnabled(bool(self._shown) and not busy)
 
     def reopen(self) -> None:
         """Open what a window left that did not end well; else the latest recipe."""

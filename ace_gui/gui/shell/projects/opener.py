@@ -58,6 +58,8 @@ class Opener(QObject):
 
     def open_paths(self, paths: Sequence[Path]) -> None:
         """Open a recipe, or models with the base first, in place of what is loaded."""
+        if self._must_wait():
+            return
         if len(paths) == 1 and is_collection(paths[0]):
             self._scan(paths, None)
         elif paths:
@@ -166,17 +168,21 @@ class Opener(QObject):
 
     def drop(self, paths: Sequence[Path]) -> None:
         """Open what was dropped: a recipe, a base, experts, or several models to sort out."""
-        session = self._session
-        if session.activity.is_running(State.MERGING, State.EXPORTING):
-            session.advice.emit(
-                tr("Wait for the merge to end, or cancel it, before opening models.")
-            )
+        if self._must_wait():
             return
         dropped = classify(paths)
         if dropped.recipe is not None:
             self.open_paths([dropped.recipe])
         elif dropped.models:
             self._sort_out(dropped.models)
+
+    def _must_wait(self) -> bool:
+        """Whether something is being written; then it says so."""
+        busy = self._session.activity.is_running(State.MERGING, State.EXPORTING)
+        if busy:
+            said = tr("Wait for the merge to end, or cancel it, before opening models.")
+            self._session.advice.emit(said)
+        return busy
 
     def _sort_out(self, models: Sequence[Path]) -> None:
         """Experts where a base is open; else a base, or several models of which one is it."""

@@ -51,7 +51,6 @@ class ParameterField(QWidget):
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
         explain(self, _term(field))
-        self._line = self.control.findChild(QLineEdit)
         self.control.installEventFilter(self)
         self._reset = DotButton(self)
         self._reset.setAccessibleName(tr("Default {label}", label=field.label))
@@ -76,8 +75,8 @@ class ParameterField(QWidget):
         self.control.blockSignals(True)
         self._show(value)
         self.control.blockSignals(False)
-        if self._line is not None:
-            self._line.setModified(False)
+        for line in self._lines():
+            line.setModified(False)
         self._reset.setVisible(touched)
         shown = "" if touched else note
         self.note.setText(shown)
@@ -88,9 +87,14 @@ class ParameterField(QWidget):
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             keys = QKeySequence.StandardKey
             if event.matches(keys.Undo) or event.matches(keys.Redo):
-                event.setAccepted(self._line is not None and self._line.isModified())
+                event.setAccepted(any(line.isModified() for line in self._lines()))
                 return not event.isAccepted()
         return super().eventFilter(control, event)
+
+    def _lines(self) -> list[QLineEdit]:
+        """Where one types: one line or none."""
+        own = self.control
+        return [own] if isinstance(own, QLineEdit) else own.findChildren(QLineEdit)
 
     def _kind(self) -> str:
         if self.field.choices:
