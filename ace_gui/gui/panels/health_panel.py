@@ -33,11 +33,12 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import Column
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, Column
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.gui.words import counted, later, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
+_BESIDE: Final = 46  # lines of text, in less width one table is below the other
 _WIDEST: Final = 250  # px, of a column; the last takes what is left
 _WORST = (later("Layer"), later("What, and what one can do"))
 _EXTREMES = (later("Figure"), later("Value"), later("Layer"))
@@ -72,13 +73,15 @@ class HealthPanel(QWidget):
         head.addWidget(self.summary)
         head.addWidget(self._titles)
         head.addWidget(self.offer)
-        tables = QHBoxLayout()
-        tables.addWidget(self.worst, 4)
-        tables.addWidget(self.extremes, 3)
+        tables = BesideOrBelow(_BESIDE)
+        for table, share in ((self.worst, 4), (self.extremes, 3)):
+            tables.addWidget(table)
+            tables.setStretchFactor(tables.indexOf(table), share)
+        tables.setSizes([400, 300])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.addLayout(head)
-        layout.addLayout(tables, 1)
+        layout.addWidget(tables, 1)
         healths.changed.connect(self.refresh)
         session.selection_changed.connect(self._follow)
         self.refresh()

@@ -73,6 +73,7 @@ class HeterogeneityPanel(QWidget):
             tr("Heterogeneity γ"),
             tr("γ of every layer along the model; drag the line to change τ"),
             lambda: GammaView(self.plot, session, layers),
+            short="γ",
         )
         add(
             tr("By role"),

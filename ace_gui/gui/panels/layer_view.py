@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtGui import QColor, QPainter, QResizeEvent
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -53,16 +53,15 @@ class LayerView(QTreeView):
         super().__init__(parent)
         self.setObjectName("layers")
         self.setAccessibleName(tr("Layers"))
+        self._tree = tree
+        self._texts: dict[Column, set[str]] = {}
         self._cells: dict[Column, Cell] = {}
         self._gamma = GammaCell(self)
         for column in Column:
             self._cells[column] = self._cell(column)
             self.setItemDelegateForColumn(column, self._cells[column])
         self.setModel(tree)
-        self._tree = tree
-        self._texts: dict[Column, set[str]] = {}
         self.setUniformRowHeights(True)
-        by_letters(self, lambda letters: self.setIndentation(round(0.6 * letters.height())))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -70,6 +69,7 @@ class LayerView(QTreeView):
         self.setAllColumnsShowFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._set_header()
+        by_letters(self, self._measure)
         tree.modelReset.connect(self._unfold)
         tree.dataChanged.connect(lambda *_: self._scale())
         tree.much_changed.connect(self._scale)
@@ -124,22 +124,27 @@ class LayerView(QTreeView):
         return self._gamma if column is Column.GAMMA else kinds.get(column, Cell)(self)
 
     def _set_header(self) -> None:
-        header, digit = self.header(), self.fontMetrics().horizontalAdvance("0")
+        header = self.header()
         header.setObjectName("layers-header")
         header.setFont(face(Face.CAPTION))
         header.setStretchLastSection(False)
         header.setSectionsMovable(False)
         header.setMinimumSectionSize(40)
         header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
-        for column, digits in _WIDTHS.items():
-            self.setColumnWidth(column, digits * digit)
-        letters = self.fontMetrics().horizontalAdvance
-        longest = max(letters(f"{OVERRIDDEN} {tr(kind.value)}") for kind in Disposition)
-        self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
-        self.setColumnWidth(Column.REGIME, RegimeCell.widest())
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        digit = letters.horizontalAdvance("0")
+        self.setIndentation(round(0.6 * letters.height()))
+        for column, digits in _WIDTHS.items():
+            self.setColumnWidth(column, digits * digit)
+        words = (f"{OVERRIDDEN} {tr(kind.value)}" for kind in Disposition)
+        longest = max(map(letters.horizontalAdvance, words))
+        self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
+        self.setColumnWidth(Column.REGIME, RegimeCell.widest())
+        self._choose_columns()
 
     def _space_rows(self) -> None:
         padding = 10 if self.window().height() < _LOW else 14

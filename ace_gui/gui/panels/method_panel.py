@@ -136,6 +136,9 @@ class MethodPanel(QWidget):
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
+        self.overrides.setToolTip(tooltip(tr(_OVERRIDES_TIP)))
+        self.exceptions = Folding(tr("Overrides"), self.overrides, self)
+        self._overridden = False
         self._values = QWidget(self)  # in its place the form of each method
         self.forecast = muted_label("", self)
         self.forecast.setToolTip(tooltip(tr(_FORECAST_TIP)))
@@ -209,6 +212,9 @@ class MethodPanel(QWidget):
         if unusual - self._unusual:
             self.more.unfold()
         self._unusual = unusual
+        if inputs.overrides and not self._overridden:
+            self.exceptions.unfold()
+        self._overridden = bool(inputs.overrides)
 
     def _make_more(self) -> Folding:
         """What few people change, under a heading of its own."""
@@ -245,8 +251,7 @@ class MethodPanel(QWidget):
         form.addRow(_row_label(tr("Scope"), tr(_SCOPE_TIP)), in_line(self.scope))
         form.addRow("", self._scope_note)
         form.addRow(self.more)
-        form.addRow(_row_label(tr("Overrides"), tooltip(tr(_OVERRIDES_TIP))))
-        form.addRow(self.overrides)
+        form.addRow(self.exceptions)
         if method is not None:
             about = QWidget()
             lines = QVBoxLayout(about)
@@ -265,7 +270,7 @@ class MethodPanel(QWidget):
         name = field.field.name
         field.edited.connect(lambda value, name=name: self.parameter_edited.emit(name, value))
         form.addRow(_row_label(field.field.label, field.control.toolTip()), field)
-        form.addRow("", field.note)
+        form.addRow(field.note)
         self.fields[name] = field
 
     def _fill_scopes(self) -> None:

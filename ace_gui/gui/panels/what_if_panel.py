@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -33,6 +33,7 @@ from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.gui.words import later, tr
 from ace_gui.recipe.rules import describe
@@ -229,9 +230,7 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        em = self.fontMetrics().height()
-        self._scroll.setMinimumWidth(10 * em)
-        self.table.setMinimumWidth(20 * em)
+        by_letters(self, self._measure)
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
         buttons.addWidget(self.back)
@@ -250,6 +249,10 @@ class WhatIfPanel(QWidget):
         layout.addLayout(middle, 4)
         self._drawing = PlotWithTable(self.plot, self.plot.columns)
         layout.addWidget(self._drawing, 6)
+
+    def _measure(self, letters: QFontMetrics) -> None:
+        self._scroll.setMinimumWidth(10 * letters.height())
+        self.table.setMinimumWidth(20 * letters.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The figures say in numbers what the plot draws: they stay where there is little room."""

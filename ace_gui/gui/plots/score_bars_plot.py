@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF
-from PySide6.QtGui import QColor, QResizeEvent
+from PySide6.QtGui import QColor, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 # isort: split
@@ -191,19 +191,28 @@ class ScoreBarsPlot(Plot):
         self._bottom.set_names([group.title for group in self._groups], self.width())
 
     def _draw_numbers(self) -> None:
-        """Above the bars, where there is room for them; the merge's has more."""
+        """Above the bars, where there is room for them; the merge's has more.
+
+        Where it is tight, all are written without the zero that they begin with.
+        """
         while self._numbers:
             self.canvas.removeItem(self._numbers.pop())
-        room = 1.25 * STEP * self.canvas.width() / max(len(self._groups), 1)
+        apart = STEP * self.canvas.getViewBox().width() / max(len(self._groups), 1)
+        room = 1.25 * apart
+        wide = QFontMetrics(face(Face.CAPTION_STRONG)).horizontalAdvance(score_text(0.0)) <= apart
         for n, group in enumerate(self._groups):
             for series, bar in enumerate(group.bars):
                 if not _known(bar):
                     continue
                 ink = self.theme.text if series == 1 else self.theme.text2
-                item = pg.TextItem(score_text(bar.value), color=ink, anchor=(0.5, 1))
-                item.setFont(face(Face.CAPTION_STRONG if series == 1 else Face.CAPTION))
-                if item.boundingRect().width() > (2 * room if series == 1 else room):
+                number = score_text(bar.value)
+                written = number if wide else number.removeprefix("0")
+                font = face(Face.CAPTION_STRONG if series == 1 else Face.CAPTION)
+                needed = QFontMetrics(font).horizontalAdvance(written)
+                if needed > (2 * room if series == 1 else room):
                     continue
+                item = pg.TextItem(written, color=ink, anchor=(0.5, 1))
+                item.setFont(font)
                 item.setPos(_place(n, series), bar.value + _finite(bar.error))
                 self.canvas.addItem(item, ignoreBounds=True)
                 self._numbers.append(item)

@@ -81,9 +81,11 @@ class PrimaryPlace(QWidget):
             self.refresh()
 
     def needed(self, brief: int) -> int:
-        """Pixels at a brevity of 0 or 1, with the longest that is said."""
+        """Pixels at a brevity of 0, 1 or 2, with the longest that is said."""
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
         sign = round(_TICK * scale())
+        if brief > 1:
+            return max(write(tr("Export…")) + _PADDING // 2, PROGRESS_WIDTH) + 2 * sign
         merged = write(tr("Merge again")) + write(tr("Export…")) + _PADDING + sign
         merging = max(write(tr("Cancel")), write(tr("Stopping…"))) + PROGRESS_WIDTH + _PADDING // 2
         buttons = max(merged, merging)

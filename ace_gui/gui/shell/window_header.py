@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
 
 from ace_gui.gui.shell.primary_place import PrimaryPlace
@@ -41,20 +40,39 @@ class Header(QWidget):
         left.addWidget(self._brand)
         left.addWidget(self.menu_bar, 1, Qt.AlignmentFlag.AlignVCenter)
         middle = Qt.AlignmentFlag.AlignVCenter
-        row = QGridLayout(self)
+        row = self._grid = QGridLayout(self)
         row.setContentsMargins(16, 0, 12, 0)
         row.setHorizontalSpacing(12)
         row.addLayout(left, 0, 0)
-        row.addWidget(self.workspaces, 0, 1, middle | Qt.AlignmentFlag.AlignHCenter)
+        self._two_rows = False
+        self._place_workspaces()
         row.addWidget(place, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
         row.setColumnStretch(0, 1)
         row.setColumnStretch(2, 1)
         self.setMinimumHeight(HEIGHT)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def event(self, event: QEvent) -> bool:
+        handled = super().event(event)
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self._fit()
+        return handled
+
+    def _fit(self) -> None:
         """Where there is little room, a sign says what words say elsewhere."""
-        super().resizeEvent(event)
-        words = self.menu_bar.sizeHint().width() + self.workspaces.sizeHint().width()
-        taken = words + self._brand.width() + _BETWEEN
-        room = event.size().width() - taken
+        room = self.width() - self.menu_bar.sizeHint().width()
+        room -= self._brand.width() + _BETWEEN
+        beside = room - self.workspaces.sizeHint().width()
+        two_rows = beside < self.place.needed(2)
+        if two_rows != self._two_rows:
+            self._two_rows = two_rows
+            self._place_workspaces()
+        room = room if two_rows else beside
         self.place.be_brief(sum(room < self.place.needed(brief) for brief in (0, 1)))
+
+    def _place_workspaces(self) -> None:
+        """Between the menus and the place for what comes next, or below them."""
+        centred = Qt.AlignmentFlag.AlignCenter
+        if self._two_rows:
+            self._grid.addWidget(self.workspaces, 1, 0, 1, 3, centred)
+        else:
+            self._grid.addWidget(self.workspaces, 0, 1, centred)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QRect, QRectF, Qt
+from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QStyle,
@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.theme.drawn_marks import RADIUS, chevron, focus_ring, tick
+from ace_gui.gui.theme.drawn_marks import RADIUS, chevron, focus_ring, scale, tick
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.widget_kinds import state_is
 
@@ -28,6 +28,7 @@ _WORDS: Final = int(_LEFT) | int(Qt.TextFlag.TextSingleLine) | int(Qt.TextFlag.T
 TAB_GAP: Final = 18  # px between two tabs
 TAB_EDGE: Final = 2  # px at either side of a tab's words
 _LINE: Final = 2.0
+LINE_ROOM: Final = 11  # px that a line between rows of a menu is high
 _COLUMN: Final = 22  # px of ticks and icons in a menu
 SLIDER_LEAST: Final = 28
 
@@ -84,8 +85,9 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
     ink = theme.text if enabled else theme.text3
     words = place.adjusted(8, 0, -8, 0)
     if option.maxIconWidth > 0 or option.menuHasCheckableItems:
-        _menu_mark(painter, option, QRect(words.left(), words.top(), 16, words.height()))
-        words.setLeft(words.left() + _COLUMN)
+        mark = QRect(words.topLeft(), QSize(round(16 * scale()), words.height()))
+        _menu_mark(painter, option, mark)
+        words.setLeft(words.left() + round(_COLUMN * scale()))
     painter.setFont(option.font)
     painter.setPen(QColor(ink))
     text, _, keys = option.text.partition("\t")
@@ -98,6 +100,12 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
         at = QRectF(place.right() - 18, place.top(), 12, place.height())
         chevron(painter, at, _PE.PE_IndicatorArrowRight, enabled=enabled)
     painter.restore()
+
+
+def is_line(option: QStyleOption) -> bool:
+    """Whether it is a line between the rows of a menu, without words."""
+    found = isinstance(option, QStyleOptionMenuItem)
+    return found and option.menuItemType == _Item.Separator and not option.text
 
 
 def _separator(painter: QPainter, option: QStyleOptionMenuItem) -> None:
@@ -113,7 +121,7 @@ def _menu_mark(painter: QPainter, option: QStyleOptionMenuItem, place: QRect) ->
     enabled = state_is(option, "Enabled")
     if option.checkType != QStyleOptionMenuItem.CheckType.NotCheckable:
         if option.checked:
-            box = QRectF(0, 0, 14, 14)
+            box = QRectF(0, 0, 14 * scale(), 14 * scale())
             box.moveCenter(QRectF(place).center())
             theme = current_theme()
             tick(painter, box, theme.accent if enabled else theme.text3)

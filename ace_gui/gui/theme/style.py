@@ -270,6 +270,8 @@ class WorkbenchStyle(QProxyStyle):
         found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
         if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
             found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
+        elif kind == _CT.CT_MenuItem and bars.is_line(option):
+            found.setHeight(round(bars.LINE_ROOM * drawn_marks.scale()))
         elif kind == _CT.CT_MenuItem and size.height() > 0:
             found.setHeight(max(found.height(), option.fontMetrics.height() + 10))
         return found

@@ -36,6 +36,8 @@ from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.plots.one_layer.spectrum_plot import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.state.found.score_figures import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.windows import in_view
 
@@ -143,6 +145,35 @@ def test_a_log_axis_has_lines_only_where_it_has_numbers(qapp):
     axis.setRange(-2, -1)
     (_, (minor)) = axis.tickValues(-2, -1, 300)[1]
     assert np.log10(0.05) in minor
+
+
+def test_a_low_plot_gives_the_title_of_its_axis_to_the_data(qtbot):
+    plot = SpectrumPlot()
+    qtbot.addWidget(plot)
+    experts = {"cola": np.geomspace(1, 0.01, 20)}
+    plot.show_experts(ExpertSpectra(name="q", experts=experts), COLOURS, awaited=False)
+    plot.resize(400, 600)
+    plot.show()
+    label = plot.canvas.getAxis("bottom").label
+    assert label.isVisible()
+    plot.resize(400, 160)
+    qtbot.waitUntil(lambda: not label.isVisible())
+    plot.resize(400, 600)
+    qtbot.waitUntil(label.isVisible)
+
+
+def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
+    bars = ScoreBarsPlot()
+    qtbot.addWidget(bars)
+    figures = tuple(Figure(value=value) for value in (0.475, 0.775, 0.9))
+    groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
+    bars.resize(620, 500)
+    bars.show()
+    bars.show_scores(groups, "ACE-Merging", "accuracy")
+    qtbot.waitUntil(lambda: len(bars._numbers) == 18)
+    assert [number.toPlainText() for number in bars._numbers[:3]] == [".475", ".775", ".900"]
+    bars.resize(1400, 500)
+    qtbot.waitUntil(lambda: bars._numbers[0].toPlainText() == "0.475")
 
 
 def test_a_long_log_axis_thins_its_labels_to_powers_of_ten(qapp):

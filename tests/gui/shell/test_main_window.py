@@ -469,3 +469,21 @@ def test_another_scheme_is_shown_by_all_of_the_window_at_once(
     finally:
         watcher.changed.disconnect(loaded.set_theme)
         set_scheme("system")
+
+
+def test_without_room_beside_the_menus_the_workspaces_stand_below_them(
+    loaded: MainWindow, qtbot: QtBot
+) -> None:
+    header = loaded.header
+
+    def is_below() -> bool:
+        return header.workspaces.geometry().top() >= header.menu_bar.geometry().bottom()
+
+    assert not is_below()
+    words = header.menu_bar.sizeHint().width() + header.workspaces.sizeHint().width()
+    loaded.setMinimumWidth(0)
+    header.setFixedWidth(words + 60)
+    qtbot.waitUntil(is_below)
+    assert header.menu_bar.width() >= header.menu_bar.sizeHint().width()
+    header.setFixedWidth(2 * words)
+    qtbot.waitUntil(lambda: not is_below())

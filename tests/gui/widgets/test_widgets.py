@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QCheckBox, QLabel, QStyleOptionComboBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QMenu, QStyleOptionComboBox, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
+from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.widgets.layout.arrangement import Column
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from tests.helpers.contrast import contrast
 
@@ -108,3 +110,25 @@ def test_a_choice_gives_up_the_middle_of_what_does_not_fit(qtbot: QtBot) -> None
     assert "…" in option.currentText
     assert option.currentText.endswith("9")
     assert choice.currentText() == "ACE-Merging · τ 0.2 · ε 1e-9"
+
+
+def test_labels_give_back_the_height_that_they_needed_when_narrower(qtbot: QtBot) -> None:
+    column = Column()
+    qtbot.addWidget(column)
+    layout = QVBoxLayout(column)
+    layout.setContentsMargins(0, 0, 0, 0)
+    label = plain_label("No overrides. Add one, or select layers in the table and open their menu.")
+    layout.addWidget(label)
+    column.resize(120, 300)
+    column.show()
+    qtbot.waitUntil(lambda: label.minimumHeight() > 3 * label.fontMetrics().height())
+    column.resize(2000, 300)
+    qtbot.waitUntil(lambda: column.minimumHeight() <= 1.5 * label.fontMetrics().height())
+
+
+def test_a_line_of_a_menu_is_lower_than_its_rows(qtbot: QtBot) -> None:
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    row, line, _ = menu.addAction("Open"), menu.addSeparator(), menu.addAction("Quit")
+    menu.ensurePolished()
+    assert 0 < menu.actionGeometry(line).height() <= menu.actionGeometry(row).height() / 2

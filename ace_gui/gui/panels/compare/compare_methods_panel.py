@@ -28,7 +28,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, FlowLayout, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
@@ -176,10 +176,9 @@ class CompareMethodsPanel(QWidget):
         column.addWidget(heading(tr("Methods"), self))
         column.addWidget(self.choices, 1)
         column.addLayout(run)
-        actions = QHBoxLayout()
+        actions = FlowLayout(spacing=8)
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
-        actions.addStretch(1)
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
         result.addWidget(heading(tr("Results"), self))

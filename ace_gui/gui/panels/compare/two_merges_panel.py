@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
@@ -19,10 +19,12 @@ from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
+from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 
 _BESIDE: Final = 40  # lines of text, in less width one plot is below the other
+_PLOT: Final = 10  # lines of text that a plot is high at least
 REFRESH: Final = 100  # ms between repaints while differences stream in
 NEEDS_TWO: Final = later(
     "Two finished merges are needed: merge, change the method or a parameter, and merge again."
@@ -155,15 +157,19 @@ class ComparePanel(LayerPanel):
             head.addWidget(box, 1)
         head.addWidget(self.scores, 2)
         splitter = BesideOrBelow(_BESIDE)
-        splitter.addWidget(self.view)
-        splitter.addWidget(PlotWithTable(self.spectra, self.spectra.columns))
+        for view in (self.view, PlotWithTable(self.spectra, self.spectra.columns)):
+            splitter.addWidget(view)
+            by_letters(view, lambda letters, it=view: it.setMinimumHeight(_PLOT * letters.height()))
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(head)
-        layout.addWidget(splitter, 1)
+        area = scroll_area(tr("Results"), self)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(splitter)
+        layout.addWidget(area, 1)
 
 
 def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:

@@ -77,6 +77,7 @@ class InspectorPanel(QWidget):
             tr("Inputs"),
             tr("How well ACE's covariance of this layer shows that of the experts' inputs"),
             partial(CovariancesPanel, session, measuring),
+            short=tr("Data"),
         )
         self.preflight = PreflightPanel(session, self)
         tip = tr("What was looked at before the merge, and how it came out")

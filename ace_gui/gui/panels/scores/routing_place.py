@@ -16,7 +16,7 @@ from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
 from ace_gui.gui.widgets.layout.card import GAP, card
@@ -110,7 +110,7 @@ class RoutingPlace(QWidget):
         self.button.setText(tr("Stop") if running else tr("Look"))
         self.button.setAccessibleName(tr("Stop looking") if running else tr("Look at the routes"))
         self.button.setEnabled(running or not why)
-        self.button.setToolTip("" if running else why)
+        self.button.setToolTip("" if running else tooltip(why))
         routes = routing.routes or ()
         self.said.setText(plain(routing.error or why or self._sentence()))
         self.said.setVisible(bool(self.said.text()))

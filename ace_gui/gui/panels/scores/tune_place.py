@@ -98,7 +98,7 @@ class TunePlace(QWidget):
         view = PlotWithTable(self.curve, self.curve.columns)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         column.addWidget(card(view), 1)
-        by_letters(self, lambda letters: self.curve.setMinimumHeight(_PLOT * letters.height()))
+        by_letters(self, lambda letters: view.setMinimumHeight(_PLOT * letters.height()))
         self._result = card(self._make_result())
         column.addWidget(self._result)
         results = scroll_area(tr("Results"))

@@ -84,6 +84,7 @@ class QuantityAxis(PlainAxis):
     labelText: str
     labelStyle: dict[str, str]
     _titles: tuple[str, ...] = ()
+    _is_low = False
 
     def __init__(self, orientation: str) -> None:
         super().__init__(orientation, maxTickLength=-4)
@@ -114,6 +115,15 @@ class QuantityAxis(PlainAxis):
             self._title_widths.clear()
             self.setLabel(self._titles[0], **{**self.labelStyle, "font-size": points})
             self._fit_title()
+
+    def make_room(self, low: bool) -> None:
+        """In a low plot the data have the title's line, too."""
+        if low != self._is_low:
+            self._is_low = low
+            self.showLabel(bool(self._titles))
+
+    def showLabel(self, show: bool = True) -> None:
+        super().showLabel(show and not self._is_low)
 
     @property
     def title(self) -> str:

@@ -310,8 +310,12 @@ class Plot(ThemedWidget):
         column.addLayout(self._choices)
         if not beside:
             column.addWidget(self.caption)
-            column.addWidget(self.legend)
-        column.addWidget(self._quantity)
+        named = QHBoxLayout()
+        named.addWidget(self._quantity, 0, Qt.AlignmentFlag.AlignBottom)
+        named.addStretch(1)
+        if not beside:
+            named.addWidget(self.legend)
+        column.addLayout(named)
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:

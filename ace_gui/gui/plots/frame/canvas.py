@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
 
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.plots.frame.axes import label_overhang
+from ace_gui.gui.plots.frame.axes import QuantityAxis, label_overhang
 
 _PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
 _FREE: Final = 8  # px beside the words at an axis's end
+_LOW: Final = 8  # lines of text: in a lower plot the horizontal axis has no title
 _MOST: Final = 0.6  # of the axis, that such words take
 
 
@@ -77,6 +79,12 @@ class Canvas(pg.GraphicsView):
             axis.setStyle(hideOverlappingLabels=False)
         # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
         self.frame.view.sigStateChanged.connect(self.scene().prepareForPaint)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        axis = self.frame.axes.get("bottom") if event is not None else None  # pyqtgraph's own call
+        if isinstance(axis, QuantityAxis):
+            axis.make_room(low=event.size().height() < _LOW * self.fontMetrics().height())
+        super().resizeEvent(event)
 
     def fit_letters(self) -> None:
         """Leave room for the last number of the horizontal axis."""

@@ -60,7 +60,6 @@ class ParameterField(QWidget):
         policy.setRetainSizeWhenHidden(True)
         self._reset.setSizePolicy(policy)
         self.note = muted_label("", self)
-        self.note.setContentsMargins(_INSET, 0, 0, 0)
         self.note.hide()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -41,9 +41,20 @@ class Column(QWidget):
         """A form forgets to ask its labels again once a row comes or goes."""
         for label in self.findChildren(QLabel):
             if label.wordWrap() and label.isVisibleTo(self):
-                height = max(0, label.heightForWidth(label.width()))
+                height = _needed(label)
                 if height != label.minimumHeight():
                     label.setMinimumHeight(height)
+
+
+def _needed(label: QLabel) -> int:
+    """Pixels that the words need; the label itself never asks for less than its last minimum."""
+    if label.textFormat() != Qt.TextFormat.PlainText:
+        return max(0, label.heightForWidth(label.width()))
+    margins, margin = label.contentsMargins(), 2 * label.margin()
+    room = label.width() - margins.left() - margins.right() - margin
+    flags = Qt.TextFlag.TextWordWrap | label.alignment().value
+    words = label.fontMetrics().boundingRect(0, 0, max(room, 1), _NO_LIMIT, flags, label.text())
+    return words.height() + margins.top() + margins.bottom() + margin
 
 
 class _Area(QScrollArea):
