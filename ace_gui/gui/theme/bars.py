@@ -104,8 +104,9 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
 
 def is_line(option: QStyleOption) -> bool:
     """Whether it is a line between the rows of a menu, without words."""
-    found = isinstance(option, QStyleOptionMenuItem)
-    return found and option.menuItemType == _Item.Separator and not option.text
+    if not isinstance(option, QStyleOptionMenuItem):
+        return False
+    return option.menuItemType == _Item.Separator and not option.text
 
 
 def _separator(painter: QPainter, option: QStyleOptionMenuItem) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
@@ -157,9 +158,15 @@ class ComparePanel(LayerPanel):
             head.addWidget(box, 1)
         head.addWidget(self.scores, 2)
         splitter = BesideOrBelow(_BESIDE)
-        for view in (self.view, PlotWithTable(self.spectra, self.spectra.columns)):
+        views = self.view, PlotWithTable(self.spectra, self.spectra.columns)
+        for view in views:
             splitter.addWidget(view)
-            by_letters(view, lambda letters, it=view: it.setMinimumHeight(_PLOT * letters.height()))
+
+        def measure(letters: QFontMetrics) -> None:
+            for view in views:
+                view.setMinimumHeight(_PLOT * letters.height())
+
+        by_letters(self, measure)
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
         layout = QVBoxLayout(self)
