@@ -1642,6 +1642,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Befund</translation>
 </message>
 <message>
+<source>Health ({count})</source>
+<translation>Befund ({count})</translation>
+</message>
+<message>
 <source>Help</source>
 <translation>Hilfe</translation>
 </message>

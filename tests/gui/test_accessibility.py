@@ -8,10 +8,22 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible, QColor
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSpinBox,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
 from tests.helpers.contrast import contrast
 
@@ -96,6 +108,34 @@ def test_words_stand_out_from_what_is_painted_behind_them(loaded: MainWindow, sc
     assert seen > 10
 
 
+def test_return_presses_the_button_with_the_focus(loaded: MainWindow, qtbot: QtBot) -> None:
+    place = loaded.header.place.main
+    place.setFocus()
+    qtbot.keyClick(place, Qt.Key.Key_Return)
+    assert loaded.session.activity.is_running(State.MERGING)
+
+
+@pytest.mark.parametrize("kind", ["", "primary", "again", "start", "tinted", "ghost", "link"])
+@pytest.mark.parametrize("control", [QPushButton, QToolButton, QCheckBox, QComboBox, QSpinBox])
+def test_what_tab_reaches_shows_it(control: type[QWidget], kind: str, qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    layout = QVBoxLayout(window)
+    first, second = QLineEdit(), control()
+    second.setProperty("kind", kind)
+    second.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    layout.addWidget(first)
+    layout.addWidget(second)
+    window.show()
+    window.activateWindow()
+    first.setFocus()
+    qtbot.waitUntil(first.hasFocus)
+    before = second.grab().toImage()
+    qtbot.keyClick(first, Qt.Key.Key_Tab)
+    assert second.hasFocus()
+    assert second.grab().toImage() != before
+
+
 def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
     cards, layers = loaded.workspace.cards, loaded.workspace.layers
     layers.table.setFocus()
@@ -106,6 +146,16 @@ def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
     loaded.actions_.maximise.trigger()
     assert loaded.workspace.inspector.isVisible()
     assert not cards.in_turns
+
+
+def test_a_double_click_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot: QtBot) -> None:
+    bar = loaded.workspace.heterogeneity.tabs.bar
+    for alone in (True, False):
+        place = bar.tabRect(0).center()
+        qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=place)
+        assert loaded.workspace.heterogeneity.isVisible()
+        assert loaded.workspace.layers.isVisible() != alone
 
 
 def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(

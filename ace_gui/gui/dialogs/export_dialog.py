@@ -28,9 +28,10 @@ from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.operations.output_operations import OutputOperations
-from ace_gui.gui.numbers import human_bytes, value_text
+from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.found.runs import title_parts
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -222,16 +223,15 @@ class ExportDialog(QDialog):
         run = self._session.results.merge
         if run is None:
             return ""
-        values = dict(run.parameters)
-        shown = [f"{name} {value_text(value)}" for name, value in values.items()]
+        method, *chosen = title_parts(run, self._session.draft.methods)
         merged = counted(
             len(run.recipe.models),
             "{method} of %n expert into {base}",
             "{method} of %n experts into {base}",
-            method=run.recipe.merge_method,
+            method=method,
             base=run.recipe.base_model.name,
         )
-        return ", ".join([merged, *shown])
+        return " · ".join([merged, *chosen])
 
     def _size(self) -> OutputSize | None:
         """Of the merged model alone."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.figures.health import (
     LayerHealth,
@@ -29,10 +30,12 @@ _Known = tuple[LayerStatistics | None, LayerReport | None]
 class Healths(QObject):
     """``changed`` follows, gathered, when the health of any layer may be another.
 
+    ``warned`` carries the number of layers with a warning, once nothing has changed for a while.
     A report counts only while the merge was made from what is chosen now.
     """
 
     changed = Signal()
+    warned = Signal(int)
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -43,6 +46,7 @@ class Healths(QObject):
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.changed)
         self._left: Iterator[PlanRow] = iter(())
+        self._warnings = 0  # in what was found in advance
         self._quiet = QTimer(self, singleShot=True, interval=QUIET)
         self._quiet.timeout.connect(self._begin_ahead)
         self._idle = QTimer(self, interval=0)
@@ -89,12 +93,14 @@ class Healths(QObject):
 
     def _begin_ahead(self) -> None:
         """Sorting twenty thousand layers by their health should not have to find it first."""
-        self._left = iter(self._session.layers.rows)
+        self._left, self._warnings = iter(self._session.layers.rows), 0
         self._idle.start()
 
     def _find_ahead(self) -> None:
         batch = tuple(islice(self._left, BATCH))
         for row in batch:
-            self.of(row.name)
+            health = self.of(row.name)
+            self._warnings += health is not None and health.verdict is Verdict.WARNING
         if not batch:
             self._idle.stop()
+            self.warned.emit(self._warnings)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QApplication, QMainWindow, QPushButton, QToolButton
 
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
@@ -31,3 +33,15 @@ class ShellWindow(QMainWindow):
     def workspace(self) -> Workspace:
         """The panels; made when they are first needed."""
         raise NotImplementedError
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Return presses the button with the focus; Qt lets it do so in dialogs alone."""
+        button = QApplication.focusWidget()
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            super().keyPressEvent(event)
+        elif isinstance(button, QToolButton) and button.menu() is not None:
+            button.showMenu()
+        elif isinstance(button, QPushButton | QToolButton):
+            button.click()
+        else:
+            super().keyPressEvent(event)

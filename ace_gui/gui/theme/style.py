@@ -203,6 +203,8 @@ class WorkbenchStyle(QProxyStyle):
         elif element == _CE.CE_HeaderLabel:
             bars.ink_header(option)  # type: ignore[arg-type]
         super().drawControl(element, option, painter, widget)
+        if element == _CE.CE_PushButton and state_is(option, "HasFocus"):  # Fusion has no ring
+            _focus(painter, option, widget)
 
     def drawComplexControl(
         self,

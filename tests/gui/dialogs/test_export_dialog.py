@@ -202,4 +202,4 @@ def test_a_merge_of_earlier_parameters_is_named_as_such(
     window.dialogs.open_export()
     texts = [label.text() for label in window.dialogs.export.findChildren(QLabel)]
     assert any("as it was made" in text for text in texts)
-    assert any("tau 0.3" in text for text in texts)
+    assert "ace of 2 experts into base" in texts, "no more was chosen when it was made"

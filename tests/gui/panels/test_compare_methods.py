@@ -267,3 +267,15 @@ def test_rows_of_another_base_are_forgotten(
     window.comparison.start([window.session.draft.inputs.recipe()])
     assert window.comparison.rows == ()
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
+
+
+def test_only_methods_that_merge_as_many_experts_are_offered(
+    opened: MainWindow, worker: FakeWorker
+) -> None:
+    more = (replace(LINEAR, name="three", least=3), replace(LINEAR, name="one", most=1))
+    pair = replace(LINEAR, name="pair", most=2)
+    worker.say(replace(ENGINE, methods=(*ENGINE.methods, *more, pair)), job=0)
+    opened.workspace.show_methods()
+    boxes = opened.workspace.comparison.methods.choices.boxes
+    offered = {name for (name, _), box in boxes.items() if not box.isHidden()}
+    assert offered == {method.name for method in (*ENGINE.methods, pair)}

@@ -14,6 +14,7 @@ from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, adopt_two
@@ -131,6 +132,29 @@ def test_everything_is_found_in_advance_when_nothing_changes(
 ) -> None:
     qtbot.waitUntil(lambda: set(healths._found) == {SICK, FINE, POLE})
     qtbot.waitUntil(lambda: not healths._idle.isActive())
+
+
+def test_the_tab_counts_the_layers_with_a_warning(loaded: MainWindow, qtbot: QtBot) -> None:
+    tabs = loaded.workspace.heterogeneity.tabs
+
+    def titles() -> list[str]:
+        return [tabs.tabText(place) for place in range(tabs.count())]
+
+    assert "Health" in titles()
+    session = loaded.session
+    run = MergeRun(
+        recipe=session.draft.inputs.recipe(),
+        parameters=session.draft.resolved_parameters(),
+        store=BASE,
+    )
+    session.results.start_merge(run)
+    for name in (SICK, FINE):
+        session.record_report(LayerReport(name=name, gamma=0.1, warnings=(WARNING,)))
+    qtbot.waitUntil(lambda: "Health (2)" in titles())
+    assert not tabs.tabIcon(titles().index("Health (2)")).isNull()
+    session.results.start_merge(None)
+    qtbot.waitUntil(lambda: "Health" in titles())
+    assert tabs.tabIcon(titles().index("Health")).isNull()
 
 
 def test_the_summary_names_the_worst_layers_and_leads_to_them(

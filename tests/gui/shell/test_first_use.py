@@ -12,8 +12,10 @@ from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
     QFileDialog,
+    QListView,
     QStyle,
     QStyleOptionSpinBox,
+    QTreeView,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -32,10 +34,10 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
-from ace_gui.gui.widgets.files.file_dialogs import PICTURES
+from ace_gui.gui.widgets.files.file_dialogs import PICTURES, _without_parents
 from ace_gui.gui.widgets.tables.table_tools import FittedTable
 from ace_gui.paths import Sample
-from tests.gui.fakes import FakeWorker, recipe
+from tests.gui.fakes import FakeWorker, plan, recipe
 from tests.helpers.windows import in_view
 
 
@@ -282,3 +284,26 @@ def test_a_first_window_leaves_no_part_of_it_beside_the_screen(
     window.hide()
     window.fit_to_screen()
     assert window.isMaximized() == fills
+
+
+def test_experts_are_looked_for_beside_the_last_one_several_at_once(
+    loaded: MainWindow, tmp_path: Path
+) -> None:
+    for name in ("cola", "sst2"):
+        (tmp_path / name).mkdir()
+    session = loaded.session
+    inputs = session.draft.inputs.without_experts([0, 1]).with_experts([tmp_path / "cola"])
+    session.adopt(inputs, plan(inputs.recipe()))
+    loaded.opener.add_experts()
+    dialog = loaded.findChild(QFileDialog)
+    assert Path(dialog.directory().absolutePath()) == tmp_path
+    for kind in (QListView, QTreeView):
+        for view in dialog.findChildren(kind):
+            assert view.selectionMode() is view.SelectionMode.ExtendedSelection
+    dialog.reject()
+
+
+def test_the_folder_that_is_looked_into_is_none_of_those_chosen_in_it() -> None:
+    parent = Path("/models")
+    assert _without_parents([parent, parent / "a", parent / "b"]) == [parent / "a", parent / "b"]
+    assert _without_parents([parent]) == [parent]

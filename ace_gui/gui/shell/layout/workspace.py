@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QResizeEvent
+from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layers.layer_queries import Kind
@@ -34,7 +34,7 @@ from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Tokens
+from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.arrangement import tab_through
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.widgets.layout.letters import by_letters
@@ -228,18 +228,25 @@ class Workspace(QWidget):
         self.inspector.show_checks()
 
     def _add_lower_tabs(self, session: Session, what_if: WhatIf) -> None:
-        add = self.heterogeneity.tabs.add
+        tabs = self.heterogeneity.tabs
+        add = tabs.add
 
         def make_health() -> HealthPanel:
             panel = HealthPanel(session, self.healths)
             panel.inputs_edited.connect(self.inputs_edited)
             return panel
 
-        add(
+        place = add(
             tr("Health"),
             tr("Which layers are out of the ordinary, and what one can do"),
             make_health,
         )
+
+        def show_warnings(count: int) -> None:
+            tabs.setTabText(place, tr("Health ({count})", count=count) if count else tr("Health"))
+            tabs.setTabIcon(place, icon("warning") if count else QIcon())
+
+        self.healths.warned.connect(show_warnings)
 
         def make_what_if() -> WhatIfPanel:
             panel = WhatIfPanel(session, what_if)
