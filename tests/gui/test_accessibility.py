@@ -115,6 +115,20 @@ def test_return_presses_the_button_with_the_focus(loaded: MainWindow, qtbot: QtB
     assert loaded.session.activity.is_running(State.MERGING)
 
 
+def test_tables_show_where_the_focus_is_before_a_row_is_chosen(
+    loaded: MainWindow, qtbot: QtBot
+) -> None:
+    workspace = loaded.workspace
+    loaded.activateWindow()
+    for table in (workspace.experts.table, workspace.layers.table):
+        workspace.layers.text.setFocus()
+        qtbot.waitUntil(workspace.layers.text.hasFocus)
+        before = table.grab().toImage()
+        table.setFocus(Qt.FocusReason.TabFocusReason)
+        assert not table.selectionModel().hasSelection()
+        assert table.grab().toImage() != before, table.accessibleName()
+
+
 @pytest.mark.parametrize("kind", ["", "primary", "again", "start", "tinted", "ghost", "link"])
 @pytest.mark.parametrize("control", [QPushButton, QToolButton, QCheckBox, QComboBox, QSpinBox])
 def test_what_tab_reaches_shows_it(control: type[QWidget], kind: str, qtbot: QtBot) -> None:

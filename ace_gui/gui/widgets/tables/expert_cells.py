@@ -31,7 +31,9 @@ class RowGround(QStyledItemDelegate):
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
         super().initStyleOption(option, index)
-        option.state &= ~option.state.__class__.State_HasFocus
+        states = option.state.__class__
+        if option.state & states.State_Selected:
+            option.state &= ~states.State_HasFocus
 
 
 class SizeCell(RowGround):
