@@ -3118,6 +3118,14 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>&amp;Eingaben zeigen</translation>
 </message>
 <message>
+<source>Show all</source>
+<translation>Alle zeigen</translation>
+</message>
+<message>
+<source>Show all examples</source>
+<translation>Alle Beispiele zeigen</translation>
+</message>
+<message>
 <source>Show all {count}</source>
 <translation>Alle {count} zeigen</translation>
 </message>
@@ -3972,6 +3980,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <message>
 <source>What the merge did, as one HTML file</source>
 <translation>Was der Merge tat, als eine HTML-Datei</translation>
+</message>
+<message>
+<source>What the merge gets wrong that the experts had right.</source>
+<translation>Was der Merge falsch macht und die Experten richtig hatten.</translation>
 </message>
 <message>
 <source>What the merge is compared with</source>

@@ -72,7 +72,8 @@ FIGURES: Final = (
         "cap_factor",
     ),
 )
-_ROOMY = 42  # lines of text across that the plot needs beside the figures
+_SPACING = 12  # px
+_PLOT = 12  # lines of text across that the plot needs beside the figures
 _NOT_TRIED = later("Change a value on the left to see what it does to this layer.")
 _BOTH = later("Both variants, as the values stand. Change one on the left to see what it does.")
 _NO_LAYER = later("Select a layer that the method merges to try other values on it.")
@@ -244,7 +245,8 @@ class WhatIfPanel(QWidget):
         middle.addWidget(self.note)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(12)
+        layout.setSpacing(_SPACING)
+        self._beside = left, middle
         layout.addLayout(left, 3)
         layout.addLayout(middle, 4)
         self._drawing = PlotWithTable(self.plot, self.plot.columns)
@@ -257,7 +259,9 @@ class WhatIfPanel(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The figures say in numbers what the plot draws: they stay where there is little room."""
         super().resizeEvent(event)
-        self._drawing.setVisible(event.size().width() >= _ROOMY * self.fontMetrics().height())
+        beside = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
+        needed = beside + _PLOT * self.fontMetrics().height()
+        self._drawing.setVisible(event.size().width() >= needed)
 
 
 def figure_text(report: LayerReport, figure: str) -> str:

@@ -31,6 +31,7 @@ WIDTH: Final = 0.25  # of a group, one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")
 _QUARTERS: Final = [0.25 * n for n in range(5)]
+_BELOW: Final = 0.012  # of the highest bar: the axis writes its zero
 _PALE: Final = 48  # of 255, the fill of an outlined bar
 
 
@@ -112,11 +113,14 @@ class ScoreBarsPlot(Plot):
         quarters = [[(at, local(f"{at:g}")) for at in _QUARTERS], []]
         self._left.setTicks(quarters if top <= 1.15 and low >= 0.0 else None)
         view.setXRange(-0.55, len(self._groups) - 0.45, padding=0)
-        view.setYRange(low, 1.1 * top, padding=0)
+        number = 1.3 * QFontMetrics(face(Face.CAPTION_STRONG)).height() / max(view.height(), 1.0)
+        above = max(0.1 * top, (top - low) * number / max(1 - number, 0.5))
+        view.setYRange(low - _BELOW * top, top + above, padding=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._name_groups()
+        self.fit()
         self._draw_numbers()
 
     # Drawing

@@ -28,7 +28,7 @@ _WORDS: Final = int(_LEFT) | int(Qt.TextFlag.TextSingleLine) | int(Qt.TextFlag.T
 TAB_GAP: Final = 18  # px between two tabs
 TAB_EDGE: Final = 2  # px at either side of a tab's words
 _LINE: Final = 2.0
-LINE_ROOM: Final = 11  # px that a line between rows of a menu is high
+LINE_ROOM: Final = 8  # px that a line between rows of a menu is high
 _COLUMN: Final = 22  # px of ticks and icons in a menu
 SLIDER_LEAST: Final = 28
 

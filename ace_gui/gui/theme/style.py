@@ -105,6 +105,7 @@ _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_FrameMenu: _nothing,
     _PE.PE_PanelMenuBar: _nothing,
     _PE.PE_PanelStatusBar: _nothing,
+    _PE.PE_PanelScrollAreaCorner: _nothing,
     _PE.PE_FrameStatusBarItem: _nothing,
     _PE.PE_FrameTabBarBase: _nothing,
     _PE.PE_FrameTabWidget: _nothing,
@@ -220,7 +221,7 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_tool_button(painter, option, widget)
             inner = type(option)(option)
-            inner.rect = option.rect.adjusted(5, 2, -5, -2)
+            inner.rect = option.rect.adjusted(0 if kind_of(widget) == "fold" else 5, 2, -5, -2)
             self.drawControl(_CE.CE_ToolButtonLabel, inner, painter, widget)
             if state_is(option, "HasFocus"):
                 _focus(painter, option, widget)
@@ -275,7 +276,8 @@ class WorkbenchStyle(QProxyStyle):
         elif kind == _CT.CT_MenuItem and bars.is_line(option):
             found.setHeight(round(bars.LINE_ROOM * drawn_marks.scale()))
         elif kind == _CT.CT_MenuItem and size.height() > 0:
-            found.setHeight(max(found.height(), option.fontMetrics.height() + 10))
+            found.setHeight(max(found.height(), option.fontMetrics.height() + 8))
+            found.setWidth(found.width() + round(12 * (drawn_marks.scale() - 1)))  # of its mark
         return found
 
 

@@ -374,6 +374,32 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     assert number != against_base
 
 
+def test_some_examples_of_each_task_stand_below_the_scores(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    store = record_scores(loaded, worker)
+    strip = scores_place(page).examples
+    assert strip.list.isHidden()
+    assert strip.ask.isEnabled()
+    strip.ask.click()
+    number = worker.newest(CompareExamplesJob)
+    assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
+    worker.say(
+        compared("cola", other="cola", lost=5, gained=1),
+        compared("sst2", other="sst2", lost=1),
+        JobDone(),
+        job=number,
+    )
+    qtbot.waitUntil(lambda: not strip.list.isHidden())
+    lost, gained = strip.verdict.findChildren(QPushButton)
+    assert [lost.text(), gained.text()] == ["Lost 6", "Gained 1"]
+    assert [each.task for each in strip.model.examples] == ["cola", "sst2"]
+    gained.click()
+    assert [each.found.answer for each in strip.model.examples] == ["yes"]
+    strip.all.click()
+    assert page.tabs.currentIndex() == EXAMPLES
+
+
 def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:

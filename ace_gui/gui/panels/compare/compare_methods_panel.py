@@ -190,6 +190,7 @@ class CompareMethodsPanel(QWidget):
         both.addWidget(plots)
         both.setChildrenCollapsible(False)
         both.setSizes([300, 320])
+        both.setStretchFactor(1, 1)
         by_letters(self, self._measure)
         area = scroll_area(tr("Results"), self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)

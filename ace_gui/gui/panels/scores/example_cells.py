@@ -31,7 +31,10 @@ class ExampleCell(QStyledItemDelegate):
     merge_is_wrong = True
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
-        listed: ListedExample = index.data(EXAMPLE)
+        return self.size_of(index.data(EXAMPLE))
+
+    def size_of(self, listed: ListedExample) -> QSize:
+        """Pixels of a tile, or of a row."""
         line = _height(Face.CAPTION_STRONG)
         if listed.found.example.picture is not None:
             width = max(_TILE, 7 * _height(Face.CAPTION))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,8 @@ from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
 from ace_gui.gui.panels.scores.example_cells import ExampleCell
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
+from ace_gui.gui.panels.scores.examples_strip import listed_examples
 from ace_gui.gui.panels.scores.merges import merges_of
-from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
@@ -185,17 +186,8 @@ class ExamplesPlace(QWidget):
             self.verdict.set_title(place, f"{tr(title)} {count}")
         verdict = VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is not Verdict.GAINED
-        inputs = self._session.draft.inputs
-        listed = [
-            ListedExample(
-                task=each.task,
-                colour=expert_colour(inputs, known.owner_of(each.task))[0],
-                other_model=tr("base") if self.with_base else each.other,
-                found=example,
-            )
-            for each in chosen
-            for example in each.examples[verdict]
-        ]
+        other = tr("base") if self.with_base else ""
+        listed = [*chain(*listed_examples(self._session, chosen, verdict, other))]
         self._show_listed(listed)
         count = sum(each.counts[verdict] for each in chosen)
         some = (

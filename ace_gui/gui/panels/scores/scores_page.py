@@ -54,7 +54,12 @@ class ScoresPage(QWidget):
         self.tabs = LazyTabs(tr("Places of the scores"), self)
         makers: tuple[Callable[[], QWidget], ...] = (
             lambda: TasksPlace(session, scoring),
-            lambda: ScoresPlace(session, scoring, lambda: self.show_place(TASKS)),
+            lambda: ScoresPlace(
+                session,
+                scoring,
+                lambda: self.show_place(TASKS),
+                lambda: self.show_place(EXAMPLES),
+            ),
             lambda: self._make_examples(session, scoring),
             lambda: TryPlace(session, scoring.trying),
             lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),

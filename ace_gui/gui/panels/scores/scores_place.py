@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QPushButton,
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.panels.scores.examples_strip import ExamplesStrip
 from ace_gui.gui.panels.scores.figures_card import FiguresCard
 from ace_gui.gui.panels.scores.merges import Model, merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
@@ -38,6 +40,7 @@ from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.words import counted, later, tr
 
+_HIGH: Final = 44  # lines of text, in less there is no row of examples
 REFRESH: Final = 100  # ms between two repaints while scores come in
 NO_TASKS: Final = later("There are no tasks yet: add data that the models can be tried on.")
 NO_SCORES: Final = later(
@@ -49,13 +52,14 @@ _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 
 
 class ScoresPlace(QWidget):
-    """``add_data``: where a person is led who has no tasks yet."""
+    """``add_data``: where a person is led who has no tasks yet; ``show_examples``: to all."""
 
     def __init__(
         self,
         session: Session,
         scoring: Scoring,
         add_data: Callable[[], object],
+        show_examples: Callable[[], object],
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -69,6 +73,7 @@ class ScoresPlace(QWidget):
         self.line = ScoreLine(self)
         self.bars = ScoreBarsPlot()
         self.figures = FiguresCard(session)
+        self.examples = ExamplesStrip(session, scoring, show_examples)
         self.no_tasks = EmptyState(tr(NO_TASKS), _button(tr("Add data…"), add_data))
         self.no_scores = EmptyState(tr(NO_SCORES), EvaluateButton(session, scoring))
         self._stack = QStackedLayout(self)
@@ -104,16 +109,23 @@ class ScoresPlace(QWidget):
         scroll = scroll_area(tr("Figures of the merge"))
         scroll.setWidget(self.figures)
         below.addWidget(card(scroll))
-        below.setSizes([540, 480])
-        below.setStretchFactor(0, 3)
-        below.setStretchFactor(1, 2)
+        below.setSizes([520, 560])  # so that the table is whole in a window of 1440 px
+        below.setStretchFactor(0, 1)
+        below.setStretchFactor(1, 1)
         page = QWidget()
         layout = QVBoxLayout(page)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GAP)
         layout.addWidget(card(head))
         layout.addWidget(below, 1)
+        self._strip = card(self.examples)
+        layout.addWidget(self._strip)
         return page
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little height, the bars have it all."""
+        super().resizeEvent(event)
+        self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
     def _plan_refresh(self) -> None:
         if not self._timer.isActive():
@@ -141,6 +153,7 @@ class ScoresPlace(QWidget):
         self._show_head(rows)
         self._show_bars(rows)
         self.figures.show_figures(rows, self._others)
+        self.examples.show_merge(str(self.merge.current))
 
     @property
     def _others(self) -> list[Model]:

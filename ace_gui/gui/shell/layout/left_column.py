@@ -23,6 +23,7 @@ WIDTH: Final = 18  # lines of text that the column is wide at first
 _LEAST: Final = 16.5
 _ROOMY: Final = 88  # lines of text: in a narrower window the column starts folded
 _RAIL: Final = 4.25  # lines of text
+_NAMES: Final = 5  # experts that the rail has room for at least; of more it says how many
 _ICON: Final = 1.1  # lines of text
 
 
@@ -133,8 +134,7 @@ class Rail(QWidget):
         for button in self.buttons:
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(8)
-        column.addWidget(self.experts)
-        column.addStretch(1)
+        column.addWidget(self.experts, 1)
 
     def _button(self, picture: str, name: str, tip: str) -> QToolButton:
         button = QToolButton(self)
@@ -161,7 +161,7 @@ class _Experts(QWidget):
         listed = ", ".join(self._names)
         self.setAccessibleName(tr("Experts: {listed}", listed=listed))
         self.setToolTip(tooltip(listed))
-        self.setMinimumHeight(self._step() * min(len(self._names), 8))
+        self.setMinimumHeight(self._step() * min(len(self._names), _NAMES))
         self.update()
 
     def _step(self) -> int:
@@ -170,7 +170,13 @@ class _Experts(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         painter, theme, step = QPainter(self), current_theme(), self._step()
         count, centred = len(theme.expert_colours), Qt.AlignmentFlag.AlignCenter
-        for place, name in enumerate(self._names):
+        room, shown = self.height() // step, self._names
+        if len(shown) > room:
+            shown = self._names[: max(room - 1, 0)]
+            rest = QRectF(0, len(shown) * step, self.width(), step)
+            more = f"+{len(self._names) - len(shown)}"
+            write(painter, rest, more, face(Face.CAPTION), theme.text2, align=centred)
+        for place, name in enumerate(shown):
             top = float(place * step)
             mark = QRectF(0, top, self.width(), SWATCH)
             paint_swatch(painter, mark, theme.expert_colour(place), hollow=place >= count)

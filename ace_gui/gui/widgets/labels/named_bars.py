@@ -64,8 +64,9 @@ class NamedBars(QWidget):
         names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
         names = min(names, _NAME * self.width())
         number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
+        line = min(self._line, self.height() / max(len(self._bars), 1))  # closer where it is low
         for place, bar in enumerate(self._bars):
-            row = QRectF(0, place * self._line, self.width(), self._line)
+            row = QRectF(0, place * line, self.width(), line)
             name = QRectF(row.left(), row.top(), names, row.height())
             font = face(Face.STRONG if bar.strong else Face.BODY)
             ink = theme.text if bar.strong else theme.text2
