@@ -10,6 +10,7 @@ import torch
 from ace_gui.engine.contract.events import DeviceInfo, GpuPeak
 from ace_gui.engine.gpus import Gpu, fastest_first, gpus, kernels, why_none, why_unfit
 from ace_gui.errors import ResourceError
+from ace_gui.linalg.products import choose_library
 from ace_gui.machine import processors
 
 _STARTED: Final[set[str]] = set()
@@ -20,8 +21,9 @@ _LARGEST_KEPT: Final = (32 << 20) - (1 << 16)
 
 
 def use_threads(wanted: int | None) -> None:
-    """Let torch compute with so many threads; None: as it chooses, within a container's share."""
+    """Compute with so many threads; None: as torch chooses, within a container's share."""
     torch.set_num_threads(wanted or min(torch.get_num_threads(), processors()))
+    choose_library()
     _keep_freed_memory()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.products import times
+
 
 def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
     """⟨A, B⟩ / (‖A‖ ‖B‖), Frobenius, for float64 matrices; 0 where one is zero.
@@ -24,5 +26,5 @@ def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
 
 def overlap(one_NK: Tensor, other_NK: Tensor) -> float:
     """‖UᵀV‖² / K of two orthonormal bases: 1 for the same subspace, 0 for orthogonal ones."""
-    found = torch.linalg.vector_norm(one_NK.T @ other_NK) ** 2
+    found = torch.linalg.vector_norm(times(one_NK.T, other_NK)) ** 2
     return float(found) / one_NK.shape[1]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.products import times
 
 NOTHING: Final = 1e-6
 """Singular values up to this share of the largest are none: their vectors are those of rounding.
@@ -44,7 +45,7 @@ class Triplets:
     @property
     def product(self) -> Tensor:
         """U S Vᵀ, O × I."""
-        return (self.u_OK * self.s_K) @ self.vh_KI
+        return times(self.u_OK * self.s_K, self.vh_KI)
 
 
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
@@ -70,7 +71,7 @@ def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
     if kept and not float(squares_R[kept - 1]) - below > CLEAR * float(squares_R[0]):
         return None
     u_RK, s_K = vectors_RR[:, :kept], squares_R[:kept].sqrt()
-    return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=(u_RK / s_K).T @ wide_RC)
+    return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
 
 
 def _by_svd(wide_RC: Tensor, k: int, scale: float) -> Triplets:
@@ -95,7 +96,7 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     k = _fewest(s_R, share)
     gap = squares_R[k - 1] - squares_R[k] if k < len(s_R) else squares_R[k - 1]
     if bool((blur <= BLURRED * s_R.sum()) & (gap > CLEAR * squares_R[0])):
-        vh_KI = (u_OR[:, :k] / s_R[:k]).T @ matrix_OI
+        vh_KI = times((u_OR[:, :k] / s_R[:k]).T, matrix_OI)
     else:
         del u_OR
         u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
@@ -119,8 +120,7 @@ def orthogonalised(columns_NK: Tensor) -> Tensor:
     Where they are not, directions with a singular value of at most ``NOTHING`` of the largest are
     left out, so that nothing arbitrary takes their place.
     """
-    factor_NK: Tensor = columns_NK @ inverse_root(columns_NK)
-    return factor_NK
+    return times(columns_NK, inverse_root(columns_NK))
 
 
 def inverse_root(columns_NK: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     else:
         s_R, vh_RK = squares_K[unseen:].sqrt(), vectors_KK.T[unseen:]
         few = faint - unseen
-        _, s_R[:few], turn = torch.linalg.svd(columns_NK @ vh_RK[:few].T, full_matrices=False)
+        _, s_R[:few], turn = torch.linalg.svd(times(columns_NK, vh_RK[:few].T), full_matrices=False)
         vh_RK[:few] = turn @ vh_RK[:few]
     kept = s_R > NOTHING * s_R.max()
     return s_R[kept], vh_RK[kept]

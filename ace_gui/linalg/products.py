@@ -3,28 +3,80 @@
 A batch goes to a GPU as a whole, since one small matrix leaves most of it idle. A batch of one goes
 as the matrix that it is: what libraries do for batches gains a processor nothing, and may cost.
 
-On processors that are not Intel's, products in float32 that torch would give to MKL go to oneDNN
-(``unpublished``): MKL leaves the wide registers of other makers' processors alone, which is half
-the speed on an AMD EPYC with AVX-512. On an Intel Xeon both are as fast, and a Gram matrix by MKL,
-which adds to a sum by itself, takes two thirds of the time.
+On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
+of it, which is nearly twice as fast in float64 and more in float32: where ``choose_library`` finds
+that so, products go there. Large ones go in parts to as many threads as torch may use. Where it
+does not, because of how numpy was built or OpenBLAS told, those in float32 go to oneDNN
+(``unpublished``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
+import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from ace_gui.linalg.split import add_split_product_, splitting
 from ace_gui.linalg.unpublished import LINEAR
 
 PIECE: Final = 1536
-"""Rows and columns of a product that oneDNN makes at a time: it cannot add to a sum by itself."""
+"""Rows and columns of a product that is made at a time before it is added to a sum."""
+
+LARGE: Final = 1 << 27
+"""Multiplications from which on several threads pay: they take a millisecond or more."""
+
+WIDE: Final = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids", "Zen4", "Zen5"})
+"""What OpenBLAS calls its products for registers of 512 bits."""
 
 Factor = float | Sequence[float]
 """A factor for all matrices, or one for each of the batch."""
+
+
+_BY_NUMPY: Final[list[bool]] = []
+"""Whether ``choose_library`` chose numpy; empty before."""
+
+
+def choose_library() -> None:
+    """Take the processor's products by numpy from now on where its OpenBLAS has wide registers.
+
+    OpenBLAS then uses no threads of its own in this process: those that merge have one each.
+    """
+    if _BY_NUMPY:
+        return
+    found = ThreadpoolController().select(internal_api="openblas")
+    own = [each for each in found.lib_controllers if "numpy" in each.filepath]
+    wide = any(each.info()["architecture"] in WIDE for each in own)
+    if wide:
+        found.limit(limits=1)
+    _BY_NUMPY.append(wide)
+
+
+def library() -> str:
+    """By what a processor's products are taken, on which their last digits depend."""
+    return "numpy" if any(_BY_NUMPY) else "torch"
+
+
+def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+    """left · right, two matrices of one number format."""
+    if not _for_numpy(left_NK):
+        return left_NK @ right_KM
+    found_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
+    _by_numpy(found_NM, left_NK, right_KM, None)
+    return found_NM
+
+
+def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
+    """left · right, matrix by matrix."""
+    if len(left_BNK) == 1:
+        return times(left_BNK[0], right_BKM[0])[None]
+    return torch.bmm(left_BNK, right_BKM)
 
 
 def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Factor = 1.0) -> None:
@@ -41,40 +93,68 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     elif sum_NM.ndim == 3 and len(sum_NM) > 1:
         sum_NM.baddbmm_(left_NK, right_KM, alpha=alpha)
     elif sum_NM.ndim == 3:
-        _add_one_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
+        add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
+    elif _for_numpy(sum_NM):
+        _by_numpy(sum_NM, left_NK, right_KM, alpha)
+    elif wants_rows(sum_NM) and left_NK.numel() and right_KM.numel():
+        _add_by_onednn_(sum_NM, left_NK, right_KM, alpha)
     else:
-        _add_one_product_(sum_NM, left_NK, right_KM, alpha)
-
-
-def _add_one_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float) -> None:
-    if LINEAR is None or not wants_rows(sum_NM) or not (left_NK.numel() and right_KM.numel()):
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
-        return
-    left_NK = left_NK.contiguous()
-    for columns in _pieces(sum_NM.shape[1]):
-        right_MK = right_KM[:, columns].mT.contiguous()
-        for rows in _pieces(sum_NM.shape[0]):
-            added_NM = LINEAR(left_NK[rows], right_MK)
-            sum_NM[rows, columns].add_(added_NM, alpha=alpha)
 
 
-def _pieces(size: int) -> Iterator[slice]:
-    """Ranges that cover ``size``, so short that what is made on the way takes little memory."""
-    for start in range(0, size, PIECE):
-        yield slice(start, start + PIECE)
+def _for_numpy(matrix: Tensor) -> bool:
+    known = matrix.dtype in (torch.float32, torch.float64)
+    return known and matrix.device.type == "cpu" and any(_BY_NUMPY)
 
 
 def wants_rows(matrix: Tensor) -> bool:
     """Whether products like this one are taken of rows with rows, each in one piece of memory."""
     single = matrix.dtype == torch.float32 and matrix.device.type == "cpu"
-    return single and LINEAR is not None
+    return single and LINEAR is not None and not any(_BY_NUMPY)
 
 
-def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
-    """left · right, matrix by matrix."""
-    if len(left_BNK) == 1:
-        return (left_BNK[0] @ right_BKM[0])[None]
-    return torch.bmm(left_BNK, right_BKM)
+def _add_by_onednn_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float) -> None:
+    assert LINEAR is not None
+    left_NK = left_NK.contiguous()
+    right_MK = right_KM.mT.contiguous()
+    for rows, columns in _parts(sum_NM.shape, PIECE):
+        added_NM = LINEAR(left_NK[rows], right_MK[columns])
+        sum_NM[rows, columns].add_(added_NM, alpha=alpha)
+
+
+def _by_numpy(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float | None) -> None:
+    """Put left · right in the place of the sum, or add ``alpha`` times that to it."""
+    left, right = left_NK.numpy(), right_KM.numpy()
+
+    def take(place: tuple[slice, slice]) -> None:
+        rows, columns = place
+        part_NM = sum_NM[place]
+        found_NM = part_NM if alpha is None else torch.empty_like(part_NM)
+        with np.errstate(all="ignore"):  # infinities are for those who know the tensor's name
+            np.matmul(left[rows], right[:, columns], out=found_NM.numpy())
+        if alpha is not None:
+            part_NM.add_(found_NM, alpha=alpha)
+
+    threads = torch.get_num_threads() if left.size * right.shape[1] >= LARGE else 1
+    longest = PIECE if alpha is not None else max(sum_NM.shape)
+    if threads == 1:
+        for place in _parts(sum_NM.shape, longest):
+            take(place)
+        return
+    longest = min(longest, math.ceil(max(sum_NM.shape) / threads))
+    with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+        list(pool.map(take, _parts(sum_NM.shape, longest)))
+
+
+def _parts(shape: Sequence[int], longest: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of a matrix that cover it, of at most so many rows and columns, of about one size."""
+    rows, columns = (
+        [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
+        for size, count in ((size, math.ceil(size / max(1, longest))) for size in shape)
+    )
+    for each in rows:
+        for other in columns:
+            yield each, other
 
 
 def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:

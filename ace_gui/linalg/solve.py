@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.blocks import blocks
-from ace_gui.linalg.products import add_product_, product
+from ace_gui.linalg.products import add_product_, product, times
 
 
 def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
@@ -93,5 +93,6 @@ def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor])
     kept = values_I > len(values_I) * unit * values_I.abs().max()
     basis_IK = vectors_II[:, kept]
     for numerator_KI in numerators_KI:
-        numerator_KI.copy_((numerator_KI @ basis_IK / values_I[kept]) @ basis_IK.T)
+        own_KK = times(numerator_KI, basis_IK).div_(values_I[kept])
+        numerator_KI.copy_(times(own_KK, basis_IK.T))
     return int((~kept).sum())

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.products import times
 
 RESOLVED: Final = 1e-10
 """Smallest eigenvalue of a Gram matrix, by the largest, whose root is still right to 1e-5."""
@@ -35,7 +36,7 @@ def singular_values(matrix: Tensor) -> Tensor:
         return squares.sqrt()
     if unresolved <= min(FEW, len(squares) // 4):
         last_RK = torch.linalg.eigh(gram_RR).eigenvectors[:, :unresolved]
-        smallest: Tensor = torch.linalg.svdvals(tall @ last_RK)
+        smallest: Tensor = torch.linalg.svdvals(times(tall, last_RK))
         return torch.cat([squares[:-unresolved].sqrt(), smallest])
     if tall.shape[0] > tall.shape[1]:
         tall = torch.linalg.qr(tall, mode="r").R

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
+from ace_gui.linalg.products import times
 from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.method import (
     Context,
@@ -107,7 +108,7 @@ def iso_cts(
 
     def own(t: int) -> Triplets:
         delta_OI = experts.matrix(t)
-        delta_OI -= common.u_OK @ (common.u_OK.T @ delta_OI)
+        delta_OI -= times(common.u_OK, times(common.u_OK.T, delta_OI))
         return leading_triplets(delta_OI, specific, scale=math.sqrt(found.energies[t]))
 
     entries, device = sum_OI.numel(), sum_OI.device
@@ -117,7 +118,7 @@ def iso_cts(
         s_K=torch.cat([part.s_K for part in parts]),
         vh_KI=orthogonalised(torch.cat([part.vh_KI.T for part in parts], dim=1)).T,
     )
-    merged_OI = joined.u_OK @ joined.vh_KI
+    merged_OI = times(joined.u_OK, joined.vh_KI)
     if len(joined.s_K):
         merged_OI.mul_(joined.s_K.mean())
     return finished(merged_OI, parameters.scaling, told)
@@ -144,8 +145,7 @@ def isotropic(matrix_OI: Tensor) -> Tensor:
     if not len(s_K):
         return torch.zeros_like(matrix_OI)
     root_RR = gram(vh_KR * (s_K.mean() / s_K).sqrt()[:, None])
-    merged_OI: Tensor = root_RR @ matrix_OI if wide else matrix_OI @ root_RR
-    return merged_OI
+    return times(root_RR, matrix_OI) if wide else times(matrix_OI, root_RR)
 
 
 ISO_C = MergeMethod(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.leading import NOTHING
+from ace_gui.linalg.products import times
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import (
     Context,
@@ -128,7 +129,7 @@ def _coordinates(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Ite
         if basis_OK is None:
             yield deltas[t].new_zeros(0)
         else:
-            yield (basis_OK.T @ experts.matrix(t)).abs_()
+            yield times(basis_OK.T, experts.matrix(t)).abs_()
 
 
 def knots_ties(
@@ -190,9 +191,9 @@ def _elected(
         basis_OK = common_basis(plain.matrix, found.kept)
         election = Election(merged_OI[: basis_OK.shape[1]])
         for t in found.kept:
-            election.add([sparse(basis_OK.T @ plain.matrix(t), t)], [weights[t]])
+            election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [weights[t]])
         positive_wins = election.vote().surplus >= 0
-        merged_OI = basis_OK @ election.result(combine, positive_wins=positive_wins)
+        merged_OI = times(basis_OK, election.result(combine, positive_wins=positive_wins))
     return finished(merged_OI, scaling, found.diagnostics(precision=IN_FLOAT64))
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
+from ace_gui.linalg.products import times
 from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.method import (
     Context,
@@ -78,8 +79,11 @@ def tsv_m(
     v_IK = torch.cat([triplets.vh_KI.T for triplets in own], dim=1)
     del own
     left_KK, right_KK = together(inverse_root, (u_OK, v_IK))
-    middle_KK = (left_KK * s_K) @ right_KK
-    merged_OI = torch.linalg.multi_dot((u_OK, middle_KK, v_IK.T))
+    middle_KK = times(left_KK * s_K, right_KK)
+    if shape[0] < shape[1]:  # the shorter product first
+        merged_OI = times(times(u_OK, middle_KK), v_IK.T)
+    else:
+        merged_OI = times(u_OK, times(middle_KK, v_IK.T))
     notes = _surplus(len(found.kept), rank)
     return finished(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
 

@@ -14,8 +14,10 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.heterogeneity import energy
 from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import add_product_, times
 from ace_gui.methods.method import (
     Context,
     Merged,
@@ -119,8 +121,8 @@ def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
     del first_OI
     for t in found.kept:
         delta_OI = experts.matrix(t)
-        own_II = (delta_OI.T @ delta_OI).div_(found.energies[t])
-        target_OI.addmm_(delta_OI, own_II)
+        own_II = gram(delta_OI).div_(found.energies[t])
+        add_product_(target_OI, delta_OI, own_II)
         gram_II.add_(own_II)
     return gram_II, target_OI
 
@@ -159,7 +161,7 @@ def adam(
     """Adam on the loss from ``start_OI``, which is overwritten and returned."""
     mean_OI, square_OI = torch.zeros_like(start_OI), torch.zeros_like(start_OI)
     for step in range(1, parameters.steps + 1):
-        gradient_OI = torch.addmm(target_OI, start_OI, gram_II, beta=-2, alpha=2)
+        gradient_OI = times(start_OI, gram_II).sub_(target_OI).mul_(2)
         mean_OI.lerp_(gradient_OI, 1 - BETAS[0])
         square_OI.mul_(BETAS[1]).addcmul_(gradient_OI, gradient_OI, value=1 - BETAS[1])
         root_OI = square_OI.sqrt().div_((1 - BETAS[1] ** step) ** 0.5).add_(DIVISION_GUARD)
@@ -174,8 +176,7 @@ def closed(gram_II: Tensor, target_OI: Tensor) -> Tensor:
     values_I, vectors_II = torch.linalg.eigh(gram_II)
     kept = values_I > SINGULAR * values_I[-1]
     basis_IK = vectors_II[:, kept]
-    minimiser_OI: Tensor = (target_OI @ basis_IK / values_I[kept]) @ basis_IK.T
-    return minimiser_OI
+    return times(times(target_OI, basis_IK).div_(values_I[kept]), basis_IK.T)
 
 
 WUDI = MergeMethod(

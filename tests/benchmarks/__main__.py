@@ -8,6 +8,7 @@ import time
 
 import torch
 
+from ace_gui.engine.devices import use_threads
 from tests.benchmarks import layers
 from tests.benchmarks.measuring import say
 
@@ -20,7 +21,7 @@ HEADER = (
 
 def main() -> int:
     options = _options()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     device = torch.device(options.device)
     clock = time.process_time if options.processor_time else time.perf_counter
     seconds = layers.Stopwatch(device=device, clock=clock)

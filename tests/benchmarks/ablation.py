@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ace_gui.engine.devices import use_threads
 from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
@@ -257,7 +258,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--processor-time", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     clock = time.process_time if options.processor_time else time.perf_counter
     outputs, inputs = map(int, options.shape.split("x"))
     generator = torch.Generator().manual_seed(0)

@@ -27,6 +27,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import ace_gui
+from ace_gui.engine.devices import use_threads
 from ace_gui.paths import Sample, scores_folder
 from tests.benchmarks.measuring import say
 
@@ -39,7 +40,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     transformers.utils.logging.disable_progress_bar()
     sample = Sample(options.sample)
     plain = plain_images if sample is Sample.IMAGES else plain_texts

@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
@@ -51,7 +52,7 @@ LOOKS: dict[str, Look] = {
 
 def main() -> int:
     options = _options()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     outputs, inputs = map(int, options.shape.split("x"))
     say(f"{outputs}×{inputs}, {options.experts} experts, {options.threads} threads")
     titles = ("something s", "all s", "processor s", "remembered ms")

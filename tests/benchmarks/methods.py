@@ -18,6 +18,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ace_gui.engine.devices import use_threads
 from ace_gui.methods import METHODS
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.layers import Stopwatch
@@ -109,7 +110,7 @@ def main() -> int:
         help="count processor seconds; with --threads 1, for a machine that others use too",
     )
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     clock = time.process_time if options.processor_time else time.perf_counter
     seconds = Stopwatch(device=torch.device(options.device), clock=clock)
     say(f"torch {torch.__version__}, {options.device}, {options.threads} threads")

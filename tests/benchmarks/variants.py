@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 
+from ace_gui.engine.devices import use_threads
 from ace_gui.methods.ace import AceParameters, ace_batch
 from tests.benchmarks.experts import norms, task_vector
 from tests.benchmarks.layers import Stopwatch
@@ -25,7 +26,7 @@ HEADER = f"{'layer':>11} {'T':>3} " + "".join(
 
 def main() -> int:
     options = _options()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     clock = time.process_time if options.processor_time else time.perf_counter
     seconds = Stopwatch(device=torch.device(options.device), clock=clock)
     say(f"torch {torch.__version__}, {options.device}, {torch.get_num_threads()} threads")

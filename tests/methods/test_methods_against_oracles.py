@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from ace_gui.linalg import products
 from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind
 from tests.helpers import method_oracles as oracle
 from tests.helpers.method_cases import merged
 from tests.helpers.method_checks import CASES, CHECKS, LARGEST_ERROR, Check, errors
+
+
+@pytest.fixture(params=["torch", "numpy"], autouse=True)
+def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By both libraries, whichever this processor prefers."""
+    monkeypatch.setattr(products, "_BY_NUMPY", [request.param == "numpy"])
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=str)

@@ -29,6 +29,7 @@ from ace_gui.engine.merging.units import (
 )
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
+from ace_gui.linalg.products import library
 from ace_gui.linalg.split import choose
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -58,7 +59,7 @@ class Kind:
         return cls(
             node=platform.node(),
             process=os.getpid(),
-            processor=f"{platform.machine()} {vectors}",
+            processor=f"{platform.machine()} {vectors}, products by {library()}",
             device=gpu or "cpu",
             libraries=dict(library_versions()),
             code=code_digest(*COMPUTING),

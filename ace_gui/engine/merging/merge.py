@@ -53,6 +53,7 @@ from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered, single_threads
+from ace_gui.linalg.products import library
 from ace_gui.linalg.split import choose, pays
 from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe
@@ -191,6 +192,7 @@ def make_manifest(
         device=str(device) if workers is None else workers.device,
         threads=torch.get_num_threads() if workers is None else workers.threads,
         side_by_side=at_once,
+        products=library(),
         split=pays(device),
         measurements=tuple(
             statistics.key for own in prepared.measurements.values() for statistics in own

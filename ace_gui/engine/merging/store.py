@@ -87,9 +87,10 @@ class Manifest:
     every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
-    composition follows from ``rows``. ``split``: whether float64 products may be split into
-    float32 ones, which was found out by a measurement. ``measurements``: what was measured with
-    the experts' data. ``libraries``: versions, by name; ``code``: a digest of what computes here.
+    composition follows from ``rows``. ``products``: by which library. ``split``: whether float64
+    products may be split into float32 ones, which was found out by a measurement.
+    ``measurements``: what was measured with the experts' data. ``libraries``: versions, by name;
+    ``code``: a digest of what computes here.
     ``warnings``: what was said before the merge; no part of what it results in.
     """
 
@@ -106,6 +107,7 @@ class Manifest:
     device: str
     threads: int
     side_by_side: int
+    products: str = "torch"
     split: bool = False
     measurements: tuple[str, ...] = ()
     program: str = ace_gui.__version__

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.products import add_product_
 from ace_gui.methods.ace.by_inputs import ResidualSums, Sums, solved
 from ace_gui.methods.ace.problem import Problem, Terms
 from ace_gui.methods.shared.measured import Measured, covariance
@@ -49,5 +50,5 @@ def solve(problem: Problem, measured: Measured) -> Terms:
             sums.rest.mean_B1I[0] += mean_1I @ proxy_II
             sums.rest.ridge_BOI[0].add_(delta_OI, alpha=ridge)
         proxy_II.diagonal().add_(ridge)
-        sums.numerator_BOI[0].addmm_(delta_OI, proxy_II)
+        add_product_(sums.numerator_BOI[0], delta_OI, proxy_II)
     return solved(sums, problem)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.leading import right_singular
+from ace_gui.linalg.products import times
 from ace_gui.methods.method import (
     Context,
     Merged,
@@ -91,7 +92,7 @@ def esm(
     for t in found.kept:
         delta_OI = experts.matrix(t)
         basis_OK, values_K = essential_basis(delta_OI, grams[t], kept)
-        coordinates_KI = basis_OK.T @ delta_OI
+        coordinates_KI = times(basis_OK.T, delta_OI)
         share_K = (values_K / values_K.mean()) ** parameters.eigenvalue_power
         sizes.append(float(torch.linalg.vector_norm(coordinates_KI)))
         bases.append(basis_OK * share_K)
@@ -104,7 +105,7 @@ def esm(
     rows_KI = torch.cat(coordinates)
     norms_I = torch.linalg.vector_norm(rows_KI, dim=0)
     rows_KI.mul_((norms_I / norms_I.mean()) ** power)
-    merged_OI = scaled_polar(torch.cat(bases, dim=1)) @ scaled_polar(rows_KI)
+    merged_OI = times(scaled_polar(torch.cat(bases, dim=1)), scaled_polar(rows_KI))
     merged_OI.mul_(_of_layer(merged_OI, power, context))
     return finished(merged_OI, parameters.scaling, found.diagnostics())
 
@@ -114,7 +115,7 @@ def essential_basis(delta_OI: Tensor, gram_II: Tensor, kept: int) -> tuple[Tenso
 
     Fewer where eigenvalues are faint; none where the outputs do not change.
     """
-    change_OO = delta_OI @ gram_II.to(torch.float64) @ delta_OI.T
+    change_OO = times(times(delta_OI, gram_II.to(torch.float64)), delta_OI.T)
     values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
     values_O, vectors_OO = values_O.flip(0), vectors_OO.flip(1)
     rank = int((values_O[:kept] > FAINT * values_O[:1].clamp(min=0)).sum())
@@ -126,7 +127,7 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
     if matrix_NM.shape[0] < matrix_NM.shape[1]:
         return scaled_polar(matrix_NM.T).T
     values_R, right_RM = right_singular(matrix_NM)
-    factor_NM: Tensor = matrix_NM @ (right_RM.T / values_R) @ right_RM
+    factor_NM = times(times(matrix_NM, right_RM.T / values_R), right_RM)
     return factor_NM.mul_(values_R.mean())
 
 

@@ -17,6 +17,7 @@ from ace_gui.errors import MethodError
 from ace_gui.formatting import shape_text
 from ace_gui.linalg.blocks import widest
 from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Merged, MergeMethod, parameter
 from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
@@ -74,7 +75,7 @@ def regmean(
         if t == 0:
             value_1OI = torch.zeros_like(delta_OI, dtype=torch.float64)[None]
             total_1II = torch.zeros_like(gram_II)[None]
-        value_1OI[0].addmm_(delta_OI.to(torch.float64), gram_II)
+        add_product_(value_1OI[0], delta_OI.to(torch.float64), gram_II)
         total_1II[0] += gram_II
         del delta_OI, gram_II
     (cut,) = right_divide_(total_1II, value_1OI)

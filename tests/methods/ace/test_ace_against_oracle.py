@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from ace_gui.linalg import products
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
 from ace_gui.methods.ace import AceParameters, ace, algorithm, by_inputs, by_rows
@@ -30,6 +31,12 @@ TERM_ERROR = 1e-9  # of a term in float64, ill-conditioned cases included
 
 by_regime = pytest.mark.parametrize("heterogeneous", [False, True])
 by_shape = pytest.mark.parametrize(("m", "n"), [(6, 20), (12, 16), (14, 14), (20, 6), (1, 5)])
+
+
+@pytest.fixture(params=["torch", "numpy"], autouse=True)
+def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By both libraries, whichever this processor prefers."""
+    monkeypatch.setattr(products, "_BY_NUMPY", [request.param == "numpy"])
 
 
 def shares_of(deltas: Array, epsilon: float, heterogeneous: bool) -> list[Share]:
