@@ -83,6 +83,7 @@ class ExpertsPanel(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._allow)
         self.model.modelReset.connect(self._allow)
         self.refresh()
+        by_letters(self, lambda _: self._fit())
 
     def refresh(self) -> None:
         """Show the session's base."""
@@ -97,7 +98,7 @@ class ExpertsPanel(QWidget):
             self._facts.set_full_text(tr("reading headers …") if base else "")
         experts = self._session.draft.inputs.experts
         self._stack.setCurrentWidget(self.table if experts else self._hint)
-        by_letters(self, lambda _: self._fit())
+        self._fit()
         self._allow()
         self._show_checks()
 

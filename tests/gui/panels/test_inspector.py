@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
@@ -38,6 +39,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.layer_results import FINDINGS_KEPT, Findings
 from ace_gui.gui.state.found.runs import TRIALS_KEPT, Runs, run_titles
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.widgets.tables.figure_sheet import FigureSheet
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
     ACE,
@@ -152,7 +154,7 @@ def test_a_distribution_holds_whatever_the_method_is(
     qtbot.wait(150)
     assert panel.plot.message() is None
     assert len(asked(worker, DistributionJob)) == 1
-    assert panel.sheet.verticalHeaderItem(0).text().strip() == "cola"
+    assert things(panel.sheet)[0] == "cola"
     assert panel.sheet.isVisible()
 
 
@@ -225,6 +227,12 @@ def take(parent: QWidget, file: Path) -> None:
     dialog.done(0)
 
 
+def things(sheet: FigureSheet) -> list[str]:
+    """What the rows of a turned sheet are called."""
+    figures, down = sheet.model(), Qt.Orientation.Vertical
+    return [figures.headerData(row, down).strip() for row in range(figures.rowCount())]
+
+
 def test_the_spectrums_figures_stand_under_it(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -233,15 +241,15 @@ def test_the_spectrums_figures_stand_under_it(
     job = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(spectrum(QUERY), JobDone(), job=job)
     assert panel.sheet.isVisible()
-    titles = [panel.sheet.verticalHeaderItem(i).text().strip() for i in range(3)]
-    assert titles == ["merged", "cola", "sst2"]
-    heads = [panel.sheet.horizontalHeaderItem(i) for i in range(panel.sheet.columnCount())]
-    assert all(head.toolTip() for head in heads)
-    assert heads[0].text() == "energy in\ntop 5 %"
+    assert things(panel.sheet) == ["merged", "cola", "sst2"]
+    figures = panel.sheet.model()
+    across, tip = Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole
+    assert all(figures.headerData(i, across, tip) for i in range(figures.columnCount()))
+    assert figures.headerData(0, across) == "energy in\ntop 5 %"
     names = panel.sheet.verticalHeader()
     margin = names.style().pixelMetric(QStyle.PixelMetric.PM_HeaderMargin, None, names)
     assert names.sectionSize(0) - 2 * margin >= names.fontMetrics().height(), "letters are cut"
-    assert panel.sheet.item(0, 4).text() == "6"  # Σσ of 3, 2, 1
+    assert figures.index(0, 4).data() == "6"  # Σσ of 3, 2, 1
     panel.sheet.copy()
     assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()
     file = tmp_path / "figures.csv"
@@ -260,10 +268,9 @@ def test_the_experts_spectra_are_shown_before_the_merge(
     panel = turn_to(loaded, SpectraPanel)
     job = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(expert_spectra(QUERY), job=job)
-    titles = [panel.sheet.verticalHeaderItem(i).text().strip() for i in range(2)]
-    assert titles == ["cola", "sst2"]
+    assert things(panel.sheet) == ["cola", "sst2"]
     worker.say(spectrum(QUERY), JobDone(), job=job)
-    assert panel.sheet.verticalHeaderItem(0).text().strip() == "merged"
+    assert things(panel.sheet)[0] == "merged"
 
 
 def test_the_experts_spectra_hold_whatever_the_recipe_is(

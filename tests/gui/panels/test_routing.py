@@ -85,11 +85,11 @@ def test_shares_by_task_and_by_layer(
     assert place.said.text() == "1 of 2 tasks go most of all to their own expert."
     assert "3.0 MB" in place.cost.text()
     assert "20.0 ms instead of 5.0 ms" in place.cost.text()
-    assert place.tasks.rowCount() == 2
-    assert place.tasks.item(0, 0).text() == "75.0 %"
-    assert place.layers.rowCount() == len(LAYERS)
+    assert place.tasks.model().rowCount() == 2
+    assert place.tasks.model().index(0, 0).data() == "75.0 %"
+    assert place.layers.model().rowCount() == len(LAYERS)
     place.task.choose("sst2")
-    assert place.layers.item(0, 1).text() == "37.5 %"
+    assert place.layers.model().index(0, 1).data() == "37.5 %"
     place.recolour()
     assert place.task.current == "sst2"
 

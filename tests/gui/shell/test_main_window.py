@@ -106,6 +106,18 @@ def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: Fa
     assert QEvent.Type.Paint not in painted
 
 
+def test_a_window_does_not_grow_by_being_used(loaded: MainWindow, qtbot: QtBot) -> None:
+    """What every change leaves behind has to be gone through by the next."""
+
+    def change(epsilon: float) -> int:
+        loaded.session.draft.set_parameter("epsilon", epsilon)
+        qtbot.wait(50)
+        return len(loaded.findChildren(QObject))
+
+    before = max(change(1e-4), change(1e-5))
+    assert change(1e-3) <= before
+
+
 def test_a_merge_locks_the_models_and_unlocks_the_export(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:

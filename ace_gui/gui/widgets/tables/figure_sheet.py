@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSize, Qt
 from PySide6.QtGui import QAction, QColor, QIcon, QKeySequence, QPixmap
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
 from ace_gui.gui.numbers import number_text
@@ -24,6 +19,10 @@ from ace_gui.gui.words import tr
 
 _SWATCH = 9  # px
 _DIGITS = 3
+_Index = QModelIndex | QPersistentModelIndex
+_Role, _Align = Qt.ItemDataRole, Qt.AlignmentFlag
+_CELL: Final = _Align.AlignRight | _Align.AlignVCenter
+_OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,73 @@ class FigureRow:
     percent: bool = False
 
 
-class FigureSheet(QTableWidget):
+class _Figures(QAbstractTableModel):
+    """A row a figure; ``turned``: a row a thing. A tip is written when somebody points at it."""
+
+    def __init__(self, parent: QWidget, *, turned: bool) -> None:
+        super().__init__(parent)
+        self._turned = turned
+        self._heads: tuple[object, ...] = ()
+        self._titles: tuple[str, ...] = ()
+        self._swatches: list[QIcon] = []
+        self._rows: tuple[FigureRow, ...] = ()
+
+    def show(
+        self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
+    ) -> None:
+        """Under the same heads only the cells are others: what is selected stays so."""
+        heads = tuple(titles), tuple(colours), tuple((row.title, row.tip) for row in rows)
+        if heads == self._heads:
+            self._rows = tuple(rows)
+            last = self.index(self.rowCount() - 1, self.columnCount() - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+            return
+        self.beginResetModel()
+        self._heads, self._titles, self._rows = heads, tuple(titles), tuple(rows)
+        self._swatches = [_swatch(colour) for colour in colours]
+        self.endResetModel()
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._titles if self._turned else self._rows)
+
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._rows if self._turned else self._titles)
+
+    def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
+        if role == _Role.TextAlignmentRole:
+            return _CELL
+        if role not in (_Role.DisplayRole, _Role.ToolTipRole):
+            return None
+        place, thing = index.row(), index.column()
+        if self._turned:
+            place, thing = thing, place
+        figure = self._rows[place]
+        text = figure_text(figure.values[thing], percent=figure.percent)
+        if role == _Role.DisplayRole:
+            return text
+        return tooltip(f"{figure.title}, {self._titles[thing]}: {text}\n{figure.tip}")
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = _Role.DisplayRole
+    ) -> Any:
+        if (orientation == Qt.Orientation.Horizontal) == self._turned:
+            return self._head_of_figure(self._rows[section], role)
+        if role == _Role.DisplayRole:
+            return (GAP if self._turned else "") + self._titles[section]
+        if role == _Role.DecorationRole and section < len(self._swatches):
+            return self._swatches[section]
+        return None
+
+    def _head_of_figure(self, figure: FigureRow, role: int) -> Any:
+        """Over a column in two lines, so that four or five have room beside each other."""
+        if role == _Role.DisplayRole:
+            return _in_two_lines(figure.title) if self._turned else GAP + figure.title
+        if role == _Role.ToolTipRole:
+            return tooltip(figure.tip)
+        return _OVER_COLUMN if role == _Role.TextAlignmentRole and self._turned else None
+
+
+class FigureSheet(QTableView):
     """Copied and saved as CSV by its menu; every row's title explains its figure.
 
     ``kind``: what a row is, the title of the first column of the CSV. ``turned``: on the screen the
@@ -55,9 +120,10 @@ class FigureSheet(QTableWidget):
         turned: bool = False,
     ) -> None:
         super().__init__(parent)
-        self._kind, self._turned = kind, turned
+        self._kind = kind
         self._columns: tuple[FigureColumn, ...] = ()
-        self._heads: tuple[tuple[str, ...], ...] = ()
+        self._figures = _Figures(self, turned=turned)
+        self.setModel(self._figures)
         self.setAccessibleName(name)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setTabKeyNavigation(False)
@@ -81,32 +147,8 @@ class FigureSheet(QTableWidget):
                 for place, title in enumerate(titles)
             ),
         )
-        self._show_heads(tuple(titles), tuple(colours), rows)
-        for place, figure in enumerate(rows):
-            for thing, value in enumerate(figure.values):
-                row, column = (thing, place) if self._turned else (place, thing)
-                self.setItem(row, column, _cell(figure, value, titles[thing]))
+        self._figures.show(titles, rows, colours)
         self.updateGeometry()
-
-    def _show_heads(
-        self, titles: tuple[str, ...], colours: tuple[str, ...], rows: Sequence[FigureRow]
-    ) -> None:
-        """Unless they are there already: each title that is set has all columns measured."""
-        heads = titles, colours, tuple(row.title for row in rows), tuple(row.tip for row in rows)
-        if heads == self._heads:
-            return
-        self._heads = heads
-        things = [QTableWidgetItem(GAP + title if self._turned else title) for title in titles]
-        for thing, colour in zip(things, colours, strict=False):
-            thing.setIcon(_swatch(colour))
-        figures = [_figure_head(row, turned=self._turned) for row in rows]
-        across, down = (figures, things) if self._turned else (things, figures)
-        self.setColumnCount(len(across))
-        self.setRowCount(len(down))
-        for place, head in enumerate(across):
-            self.setHorizontalHeaderItem(place, head)
-        for place, head in enumerate(down):
-            self.setVerticalHeaderItem(place, head)
 
     def sizeHint(self) -> QSize:
         """As high as its rows."""
@@ -148,28 +190,11 @@ def figure_text(value: float, *, percent: bool = False) -> str:
     return str(int(value)) if whole else number_text(value, _DIGITS)
 
 
-def _figure_head(row: FigureRow, *, turned: bool) -> QTableWidgetItem:
-    """Over a column in two lines, so that four or five have room beside each other."""
-    head = QTableWidgetItem(_in_two_lines(row.title) if turned else GAP + row.title)
-    head.setToolTip(tooltip(row.tip))
-    if turned:
-        head.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
-    return head
-
-
 def _in_two_lines(title: str) -> str:
     """Broken at the space next to its middle."""
     spaces = [place for place, sign in enumerate(title) if sign == " "]
     middle = min(spaces, key=lambda place: abs(place - len(title) / 2), default=None)
     return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
-
-
-def _cell(figure: FigureRow, value: float, title: str) -> QTableWidgetItem:
-    text = figure_text(value, percent=figure.percent)
-    item = QTableWidgetItem(text)
-    item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    item.setToolTip(tooltip(f"{figure.title}, {title}: {text}\n{figure.tip}"))
-    return item
 
 
 def _swatch(colour: str) -> QIcon:
