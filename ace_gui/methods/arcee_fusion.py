@@ -17,6 +17,9 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_bas
 TINY: Final = 1e-8
 """Added to every probability, as in mergekit."""
 
+ROWS_ENTRIES: Final = 1 << 14
+"""Entries of the rows that are compared at a time: what is made of them stays in the cache."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArceeFusionParameters:
@@ -47,23 +50,25 @@ def arcee_fusion(
     """
     experts = WeightedExperts(deltas, weights)
     require_one(experts)
-    base = require_base(context.get("base")).to(torch.float64)
-    value = task_vector(experts, 0).to(torch.float64) * weights[0]
+    base = require_base(context.get("base"))
+    value = task_vector(experts, 0).to(torch.float64, copy=True).mul_(weights[0])
     if not value.numel():
         return finished(value)
-    importance = value.abs() * _divergence(base + value, base)
+    importance = value.abs().contiguous()
+    if value.ndim:  # a single number has a divergence of 0
+        rows = (each.reshape(-1, value.shape[-1]) for each in (value, base, importance))
+        some = max(1, ROWS_ENTRIES // value.shape[-1])
+        for own, old, part in zip(*(torch.split(each, some) for each in rows), strict=True):
+            part.mul_(_divergence(old + own, old.to(torch.float64)))
     first, median, third = (_quantile(importance, q) for q in (0.25, 0.5, 0.75))
     threshold = median + parameters.spread * (third - first)
-    return finished(torch.where(importance >= threshold, value, 0))
+    return finished(value.masked_fill_(importance < threshold, 0))
 
 
 def _divergence(new: Tensor, old: Tensor) -> Tensor:
-    """KL divergence of the softmax of each row, 0 for a single number."""
-    if not new.ndim:
-        return torch.zeros_like(new)
-    p, q = (torch.softmax(each, dim=-1) + TINY for each in (new, old))
-    divergence: Tensor = (p * (p / q).log()).sum(dim=-1, keepdim=True)
-    return divergence
+    """KL divergence of the softmax of each row, as a column."""
+    p, q = (torch.softmax(each, dim=-1).add_(TINY) for each in (new, old))
+    return (p / q).log_().mul_(p).sum(dim=-1, keepdim=True)
 
 
 def _quantile(values: Tensor, share: float) -> Tensor:
@@ -82,6 +87,6 @@ ARCEE_FUSION = MergeMethod(
     parameters=ArceeFusionParameters,
     merge=arcee_fusion,
     kind=Kind.TENSOR,
-    working_memory=per_entry(8),
+    working_memory=per_entry(4),
     most=1,
 )

@@ -64,7 +64,7 @@ def differences(
     shared = combination(experts, weights, range(len(experts))).mul_(parameters.scaling)
     for t in range(len(experts)):
         own = task_vector(experts, t)
-        yield (own.to(shared.dtype) - shared).to(own.dtype)
+        yield own.to(shared.dtype, copy=True).sub_(shared).to(own.dtype)
 
 
 def cut(parameters: ByomParameters) -> Cut:

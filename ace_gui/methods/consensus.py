@@ -75,13 +75,14 @@ def consensus(
     relying = torch.zeros_like(total, dtype=torch.int16)
     for t, weight in enumerate(weights):
         relying += relies(task_vector(experts, t), weight, total, parameters.mask_threshold)
-    return finished(torch.where(relying >= parameters.agreeing, total, 0), parameters.scaling)
+    return finished(total.masked_fill_(relying < parameters.agreeing, 0), parameters.scaling)
 
 
 def relies(delta: Tensor, weight: float, total: Tensor, threshold: float) -> Tensor:
     """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool. Strict: where all is zero, nobody relies on it."""
-    own = delta.to(torch.float64) * weight
-    return own.abs() > threshold * (total - own).abs()
+    own = delta.to(torch.float64, copy=True).mul_(weight)
+    others = (total - own).abs_().mul_(threshold)
+    return own.abs_() > others
 
 
 CONSENSUS_TA = MergeMethod(
@@ -102,5 +103,5 @@ CONSENSUS_TA = MergeMethod(
     parameters=ConsensusParameters,
     merge=consensus,
     kind=Kind.ENTRY,
-    working_memory=per_entry(5.5),
+    working_memory=per_entry(4.2),
 )

@@ -36,6 +36,10 @@ CITATION: Final = (
 )
 
 
+ROWS_ENTRIES: Final = 1 << 15
+"""Entries of the rows that are sorted at a time: ranks and chances take far more than they do."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chances:
     """``density``: mean chance 1 − p of keeping an entry.
@@ -95,8 +99,13 @@ def dropped(delta: Tensor, density: float, epsilon: float, place: Place, t: int)
     """The kept entries, each divided by its own chance, the others zero."""
     if density == 1:
         return delta
-    chances = keep_chances(delta, density, epsilon)
-    return torch.where(uniform(place, t, delta) < chances, delta / chances, 0)
+    numbers, kept = uniform(place, t, delta), torch.empty_like(delta)
+    rows = [each if each.ndim > 1 else each.reshape(1, -1) for each in (numbers, delta, kept)]
+    some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
+    for drawn, own, out in zip(*(torch.split(each, some) for each in rows), strict=True):
+        chances = keep_chances(own, density, epsilon)
+        out.copy_(torch.where(drawn < chances, own / chances, 0))
+    return kept
 
 
 def check_chances(density: float, epsilon: float) -> None:

@@ -49,11 +49,12 @@ def emr(
 
 def unified(experts: WeightedExperts, weights: Sequence[float]) -> Tensor:
     """γ ⊙ max_t |w_t ΔW_t| over the experts with the sign γ of Σ w_t ΔW_t; float64."""
-    total = combination(experts, weights, range(len(experts)))
-    sign = torch.where(total > 0, 1.0, -1.0).to(torch.float64)
-    largest = torch.zeros_like(total)
+    sign = combination(experts, weights, range(len(experts))).gt_(0).mul_(2).sub_(1)
+    largest = torch.zeros_like(sign)
     for t, weight in enumerate(weights):
-        largest = torch.maximum(largest, experts.delta(t).to(torch.float64) * weight * sign)
+        own = experts.delta(t).to(torch.float64, copy=True).mul_(weight).mul_(sign)
+        torch.maximum(largest, own, out=largest)
+        del own
     return largest.mul_(sign)
 
 
@@ -68,13 +69,13 @@ def masks(
     vector = unified(experts, weights)
     count = max(1, entries) if parameters.rescaling == "tensors" else 1
     for t, weight in enumerate(weights):
-        own = task_vector(experts, t).to(torch.float64) * weight
+        own = task_vector(experts, t).to(torch.float64, copy=True).mul_(weight)
         chosen = own * vector > 0
         shared = torch.where(chosen, vector, 0)
         if parameters.rescaling == "least squares":
             sums = float((own * shared).sum()), float(shared.square().sum())
         else:
-            sums = float(own.abs().sum()) / count, float(shared.abs().sum()) / count
+            sums = float(own.abs_().sum()) / count, float(shared.abs_().sum()) / count
         yield Mask(chosen=chosen, own=sums[0], shared=sums[1])
 
 
@@ -101,6 +102,6 @@ EMR = MergeMethod(
     parameters=EmrParameters,
     merge=emr,
     kind=Kind.ENTRY,
-    working_memory=per_entry(5),
+    working_memory=per_entry(3.6),
     modules=Masks(of=masks, scale=scale),
 )

@@ -2,14 +2,17 @@
 ``python -m tests.benchmarks.depth [--methods ties della] [--families gpt2]``.
 
 Each merge is a process of its own. ``start`` is what it held when the merge began, most of it
-libraries: a narrow model is merged first, so that they are all there. ``planned`` is what the plan
-says of the merge itself. Methods that run models hold one of them as a whole; they are left out.
+libraries: a narrow model is merged first, so that they are all there. ``own`` is the peak above it,
+``held`` the same where the C library gives back at once what is freed, ``planned`` what the plan
+says of it. The ratios: twice as deep by once, of what is held, and of whole processes. Methods that
+run models hold one of them as a whole; they are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,6 +37,9 @@ NARROW = 64
 CHANGE = 0.002
 QUICK = {"wudi": {"steps": 5}}
 """Parameters of methods that would take long; they change no shape."""
+
+GIVING_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+"""With it, glibc keeps next to nothing of what was freed."""
 
 MERGE = """
 import sys, ace_gui
@@ -101,8 +107,11 @@ def _model(family: str, layers: int, width: int) -> PreTrainedModel:
     return transformers.LlamaForCausalLM(llama).bfloat16()
 
 
-def merged(folder: Path, method: str) -> Peak:
-    """Merge the family of a folder in a process of its own, after that of ``narrow`` beside it."""
+def merged(folder: Path, method: str, *, giving_back: bool = False) -> Peak:
+    """Merge the family of a folder in a process of its own, after that of ``narrow`` beside it.
+
+    ``giving_back``: measure what is held alone; takes far longer (``GIVING_BACK``).
+    """
     experts = min(EXPERTS, METHODS[method].most or EXPERTS)
     models = [{"model": f"expert-{expert}"} for expert in range(experts)]
     wanted = {"schema": 1, "merge_method": method, "base_model": "base", "models": models}
@@ -112,7 +121,8 @@ def merged(folder: Path, method: str) -> Peak:
         recipe.write_text(json.dumps(wanted))
     with tempfile.TemporaryDirectory(dir=folder) as out:
         command = [sys.executable, "-c", MERGE, *recipes, Path(out) / "merged"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        env = os.environ | (GIVING_BACK if giving_back else {})
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise RuntimeError(f"{method}: {done.stderr.strip().splitlines()[-1]}")
     return Peak(*map(int, done.stdout.split()))
@@ -120,15 +130,17 @@ def merged(folder: Path, method: str) -> Peak:
 
 def table(methods: Iterable[str], families: Iterable[str]) -> None:
     """Print a line for every method and family; the last column: twice as deep, by once."""
-    say(f"{'method':<21} family   start  own: once and twice as deep  planned  ratio")
+    say(f"{'method':<21} family   start    held: once, twice  ratio     own  planned  ratio")
     for family in families:
         with tempfile.TemporaryDirectory() as folder:
             places = save_families(Path(folder), family)
             for method in methods:
+                held, deeper = (merged(place, method, giving_back=True) for place in places)
                 once, twice = (merged(place, method) for place in places)
                 say(
-                    f"{method:<21} {family:<6} {_mb(once.start)} {_mb(once.own)} {_mb(twice.own)} "
-                    f"{_mb(twice.planned)} {twice.whole / once.whole:7.3f}"
+                    f"{method:<21} {family:<6} {_mb(once.start)} {_mb(held.own)} {_mb(deeper.own)} "
+                    f"{deeper.own / held.own:6.3f} {_mb(twice.own)} {_mb(twice.planned)} "
+                    f"{twice.whole / once.whole:6.3f}"
                 )
 
 

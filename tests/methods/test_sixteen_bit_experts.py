@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.shared.tolerance import Tolerance, of_experts, with_output
@@ -55,6 +57,35 @@ def test_the_error_does_not_show_beside_the_rounding(check: Check, dtype: torch.
     ours = ((base.double() + found).to(dtype).double() - merged).norm()
     best = (merged.to(dtype).double() - merged).norm()
     assert float(ours) <= 1.02 * float(best)
+
+
+def test_ties_keeps_all_that_are_as_large_as_the_last_one() -> None:
+    """As the authors do. Of changes of a few steps of a 16-bit number a fifth may be equal: to keep
+    exactly the wanted share is to keep whichever come first, a result that depends on the order."""
+    generator = torch.Generator().manual_seed(1)
+    base = torch.randn(300, 300, generator=generator).mul_(0.02).bfloat16().float()
+    changes = [torch.randn(300, 300, generator=generator) * 1e-4 for _ in range(T)]
+    deltas = torch.stack([(base + change).bfloat16().float() - base for change in changes])
+    exact = deltas.double().numpy()
+    equal = [np.mean(abs(own) == np.quantile(abs(own), 0.8, method="lower")) for own in exact]
+    assert min(equal) > 0.1
+
+    parameters = {"density": 0.2, "trim": "tensor"}
+    checked = checked_parameters(METHODS["ties"], parameters)
+    found = METHODS["ties"].merge(list(deltas), [1.0] * T, checked).delta
+    assert oracle.relative_error(found.double().numpy(), oracle.ties(exact, 0.2)) <= 1e-7
+
+    forwards, backwards = (_ties_of_so_many(exact, 0.2, step) for step in (1, -1))
+    assert oracle.relative_error(forwards, backwards) > 0.3
+
+
+def _ties_of_so_many(deltas: NDArray[np.float64], density: float, step: int) -> NDArray[np.float64]:
+    """TIES with exactly the wanted share: of equal entries the first ones, or the last ones."""
+    trimmed = np.zeros((T, deltas[0].size))
+    for kept, own in zip(trimmed, deltas.reshape(T, -1)[:, ::step], strict=True):
+        places = np.argsort(-abs(own), kind="stable")[: int(density * own.size)]
+        kept[places] = own[places]
+    return oracle.elect(trimmed[:, ::step].reshape(deltas.shape), "mean", None, "positive")
 
 
 @pytest.mark.parametrize("shape", [(48, 32), (32, 48), (7, 24)])

@@ -1,6 +1,7 @@
 """Limits and departures of methods that choose entries: by sign, size, chance or score."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS
-from ace_gui.methods.della import keep_chances
+from ace_gui.methods.della import dropped, keep_chances
 from ace_gui.methods.shared.draws import uniform
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
+from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import assert_close, experts, merged, place, run, tensor_cases
 
 CASES = tensor_cases()
@@ -204,3 +206,23 @@ def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
     one[:3], other[3:] = [3.0, 1.0, 2.0], [-1.0, 2.0, 3.0]
     found = merged("pcb", np.array([one, other]), density=0.34, scaling=1.0)
     np.testing.assert_allclose(found, [3, 0, 2, 0, 2, 3], atol=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> None:
+    """A matrix that is stored inputs × outputs comes whole, however large it is."""
+    delta, here = random_tensor(1024, 768), replace(place(1), turned=turned)
+    tracemalloc.start()  # sees what numpy takes; the other what torch does
+    with LiveMemory() as memory:
+        kept = dropped(delta, 0.5, 0.1, here, 0)
+    _, by_numpy = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert by_numpy <= 6 * delta.numel()  # the numbers drawn
+    assert memory.peak <= 13 * delta.numel()  # these, the matrix itself, and what is kept
+    chances = keep_chances(delta, 0.5, 0.1)
+    expected = torch.where(uniform(here, 0, delta) < chances, delta / chances, 0)
+    assert torch.equal(kept, expected)
+
+
+def random_tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))

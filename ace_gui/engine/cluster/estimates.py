@@ -11,7 +11,7 @@ from typing import Final
 
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.units import Unit
-from ace_gui.engine.planning.memory import working_set
+from ace_gui.engine.planning.memory import with_freed, working_set
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
@@ -63,4 +63,4 @@ def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
     """Memory that merging rows in one place takes: the largest one's, and what comes of all."""
     found = list(rows)
     results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
-    return max(working_set(row, prepared.method) for row in found) + results
+    return with_freed(max(working_set(row, prepared.method) for row in found) + results)

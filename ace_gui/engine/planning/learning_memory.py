@@ -12,7 +12,7 @@ from typing import Any, Final
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.expert_modules import ModuleKind, kind_of, learns
+from ace_gui.methods.shared.expert_modules import ModuleKind, by_entries, kind_of, learns
 
 FLOAT32: Final = 4
 FLOAT64: Final = 8
@@ -36,9 +36,9 @@ def kept_bytes(model: int) -> int:
     return max(LEAST_KEPT, int(SHARE_KEPT * model))
 
 
-def learning_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+def learning_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
     """Estimated peak while the recipe's method learns; 0 where it does not."""
-    return max(_learned(rows, method), _modules(rows, method))
+    return max(_learned(rows, method), _modules(rows, method, parameters))
 
 
 def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
@@ -53,7 +53,7 @@ def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     return max(steps, 0 if learning.factors is None else _decomposed(merged))
 
 
-def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
     """The decomposition of the largest matrix, or the models that modules are trained with."""
     modules = method.modules
     if modules is None:
@@ -62,7 +62,7 @@ def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     trained = 2 * _model(rows) if learns(modules) else 0  # one more as it is loaded
     if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
         trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
-    return max(trained, _decomposed(own))
+    return max(trained, 0 if by_entries(modules, parameters) else _decomposed(own))
 
 
 def _decomposed(rows: list[PlanRow]) -> int:

@@ -23,7 +23,7 @@ from ace_gui.formatting import human_bytes
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.expert_modules import Masks
+from ace_gui.methods.shared.expert_modules import Differences, Masks
 from ace_gui.paths import merges_folder
 from ace_gui.stored_formats import FORMATS
 
@@ -32,25 +32,36 @@ FLOAT64 = 8
 BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
 PARTS_UNDER_WAY = 4  # of a tensor that is merged in parts: being merged, waiting, being written
 CAPPED_NUMBERS = 3  # for each entry: the merged change, and an expert's as read and centred
+MODULE_BYTES = 40  # for each entry of which masks are made, or the largest differences chosen
 ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
 
 KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
+
+FREED_BYTES = (
+    64_000_000  # of what was freed, kept by the C library for what comes next (``engine.devices``)
+)
 
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
 
 def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
-    """Estimated peak of the merge's own memory: the largest tensor's working set.
+    """Estimated peak of the merge's own memory: the largest tensor's working set, and what was
+    freed before.
 
     More where matrices are so small that the processor merges several at a time, with a tensor in
     parts meanwhile. Independent of the number of experts: they are read one after another.
     """
     largest = max((working_set(row, method) for row in rows), default=0)
     at_once, whole = matrices_at_once(rows, method, None), max(_whole(rows, method), default=0)
-    if at_once == 1:
-        return largest
-    in_parts = (working_set(row, method) for row in rows if not is_whole(row, method))
-    return max(largest, at_once * whole + max(in_parts, default=0))
+    if at_once > 1:
+        in_parts = (working_set(row, method) for row in rows if not is_whole(row, method))
+        largest = max(largest, at_once * whole + max(in_parts, default=0))
+    return with_freed(largest)
+
+
+def with_freed(held: int) -> int:
+    """Bytes that a process takes which holds so many: no more can have been freed than was held."""
+    return held + min(held, FREED_BYTES)
 
 
 def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> int:
@@ -60,8 +71,11 @@ def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit:
     a matrix wait for each other many times, most of all on a machine that others use too.
     """
     sizes = _whole(rows, method)
-    allowed = SIDE_BY_SIDE_BYTES if limit is None else min(limit, SIDE_BY_SIDE_BYTES)
-    return max(1, min(torch.get_num_threads(), len(sizes), allowed // max(sizes, default=1)))
+    largest = max(sizes, default=1)
+    most = min(torch.get_num_threads(), len(sizes), SIDE_BY_SIDE_BYTES // largest)
+    while most > 1 and limit is not None and with_freed(most * largest) > limit:
+        most -= 1
+    return max(1, most)
 
 
 def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
@@ -96,7 +110,8 @@ def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
 def memory_on_gpu(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> tuple[int, int]:
     """What the largest matrix takes of a GPU, and then the largest tensor of the host's memory."""
     on_gpu = max((whole_bytes(row, method) for row in rows if is_whole(row, method)), default=0)
-    return on_gpu, max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
+    beside = max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
+    return on_gpu, with_freed(beside)
 
 
 def require_memory(
@@ -114,8 +129,8 @@ def require_memory(
 
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
-            return working_set(row, method)
-        return _beside_gpu(row, method, gpu_bytes)
+            return with_freed(working_set(row, method))
+        return with_freed(_beside_gpu(row, method, gpu_bytes))
 
     largest = max(rows, key=needed, default=None)
     if largest is None or needed(largest) <= allowed:
@@ -196,16 +211,20 @@ def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
 
 
 def _looking(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """What it takes to look at a tensor for a survey of the model, or to write masks of it.
+    """What it takes to look at a tensor for a survey of the model, or for modules of its entries.
 
-    Parts are larger then, and what is done with them is much the same as merging them.
+    Parts are larger then. What a survey does with them is much the same as merging them.
     """
     method = method_of(row, default)
-    looks = method.survey is not None or isinstance(method.modules, Masks)
-    if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY or not looks:
+    if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY:
         return 0
-    part = min(prod(row.shape), PASS_ELEMENTS)
-    return torch.get_num_threads() * _part_bytes(row, default, part)
+    part, each = min(prod(row.shape), PASS_ELEMENTS), 0
+    if method.survey is not None:
+        each = _part_bytes(row, default, part)
+    if isinstance(method.modules, Masks | Differences):
+        # And the expert's masks of the parts that are under way.
+        each = max(each, MODULE_BYTES * part + len(row.experts) * part)
+    return torch.get_num_threads() * each
 
 
 def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:

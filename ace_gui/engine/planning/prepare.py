@@ -169,7 +169,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
         warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(rows, method, parameters, experts),
-        peak_bytes=max(peak_bytes(rows, method), learning_bytes(rows, method)),
+        peak_bytes=max(peak_bytes(rows, method), learning_bytes(rows, method, parameters)),
         largest_tensor=largest_tensor(rows, method),
         gpu_bytes=gpu_bytes,
         beside_gpu_bytes=beside_gpu_bytes,

@@ -19,6 +19,9 @@ from ace_gui.methods.method import Place
 STEP: Final = np.float32(2**-24)
 """Between two neighbouring numbers: float32 has 24 bits."""
 
+DRAWN: Final = 1 << 16
+"""Numbers drawn at a time, an even count: what they are made of stays in the cache."""
+
 
 def seed_of(place: Place, t: int) -> int:
     """A 63-bit seed for expert ``t`` in this place."""
@@ -37,9 +40,12 @@ def uniform(place: Place, t: int, like: Tensor) -> Tensor:
     generator = np.random.PCG64DXSM(seed_of(place, t))
     steps, before = divmod(place.start, 2)
     generator.advance(steps)
-    end = before + like.numel()
-    drawn = generator.random_raw((end + 1) // 2).view(np.uint32)[before:end]
-    numbers = torch.from_numpy((drawn >> 8) * STEP)
+    found = np.empty(before + like.numel(), np.float32)
+    for first in range(0, len(found), DRAWN):
+        some = found[first : first + DRAWN]
+        drawn = generator.random_raw((len(some) + 1) // 2).view(np.uint32)[: len(some)]
+        np.multiply(drawn >> 8, STEP, out=some, casting="same_kind")
+    numbers = torch.from_numpy(found[before:])
     ordered = numbers.reshape(like.shape[::-1]).T if place.turned else numbers.reshape(like.shape)
     return ordered.to(like.device)
 

@@ -138,6 +138,13 @@ def beside_base(modules: Modules[Parameters]) -> bool:
     return isinstance(modules, Masks | Factors)
 
 
+def by_entries(modules: Modules[Parameters], parameters: Parameters) -> bool:
+    """Whether what they are made of is looked at entry by entry, part by part."""
+    if isinstance(modules, Differences):
+        return modules.cut(parameters).density is not None
+    return isinstance(modules, Masks)
+
+
 def learns(modules: Modules[Parameters] | None) -> bool:
     """Whether they are trained, at least in part, with the experts' calibration inputs."""
     trained = {*ROUTED_WHOLE, ModuleKind.SURGERY, ModuleKind.BLOCKS}

@@ -6,9 +6,14 @@ import pytest
 
 from tests.benchmarks.depth import FAMILIES, merged, methods_without_data, save_families
 
-BESIDE = 90e6
-"""Bytes that no tensor needs: what glibc keeps of what was freed (``engine.devices``, 64 MB), and
-blocks of files that are hashed."""
+BESIDE = 10e6
+"""Bytes that no tensor needs: blocks of files that are hashed, and what Python keeps."""
+
+ALLOWED = 1.15
+"""How far a plan may be exceeded: what fits no longer into what was freed before."""
+
+APART = 5e6
+"""Bytes by which two merges of one model may differ: threads do not always meet at their peaks."""
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -19,6 +24,8 @@ def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.long
 @pytest.mark.parametrize("method", methods_without_data())
 def test_a_model_twice_as_deep_takes_no_more(method: str, places: tuple[Path, Path]) -> None:
-    once, twice = (merged(place, method) for place in places)
+    once, twice = (merged(place, method, giving_back=True) for place in places)
     assert twice.whole <= 1.05 * once.whole
-    assert twice.own <= twice.planned + BESIDE
+    assert twice.own <= 1.05 * once.own + APART
+    as_it_is = merged(places[1], method)
+    assert as_it_is.own <= ALLOWED * as_it_is.planned + BESIDE

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning import memory as budget
-from ace_gui.engine.planning.memory import matrices_at_once, peak_bytes
+from ace_gui.engine.planning.memory import matrices_at_once, peak_bytes, with_freed, working_set
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
@@ -90,12 +90,13 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(
 ) -> None:
     prepared = prepare(recipe(tmp_path, 2, (64, 128)))
     method, (row,) = prepared.method, prepared.plan.rows
-    rows, one = (row, row, row), peak_bytes((row,), method)
+    rows, held = (row, row, row), working_set(row, method)
+    one, two = with_freed(held), with_freed(2 * held)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert matrices_at_once((), method, None) == matrices_at_once((row,), method, None) == 1
-    assert matrices_at_once(rows, method, None) == matrices_at_once(rows, method, 2 * one) == 2
-    assert matrices_at_once(rows, method, 2 * one - 1) == 1
-    assert peak_bytes(rows, method) == 2 * one
-    monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * one - 1)
+    assert matrices_at_once(rows, method, None) == matrices_at_once(rows, method, two) == 2
+    assert matrices_at_once(rows, method, two - 1) == 1
+    assert peak_bytes(rows, method) == two
+    monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * held - 1)
     assert matrices_at_once(rows, method, None) == 1
     assert peak_bytes(rows, method) == one

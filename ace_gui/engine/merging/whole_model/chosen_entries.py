@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from math import prod
-from typing import Any, Final
+from operator import iadd
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from ace_gui.methods.shared.trimming import THRESHOLD, trim_survey
 
 TITLE: Final = "choosing what is kept of each expert"
 CPU: Final = torch.device("cpu")
+
+_Found = TypeVar("_Found", Tensor, Counter[int])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +108,12 @@ def _least(
             if row.tied_to is None:  # what is there twice counts once
 
                 def measured(row: PlanRow, part: Part) -> Tensor:
-                    found = list(differences(row, prepared, readers, part))
-                    return survey.measure(row.experts, found)
+                    found = zip(row.experts, differences(row, prepared, readers, part), strict=True)
+                    return reduce(iadd, (survey.measure((t,), (own,)) for t, own in found))
 
-                for each in _parts(row, prepared, readers, chosen, pool, measured):
-                    survey.add(each)
+                counts = _summed(row, prepared, readers, chosen, pool, measured)
+                if counts is not None:
+                    survey.add(counts)
             yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
         unfinished = survey.finish_pass()
     return survey.findings[THRESHOLD]
@@ -121,31 +125,35 @@ def _counted(
     """How many entries of a row each expert keeps; none of one that was left out."""
     least = chosen.least[row.name]
 
-    def counts(row: PlanRow, part: Part) -> dict[int, int]:
+    def counts(row: PlanRow, part: Part) -> Counter[int]:
         found = zip(row.experts, differences(row, prepared, readers, part), strict=True)
-        return {t: int(kept(own, least[t]).sum()) for t, own in found}
+        return Counter({t: int(kept(own, least[t]).sum()) for t, own in found})
 
-    total = dict.fromkeys(row.experts, 0)
-    for own in _parts(row, prepared, readers, chosen, pool, counts):
-        for t, count in own.items():
-            total[t] += count
-    return total
+    total = _summed(row, prepared, readers, chosen, pool, counts) or Counter()
+    return {t: total[t] for t in row.experts}
 
 
-def _parts(
+def _summed(
     row: PlanRow,
     prepared: Prepared,
     readers: Readers,
     chosen: Chosen,
     pool: ThreadPoolExecutor,
-    look: Callable[[PlanRow, Part], Any],
-) -> list[Any]:
-    """What comes of every part; again without experts that turn out not to be finite."""
+    look: Callable[[PlanRow, Part], _Found],
+) -> _Found | None:
+    """The sum of what comes of every part, None without any; again without experts that turn out
+    not to be finite."""
+
+    def found(settled: PlanRow) -> _Found | None:
+        total: _Found | None = None
+        for each in ordered(pool, partial(look, settled), parts_of_pass(prod(row.shape))):
+            total = each if total is None else total + each
+        return total
+
     settled = chosen.settled.get(row.name, row)
-    parts = list(parts_of_pass(prod(row.shape)))
     try:
-        return list(ordered(pool, partial(look, settled), parts))
+        return found(settled)
     except NonFiniteError as error:
         settled = settle(error, settled, prepared, readers).row
     chosen.settled[row.name] = settled
-    return list(ordered(pool, partial(look, settled), parts))
+    return found(settled)
