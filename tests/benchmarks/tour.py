@@ -206,6 +206,7 @@ def tour(recipe: Path, seconds: float) -> dict[str, tuple[float, float]]:
     pulse = Pulse()
     try:
         studio.settle()
+        studio.window.activateWindow()  # Qt asks the style more of a window that is not
         pulse.doing = "open"
         studio.open(recipe)
         tour = Tour(studio, recipe)

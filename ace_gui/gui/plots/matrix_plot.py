@@ -75,6 +75,7 @@ class ExpertMatrixPlot(Plot):
         self._directed = ""
         self._cells = _Cells()
         self._numbers: list[pg.TextItem] = []
+        self._written: tuple[object, ...] = ()
         super().__init__(
             name=name, empty=tr(EMPTY), bottom=self._across, left=self._rows, parent=parent
         )
@@ -180,22 +181,35 @@ class ExpertMatrixPlot(Plot):
         return max(float(known.max(initial=0.0)), _LEAST_SPAN)
 
     def _draw_numbers(self) -> None:
+        """Unless they are there already: in another room they lie on the same cells."""
+        font = self.font()
+        font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
+        numbers = self._texts_and_inks() if self._has_room(QFontMetricsF(font)) else []
+        if (font, *numbers) == self._written:
+            return
+        self._written = (font, *numbers)
         for number in self._numbers:
             self.canvas.removeItem(number)
         self._numbers = []
-        font = self.font()
-        font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
-        if not self._has_room(QFontMetricsF(font)):
-            return
-        for row, colours in enumerate(self._colours()):
-            for column, colour in enumerate(colours):
-                text = pair_text(float(self._values_TT[row, column]))
-                ink = self.theme.text2 if self._is_idle(row, column) else ink_on(colour)
-                number = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
-                number.setFont(font)
-                number.setPos(column, row)
-                self.canvas.addItem(number, ignoreBounds=True)
-                self._numbers.append(number)
+        for row, column, text, ink in numbers:
+            number = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
+            number.setFont(font)
+            number.setPos(column, row)
+            self.canvas.addItem(number, ignoreBounds=True)
+            self._numbers.append(number)
+
+    def _texts_and_inks(self) -> list[tuple[int, int, str, str]]:
+        """Row, column, text and ink of every number."""
+        return [
+            (
+                row,
+                column,
+                pair_text(float(self._values_TT[row, column])),
+                self.theme.text2 if self._is_idle(row, column) else ink_on(colour),
+            )
+            for row, colours in enumerate(self._colours())
+            for column, colour in enumerate(colours)
+        ]
 
     def _has_room(self, metrics: QFontMetricsF) -> bool:
         """Whether the longest number fits into a cell."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from enum import Enum, unique
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QFont, QFontDatabase
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from ace_gui.paths import resource_path
@@ -29,6 +30,7 @@ FILES: Final = (
     "JetBrainsMono-SemiBold.ttf",
 )
 _USUAL: Final = "usualLetters"  # of the application: points before a person's wish
+_PIECE: Final = 120  # widgets with a font of their own that get another in one turn
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 
 
@@ -64,7 +66,7 @@ def use_fonts(app: QApplication) -> None:
 def set_letters(app: QApplication, percent: int) -> Generator[None, None, None]:
     """Write everything larger than the system would, or smaller again, also what is shown.
 
-    In two pieces, since every widget is laid out anew after each; the second is never left out.
+    In pieces, since what is seen is laid out anew after each; none of them is ever left out.
     """
     before = app.font().pointSizeF()
     usual = float(app.property(_USUAL) or before)
@@ -73,7 +75,7 @@ def set_letters(app: QApplication, percent: int) -> Generator[None, None, None]:
     if ratio == 1.0:
         return
     own = [each for each in app.allWidgets() if each.testAttribute(Qt.WidgetAttribute.WA_SetFont)]
-    fonts = [(each, QFont(each.font())) for each in own]
+    fonts = iter([(each, QFont(each.font())) for each in own])
     body = QFont(app.font())
     body.setPointSizeF(before * ratio)
     app.setFont(body)
@@ -82,11 +84,19 @@ def set_letters(app: QApplication, percent: int) -> Generator[None, None, None]:
         app.sendEvent(window, QEvent(QEvent.Type.ApplicationFontChange))
     try:
         yield
+        while piece := list(islice(fonts, _PIECE)):
+            for widget, font in piece:
+                _scale_font(widget, font, ratio)
+            yield
     finally:
         for widget, font in fonts:
-            if isValid(widget):
-                font.setPointSizeF(font.pointSizeF() * ratio)
-                widget.setFont(font)
+            _scale_font(widget, font, ratio)
+
+
+def _scale_font(widget: QWidget, font: QFont, ratio: float) -> None:
+    if isValid(widget):
+        font.setPointSizeF(font.pointSizeF() * ratio)
+        widget.setFont(font)
 
 
 @lru_cache(maxsize=len(Face))

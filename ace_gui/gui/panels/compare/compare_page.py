@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
@@ -23,7 +24,9 @@ LOOKS: Final = (
 
 
 class ComparePage(QWidget):
-    """``methods`` merges by several; ``panel`` shows two merges side by side."""
+    """``methods`` merges by several. ``looked_at`` says of a finding whether it is wanted."""
+
+    looked_at = Signal(object, bool)
 
     def __init__(
         self, session: Session, comparison: MethodComparison, parent: QWidget | None = None
@@ -32,14 +35,13 @@ class ComparePage(QWidget):
         self._session = session
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
-        self.panel = ComparePanel(session)
+        self._panel: ComparePanel | None = None
         self.looks = Segments(tr("What to compare"), self)
         for title, tip in LOOKS:
             self.looks.add(tr(title), tr(tip))
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
-        for page in (self.methods, self.panel):
-            self._pages.addWidget(page)
+        self._pages.addWidget(self.methods)
         content = QWidget()
         head = QHBoxLayout()
         head.setContentsMargins(8, 4, 8, 0)
@@ -53,10 +55,19 @@ class ComparePage(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(card(content))
 
+    @property
+    def panel(self) -> ComparePanel:
+        """Two merges side by side; made when they are first looked at."""
+        if self._panel is None:
+            self._panel = ComparePanel(self._session)
+            self._panel.looked_at.connect(self.looked_at)
+            self._pages.addWidget(self._panel)
+        return self._panel
+
     def show_look(self, place: int) -> None:
         """Show the methods, or two merges."""
         self.looks.choose(place)
-        self._pages.setCurrentIndex(place)
+        self._pages.setCurrentWidget(self.panel if place == TWO_MERGES else self.methods)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         """Show these two."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout, QWidget
 
@@ -79,7 +79,9 @@ class Cards(QWidget):
         for place, button in self._buttons.items():
             QWidget.setTabOrder(self._bars[place], button)
         self.reset()
-        by_letters(self, lambda _: self._arrange())
+        self._arranging = QTimer(self, singleShot=True, interval=1)
+        self._arranging.timeout.connect(self._arrange)
+        by_letters(self, lambda _: self._arranging.start())  # once the panels have them, too
 
     @property
     def in_turns(self) -> bool:

@@ -204,7 +204,7 @@ class Workspace(QWidget):
 
     def _make_comparison(self, session: Session, methods: MethodComparison) -> QWidget:
         self.comparison = ComparePage(session, methods)
-        self.comparison.panel.looked_at.connect(self.finding_wanted)
+        self.comparison.looked_at.connect(self.finding_wanted)
         return self.comparison
 
     def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintEvent
 from PySide6.QtWidgets import (
     QStyle,
@@ -44,12 +44,19 @@ class FittingTabBar(QTabBar):
         self._short: dict[int, str] = {}
         self._look = _Look.USUAL
         self._room = 0
+        self._small = QFontMetrics(self._small_font())
         self.setUsesScrollButtons(False)
         self.setExpanding(False)
 
     def set_short_title(self, index: int, title: str) -> None:
         """What a tab is called where there is little room."""
         self._short[index] = title
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Measured once: all titles are asked for whenever one is."""
+        if event.type() == QEvent.Type.FontChange:
+            self._small = QFontMetrics(self._small_font())
+        super().changeEvent(event)
 
     def fit(self, room: int) -> None:
         """Show the tabs in ``room`` pixels."""
@@ -136,7 +143,7 @@ class FittingTabBar(QTabBar):
     def _tab_width(self, index: int, look: _Look) -> int:
         if look is _Look.USUAL:
             return super().tabSizeHint(index).width()
-        text = QFontMetrics(self._small_font()).horizontalAdvance(self._title(index, look))
+        text = self._small.horizontalAdvance(self._title(index, look))
         icon = 0 if self.tabIcon(index).isNull() else _ICON + _PADDING // 2
         return text + icon + 2 * _PADDING
 
