@@ -3602,8 +3602,8 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>Dasselbe mit den Eingaben der anderen Experten, im Mittel: Wo es ebenso groß ist, zeigt die Schätzung, was alle Eingaben gemeinsam haben, und nichts, was diesem Experten eigen ist.</translation>
 </message>
 <message>
-<source>The same γ along the model. Drag the line τ, or move it by the arrow keys: matrices above it are treated as heterogeneous.</source>
-<translation>Dasselbe γ entlang des Modells. Ziehen Sie die Linie τ, oder bewegen Sie sie mit den Pfeiltasten: Matrizen darüber werden als heterogen behandelt.</translation>
+<source>The same γ along the model. Drag the line τ, or move it by Ctrl and the arrow keys: matrices above it are treated as heterogeneous.</source>
+<translation>Dasselbe γ entlang des Modells. Ziehen Sie die Linie τ, oder bewegen Sie sie mit Strg und den Pfeiltasten: Matrizen darüber werden als heterogen behandelt.</translation>
 </message>
 <message>
 <source>The sample: five experts, one small model</source>

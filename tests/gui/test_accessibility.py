@@ -22,9 +22,11 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from ace_gui.engine.contract.events import JobDone
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
+from tests.gui.fakes import FakeWorker, finished_merge, started
 from tests.helpers.contrast import contrast
 
 MARKUP = re.compile(r"<\w+[ >/]")
@@ -113,6 +115,20 @@ def test_return_presses_the_button_with_the_focus(loaded: MainWindow, qtbot: QtB
     place.setFocus()
     qtbot.keyClick(place, Qt.Key.Key_Return)
     assert loaded.session.activity.is_running(State.MERGING)
+
+
+def test_the_main_button_keeps_the_focus_through_a_merge(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    main = loaded.header.place.main
+    loaded.activateWindow()
+    main.setFocus()
+    qtbot.waitUntil(main.hasFocus)
+    main.click()
+    worker.say(started(), finished_merge(), JobDone())
+    worker.say(JobDone())
+    assert main.text() == "Export…"
+    assert main.hasFocus()
 
 
 def test_tables_show_where_the_focus_is_before_a_row_is_chosen(

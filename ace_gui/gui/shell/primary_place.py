@@ -6,7 +6,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAction, QFontMetrics, QIcon
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.formatting import duration
 from ace_gui.gui.numbers import human_bytes
@@ -50,6 +50,7 @@ class PrimaryPlace(QWidget):
         self.main.clicked.connect(lambda _=False: self._press())
         self._next: QAction | None = None
         self._stopping = False
+        self._lent: QWidget | None = None  # where the focus is while ``main`` cannot have it
         self._brief = 0
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -126,7 +127,7 @@ class PrimaryPlace(QWidget):
         self.again.hide()
         self._next = None
         self._dress("progress", QIcon())
-        self.main.setEnabled(True)
+        self._allow(True)
         if progress is None or progress.state is not state or progress.total <= 0:
             self.main.show_progress(0.0, tr(_WORDS[state]))
         else:
@@ -160,7 +161,18 @@ class PrimaryPlace(QWidget):
         token = "on_accent" if action.isEnabled() else "text3"
         self._dress(kind, icon(picture, token) if picture else QIcon())
         self.main.show_action(text, tr(CHANGED) if kind == "again" else action.toolTip())
-        self.main.setEnabled(action.isEnabled())
+        self._allow(action.isEnabled())
+
+    def _allow(self, allowed: bool) -> None:
+        """Between two steps the button cannot be used: then it gets back the focus it had."""
+        had, focused = self.main.hasFocus(), QApplication.focusWidget()
+        self.main.setEnabled(allowed)
+        if had and not allowed:
+            self._lent = QApplication.focusWidget()
+        elif allowed and self._lent is not None:
+            if self._lent is focused:
+                self.main.setFocus()
+            self._lent = None
 
     def _dress(self, kind: str, picture: QIcon) -> None:
         change_kind(self.main, kind)

@@ -339,6 +339,14 @@ def test_selecting_from_outside_is_not_told(qtbot, plot):
     assert plot.selected is None
 
 
+def test_other_points_lie_below_what_is_said_of_the_selected_one(plot):
+    plot.select(NAMES[2])
+    shown = plot.canvas.items()  # topmost first
+    said = shown.index(plot._said)
+    assert plot._said.isVisible()
+    assert all(said < shown.index(points) for points in plot._points.values())
+
+
 def test_arrows_walk_the_layers(qtbot, plot):
     told: list[str] = []
     plot.layer_selected.connect(told.append)

@@ -199,8 +199,8 @@ class GammaPlot(LayersPlot):
             for above in (False, True)
         }
         below, above = (
-            (self._bands, self._path, self._said, self._halo),
-            (self._crosses, self._line),
+            (self._bands, self._path, self._halo),
+            (self._crosses, self._said, self._line),
         )
         for item in (*below, *self._points.values(), *above):
             self.canvas.addItem(item, ignoreBounds=True)
@@ -220,7 +220,7 @@ class GammaPlot(LayersPlot):
         self._halo.setBrush(pg.mkBrush(halo))
         self._said.setFont(face(Face.CAPTION_STRONG))
         self._said.setColor(theme.text)
-        self._said.fill = pg.mkBrush(theme.card)  # its role's line goes on below it
+        self._said.fill = pg.mkBrush(theme.card)  # what lies below it goes on there
         self._crosses.setPen(pg.mkPen(theme.text, width=1))
         self._crosses.setBrush(pg.mkBrush(theme.card))
         self._set_legend()

@@ -80,8 +80,8 @@ def _merging(window: ShellWindow) -> list[Step]:
     return [
         Step(
             sentence=tr(
-                "The same γ along the model. Drag the line τ, or move it by the arrow keys: "
-                "matrices above it are treated as heterogeneous."
+                "The same γ along the model. Drag the line τ, or move it by Ctrl and the arrow "
+                "keys: matrices above it are treated as heterogeneous."
             ),
             begin=views,
             target=lambda: window.workspace.heterogeneity,
