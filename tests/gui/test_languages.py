@@ -66,7 +66,6 @@ ENGLISH: Final = {
 }
 NO_WORDS: Final = {
     "ACE Workbench",  # the program's name, in window titles
-    "ACE workbench",
     "JetBrains Mono",
     "ACE Workbench {}",
     "{} with {}",  # the name of a file

@@ -33,7 +33,7 @@ from ace_gui.gui.words import CONTEXT as WINDOW
 NAMES: Final = (
     *("ACE Workbench", "CSV", "CPU", "GPU", "NaN", "Inf", "F11", "MLP", "W_pre", "Var ln E", "ln"),
     *("cos", "float32", "float16", "bfloat16", "float64", "True", "False", "None", "Hugging Face"),
-    *("kB", "MB", "GB", "TB", "B", "px", "ms", "s", "e", "ACE workbench", "variant"),
+    *("kB", "MB", "GB", "TB", "B", "px", "ms", "s", "e", "variant"),
     *("OK", "Cancel", "Close", "Scroll Left", "Scroll Right"),  # Qt's own, by its own files
     *("English", "Deutsch"),  # what its speakers call a language
 )

@@ -50,7 +50,7 @@ class WelcomePanel(QWidget):
         inner.setMaximumWidth(_WIDEST)
         column = QVBoxLayout(inner)
         column.setContentsMargins(32, 0, 32, 32)
-        title = plain_label("ACE workbench", inner, wrap=False)
+        title = plain_label("ACE Workbench", inner, wrap=False)
         title.setFont(face(Face.DISPLAY))
         column.addWidget(title)
         column.addWidget(secondary_label(tr(_WHAT), inner))
