@@ -45,7 +45,14 @@ ERRORS: Final[dict[str, Callable[[], Exception]]] = {
 
 _T: Final = torch.Tensor
 _ASKED: Final = frozenset([_T.item, _T.tolist, _T.__bool__, _T.__float__, _T.__int__, _T.__index__])
-_GUARDED: Final = _ASKED | {_T.__getitem__, _T.__setitem__, _T.contiguous, _T.new_tensor, _T.copy_}
+_GUARDED: Final = _ASKED | {
+    _T.__invert__,
+    _T.__getitem__,
+    _T.__setitem__,
+    _T.contiguous,
+    _T.new_tensor,
+    _T.copy_,
+}
 _IN_ONE_PIECE: Final = {"memory_format": torch.contiguous_format}
 
 
@@ -95,9 +102,10 @@ class DeviceStandIn:
 
     ``waits``: for results, by operation; uploads from memory that is not pinned wait too, and are
     counted apart. ``uploads`` and ``downloads``: bytes of each, in order; ``unpinned``: of those
-    among them that wait. ``peak``: most bytes
-    alive at once. ``capacity``: bytes that it has. ``fails``: called with the name of every
-    operation before it is carried out, to raise what a GPU would.
+    among them that wait. ``astray``: how often a thread that had not said for which GPU it works
+    did something there, or pinned memory, which is then the first one's. ``peak``: most bytes alive
+    at once. ``capacity``: bytes that it has. ``fails``: called with the name of every operation
+    before it is carried out, to raise what a GPU would.
     """
 
     def __init__(self, capacity: float = 8e9) -> None:
@@ -109,6 +117,8 @@ class DeviceStandIn:
         self.downloads: list[int] = []
         self.operations: Counter[str] = Counter()
         self.streams: list[object] = []
+        self.astray = 0
+        self._chosen = threading.local()
         self.peak = 0
         self.allocated = 0
         self._alive: set[int] = set()
@@ -134,6 +144,7 @@ class DeviceStandIn:
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Carry out an operation in which one of the device's tensors takes part."""
         name = func.overloadpacket.__name__
+        self._note_thread()
         with self._lock:
             self.operations[name] += 1
         self.fails(name)
@@ -163,7 +174,7 @@ class DeviceStandIn:
             return torch.tensor(args[1], **options).to(GPU)
         if func is torch.Tensor.contiguous:
             return args[0] if args[0].is_contiguous() else args[0].clone(**_IN_ONE_PIECE)
-        if _by_mask(args[1]):
+        if _by_mask(args[1:2]):
             self._wait("index")
         if func is torch.Tensor.__setitem__ and isinstance(args[2], torch.Tensor):
             place = args[0] if args[1] is ... else args[0][args[1]]
@@ -249,8 +260,13 @@ class DeviceStandIn:
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor, from now on in memory that the GPU may copy to and from by itself."""
+        self._note_thread()
         self._pinned.add(tensor.untyped_storage())
         return tensor
+
+    def _note_thread(self) -> None:
+        with self._lock:
+            self.astray += not hasattr(self._chosen, "device")
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage() in self._pinned
@@ -272,7 +288,7 @@ class DeviceStandIn:
             "device_count": lambda: 1,
             "get_device_properties": lambda *_: self._properties(),
             "get_arch_list": lambda: ["sm_80"],
-            "set_device": lambda *_: None,
+            "set_device": lambda device: setattr(self._chosen, "device", device),
             "synchronize": lambda *_: self._wait("synchronize"),
             "empty_cache": lambda: None,
             "mem_get_info": lambda *_: (self.capacity - self.allocated, self.capacity),

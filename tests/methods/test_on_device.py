@@ -23,6 +23,21 @@ def given(method: MergeMethod[Any]) -> tuple[list[torch.Tensor], Any]:
     return deltas[: method.most], checked_parameters(method, few)
 
 
+@pytest.mark.parametrize("name", ["star", "cart", "knots_ties", "knots_dare_ties"])
+def test_what_gram_matrices_show_takes_no_singular_value_decomposition(name: str) -> None:
+    """A GPU takes seconds for one of a large matrix in float64."""
+    method, generator = METHODS[name], torch.Generator().manual_seed(0)
+    deltas = [torch.randn(48, 32, generator=generator) for _ in range(3)]
+    parameters = checked_parameters(method, {})
+    told = context(method, deltas, parameters)
+    with DeviceStandIn().installed() as stand_in:
+        there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
+        stand_in.forget()
+        method.merge(there, [1.0] * 3, parameters, **told | {"base": base})
+    assert stand_in.operations["_linalg_eigh"]
+    assert not stand_in.operations["_linalg_svd"]
+
+
 @EVERY
 def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[Any]) -> None:
     deltas, parameters = given(method)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
@@ -225,6 +226,22 @@ def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
     np.testing.assert_allclose(along.overlap, directions.overlap, rtol=1e-6)
     assert said.gamma == pytest.approx(told.gamma)
     assert FELL_BACK in said.notes
+
+
+def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path: Path) -> None:
+    """Otherwise memory is pinned through the first one, which then holds some for nothing."""
+    row = next(row for row in prepared.plan.rows if row.disposition == "merged")
+    with DeviceStandIn().installed() as stand_in:
+        device = resolve_device("cuda:0")
+        tried = stand_in.astray  # it computes a little there before it is chosen
+        merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+        assert stand_in.uploads
+        for look in (spectrum, subspaces):
+            stand_in.forget()
+            list(look(prepared, row, device, InspectionCache(tmp_path / look.__name__)))
+            assert stand_in.uploads
+        list(merge_reports(prepared, [row], device))
+    assert stand_in.astray == tried
 
 
 def test_room_is_unlimited_on_the_processor() -> None:
