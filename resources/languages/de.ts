@@ -2602,6 +2602,10 @@ irgendwo in diesem Fenster ablegen</translation>
 <translation>{project} öffnen</translation>
 </message>
 <message>
+<source>Opening: the headers of the files are read …</source>
+<translation>Wird geöffnet: Die Köpfe der Dateien werden gelesen …</translation>
+</message>
+<message>
 <source>Outcome</source>
 <translation>Verbleib</translation>
 </message>

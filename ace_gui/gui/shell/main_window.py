@@ -48,6 +48,7 @@ from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -356,6 +357,7 @@ class MainWindow(ShellWindow):
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
+        self.welcome.show_opening(self.session.activity.is_running(State.PLANNING))
         self.header.workspaces.setVisible(loaded)
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)
 

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.events import JobCancelled, MethodCompared
 from ace_gui.engine.contract.jobs import Variant
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.experts_model import WEIGHT
@@ -307,3 +307,13 @@ def test_the_folder_that_is_looked_into_is_none_of_those_chosen_in_it() -> None:
     parent = Path("/models")
     assert _without_parents([parent, parent / "a", parent / "b"]) == [parent / "a", parent / "b"]
     assert _without_parents([parent]) == [parent]
+
+
+def test_the_first_page_says_that_something_is_being_opened(
+    window: MainWindow, worker: FakeWorker
+) -> None:
+    usual = window.welcome.said.text()
+    window.opener.open_sample()
+    assert "Opening" in window.welcome.said.text()
+    worker.say(JobCancelled())
+    assert window.welcome.said.text() == usual

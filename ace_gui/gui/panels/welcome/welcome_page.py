@@ -19,6 +19,7 @@ from ace_gui.gui.words import later, tr
 _WIDEST: Final = 1408  # px
 _COLUMNS: Final = ((67, 3), (46, 2), (0, 1))  # from how many lines of text so many columns
 _WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
+_OPENING: Final = later("Opening: the headers of the files are read …")
 
 
 class WelcomePanel(QWidget):
@@ -53,7 +54,8 @@ class WelcomePanel(QWidget):
         title = plain_label("ACE Workbench", inner, wrap=False)
         title.setFont(face(Face.DISPLAY))
         column.addWidget(title)
-        column.addWidget(secondary_label(tr(_WHAT), inner))
+        self.said = secondary_label(tr(_WHAT), inner)
+        column.addWidget(self.said)
         column.addSpacing(32)
         column.addLayout(self._columns)
         across = QHBoxLayout()
@@ -74,6 +76,11 @@ class WelcomePanel(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(area)
+
+    def show_opening(self, opening: bool) -> None:
+        """Say where one looks that something is being opened: it can take a while."""
+        self.said.setText(tr(_OPENING) if opening else tr(_WHAT))
+        self.said.setFont(face(Face.STRONG if opening else Face.BODY))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
