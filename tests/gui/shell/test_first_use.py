@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -270,6 +271,9 @@ def test_the_samples_own_recipe_is_not_what_saving_proposes(
     assert proposed.name == "sample.ace.yaml"
     assert proposed.parent != Sample.IMAGES.recipe.parent
     dialog.reject()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()  # it imports what writes recipes
 
 
 @pytest.mark.parametrize(("room", "fills"), [((1440, 900), True), ((2560, 1440), False)])
