@@ -112,3 +112,9 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}:{minutes:02d}:{remainder:02d}"
     return f"{minutes}:{remainder:02d}"
+
+
+def symbol_of(label: str) -> str:
+    """``τ`` of ``Threshold τ``; "" of a label without a symbol."""
+    last = label.rpartition(" ")[2]
+    return last if len(last) == 1 else ""

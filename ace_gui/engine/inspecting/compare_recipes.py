@@ -45,6 +45,7 @@ from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare, preparing
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import symbol_of
 from ace_gui.machine import peak_memory, reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
@@ -89,9 +90,11 @@ def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tup
 def title_of(recipe: Recipe) -> str:
     """The method, and its parameters as far as they are set and not the default."""
     method = get_method(recipe.merge_method)
-    defaults = {field.name: field.default for field in parameter_fields(method)}
+    fields = parameter_fields(method)
+    defaults = {field.name: field.default for field in fields}
+    names = {f.name: symbol_of(f.metadata["label"]) or f.name for f in fields}
     set_ = {n: v for n, v in recipe.parameters.items() if defaults.get(n) != v}
-    parts = [str(v) if n == "variant" else f"{n} {v}" for n, v in set_.items()]
+    parts = [str(v) if n == "variant" else f"{names.get(n, n)} {v}" for n, v in set_.items()]
     return ", ".join((method.title, *parts))
 
 

@@ -113,7 +113,7 @@ def test_both_variants_are_listed_whichever_the_recipe_has(
 
 def test_titles_tell_values_apart(recipe: Recipe) -> None:
     first, second = by_value(recipe, "tau", [0.1, 0.3])
-    assert title_of(first) == "ACE-Merging, tau 0.1"
+    assert title_of(first) == "ACE-Merging, τ 0.1"
     assert title_of(second) == "ACE-Merging"
 
 

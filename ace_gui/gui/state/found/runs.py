@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.formatting import symbol_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
 from ace_gui.gui.words import counted
@@ -102,7 +103,7 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     recipe = run.recipe
     method = next((each for each in methods if each.name == recipe.merge_method), None)
     fields = method.fields if method is not None else ()
-    labels = {field.name: _short(field.label) for field in fields}
+    labels = {field.name: symbol_of(field.label) or field.label for field in fields}
     parts = [method.title if method is not None else recipe.merge_method]
     for name, value in recipe.parameters.items():
         parts.append(f"{labels.get(name, name)} {value_text(value)}")
@@ -112,12 +113,6 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return parts
-
-
-def _short(label: str) -> str:
-    """``τ`` for ``Threshold τ``; a label without a symbol as it is."""
-    symbol = label.rpartition(" ")[2]
-    return symbol if len(symbol) == 1 else label
 
 
 def mean_score(run: MergeRun) -> float | None:
