@@ -28,7 +28,7 @@ from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
 from ace_gui.gui.panels.scores.score_cells import FigureCell
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, ScoresPage
-from ace_gui.gui.panels.scores.scores_place import ScoresPlace
+from ace_gui.gui.panels.scores.scores_place import REFRESH, ScoresPlace
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.found.score_figures import figures_of
@@ -233,6 +233,18 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     assert "cola: base 0.250 ± 0.100" in place.bars.accessibleDescription()
     run = loaded.session.results.runs.all[0]
     assert run.accuracies == {"cola": 0.75, "sst2": 1.0}
+
+
+def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    place = scores_place(page)
+    loaded.workspace.show_space(0)
+    record_scores(loaded, worker)
+    qtbot.wait(3 * REFRESH)
+    assert not place.title.text(), "drawn for nobody"
+    loaded.workspace.show_scores()
+    assert place.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
 
 
 def test_figures_stand_below_their_titles(

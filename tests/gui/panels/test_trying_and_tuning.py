@@ -173,8 +173,8 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     assert place.curve.message() is None
     assert "tau 0.9: 0.7500, chosen" in place.curve.accessibleDescription()
     assert [column.values[1].item() for column in place.curve.columns()] == [0.9, 0.75, 2.0]
-    sheet = place.figures
-    assert [sheet.item(row, 0).text() for row in (0, 1)] == ["0.500", "0.750"]
+    figures = place.figures.model()
+    assert [figures.index(row, 0).data() for row in (0, 1)] == ["0.500", "0.750"]
     place.take.click()
     draft = loaded.session.draft
     assert draft.inputs.touched == {"tau": 0.9}

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QPushButton,
@@ -80,6 +80,7 @@ class ScoresPlace(QWidget):
         for page in (card(self.no_tasks), card(self.no_scores), self._make_page()):
             self._stack.addWidget(page)
         self._latest = ""
+        self._stale = False
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.refresh)
         results = session.results
@@ -128,17 +129,25 @@ class ScoresPlace(QWidget):
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
     def _plan_refresh(self) -> None:
-        if not self._timer.isActive():
+        """Soon, or when the place is looked at again."""
+        self._stale = True
+        if self.isVisible() and not self._timer.isActive():
             self._timer.start()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self.refresh()
 
     # Showing
 
     def recolour(self) -> None:
         """Another scheme: the experts' colours are others."""
-        self.refresh()
+        self._plan_refresh()
 
     def refresh(self) -> None:
         """Show what is known."""
+        self._stale = False
         self._timer.stop()
         known = self._session.results.scores
         if not known.tasks:

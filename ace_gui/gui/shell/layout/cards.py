@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout, QWidget
 
@@ -18,7 +18,6 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.words import later, tr
 
 LAYERS, INSPECTOR, VIEWS = range(3)
@@ -79,9 +78,6 @@ class Cards(QWidget):
         for place, button in self._buttons.items():
             QWidget.setTabOrder(self._bars[place], button)
         self.reset()
-        self._arranging = QTimer(self, singleShot=True, interval=1)
-        self._arranging.timeout.connect(self._arrange)
-        by_letters(self, lambda _: self._arranging.start())  # once the panels have them, too
 
     @property
     def in_turns(self) -> bool:
@@ -101,7 +97,7 @@ class Cards(QWidget):
         self._current = place
         if self._alone is not None:
             self._alone = place
-        self._arrange()
+        self.arrange()
 
     def toggle_maximised(self) -> None:
         """The card with the focus alone, or all of them again."""
@@ -127,7 +123,7 @@ class Cards(QWidget):
         line = self.fontMetrics().height()
         for each in (self.rows, self.top):
             each.setSizes([lines * line for lines in _SIZES[each.objectName()]])
-        self._arrange()
+        self.arrange()
 
     def restore(self, settings: Settings) -> None:
         """The layout of the last time."""
@@ -167,7 +163,7 @@ class Cards(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange()
+        self.arrange()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.MouseButtonDblClick and watched in self._cards:
@@ -193,7 +189,7 @@ class Cards(QWidget):
         self._apart[place] = made
         if self._current in self._apart:
             self._current = next(p for p in range(len(self._cards)) if p not in self._apart)
-        self._arrange()
+        self.arrange()
         shown.show()
         made.resize(size)
         made.show()
@@ -213,7 +209,7 @@ class Cards(QWidget):
             for each, state in self._borders.items():
                 each.restoreState(state)
         self._current = place
-        self._arrange()
+        self.arrange()
 
     def _toggle(self, place: int) -> None:
         if place in self._apart:
@@ -221,10 +217,11 @@ class Cards(QWidget):
             return
         self._alone = None if self._alone is not None else place
         self._current = place
-        self._arrange()
+        self.arrange()
         self.maximised.emit(self._alone is not None)
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
+        """Show those for which there is room now."""
         turns = self.in_turns
         shown = self._alone if self._alone is not None else self._current if turns else None
         self.turns.setVisible(turns)

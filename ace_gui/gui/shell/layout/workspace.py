@@ -38,6 +38,7 @@ from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.arrangement import tab_through
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.step_queue import Turns
 from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
@@ -149,17 +150,24 @@ class Workspace(QWidget):
         layout.addWidget(self._columns)
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
-        self._sharing = QTimer(self, singleShot=True, interval=1)
-        self._sharing.timeout.connect(self._share_width)
+        self._settling = Turns(self)
         by_letters(self, self._measure)
         self.reset_layout()
 
     def _measure(self, letters: QFontMetrics) -> None:
         self.inspector.setMinimumWidth(20 * letters.height())
         self.heterogeneity.setMinimumHeight(11 * letters.height())
-        if self.isVisible():  # in turns of their own: both lay out everything
-            self._fitting.start()
-            self._sharing.start()
+        if self.isVisible():
+            self._settling.run(self._settle())
+
+    def _settle(self) -> Generator[None, None, None]:
+        """Other letters leave other room: each step lays out everything, in a turn of its own."""
+        yield
+        self.left.fit(self.width())
+        yield
+        self._share_width()
+        yield
+        self.cards.arrange()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """To fold or unfold the column lays out everything once more: in a turn of its own."""
