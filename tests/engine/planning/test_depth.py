@@ -12,8 +12,9 @@ BESIDE = 10e6
 ALLOWED = 1.15
 """How far a plan may be exceeded: what fits no longer into what was freed before."""
 
-APART = 5e6
-"""Bytes by which two merges of one model may differ: threads do not always meet at their peaks."""
+APART = 16e6
+"""Bytes by which two merges of one model may differ: two matrices in float64. Threads do not always
+meet at their peaks. What is added has more than twice that."""
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
