@@ -143,6 +143,7 @@ class WhatIfPanel(QWidget):
         self.apply.setEnabled(self._what_if.is_on)
         self.back.setEnabled(self._what_if.is_on)
         self._show_answer()
+        self._fit()
 
     # The form
 
@@ -231,7 +232,6 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        by_letters(self, self._measure)
         buttons = QHBoxLayout()
         buttons.addWidget(self.apply)
         buttons.addWidget(self.back)
@@ -251,17 +251,22 @@ class WhatIfPanel(QWidget):
         layout.addLayout(middle, 4)
         self._drawing = PlotWithTable(self.plot, self.plot.columns)
         layout.addWidget(self._drawing, 6)
+        by_letters(self, self._measure)
 
     def _measure(self, letters: QFontMetrics) -> None:
         self._scroll.setMinimumWidth(10 * letters.height())
         self.table.setMinimumWidth(20 * letters.height())
+        self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The figures say in numbers what the plot draws: they stay where there is little room."""
         super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """The figures say in numbers what the plot draws: they stay where there is little room."""
         beside = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
         needed = beside + _PLOT * self.fontMetrics().height()
-        self._drawing.setVisible(event.size().width() >= needed)
+        self._drawing.setVisible(self.width() >= needed)
 
 
 def figure_text(report: LayerReport, figure: str) -> str:

@@ -347,6 +347,16 @@ def test_other_points_lie_below_what_is_said_of_the_selected_one(plot):
     assert all(said < shown.index(points) for points in plot._points.values())
 
 
+def test_what_is_said_of_the_selected_layer_lies_beside_its_symbol(plot):
+    for name in NAMES:
+        plot.select(name)
+        if not plot._said.isVisible():
+            continue
+        box = plot._said.mapRectToScene(plot._said.boundingRect())
+        symbol = plot._said.scenePos().x()
+        assert box.right() <= symbol - 9 or box.left() >= symbol + 9
+
+
 def test_arrows_walk_the_layers(qtbot, plot):
     told: list[str] = []
     plot.layer_selected.connect(told.append)

@@ -37,6 +37,7 @@ EMPTY = later("γ appears here once a base and two experts are open.")
 HINT = later("Choose a layer to see its spectrum; drag the line to change τ.")
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
+HALO = 22  # pixels across, round the selected layer's symbol
 LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
 NEAR_POLE = later("γ near its pole")
 POLE_TIP = later(
@@ -187,7 +188,7 @@ class GammaPlot(LayersPlot):
         self._left.logarithmic = self.log_box.isChecked()
         self._bands = Bands()
         self._path = pg.PlotDataItem()
-        self._halo = pg.ScatterPlotItem(size=22)
+        self._halo = pg.ScatterPlotItem(size=HALO)
         self._said = pg.TextItem(anchor=(1.0, 0.5))
         self._crosses = Points(symbol="x")
         self._line = ThresholdLine()
@@ -315,8 +316,9 @@ class GammaPlot(LayersPlot):
         else:
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
-            self._said.setText(f"{told(self._roles[index])} {number_text(self._gamma[index], 3)}  ")
-            self._said.setAnchor((1.0, 0.5) if index > len(self._names) // 4 else (-0.08, 0.5))
+            self._said.setText(f"{told(self._roles[index])} {number_text(self._gamma[index], 3)}")
+            gap = HALO / 2 / max(1.0, self._said.boundingRect().width())  # beside the halo
+            self._said.setAnchor((1 + gap, 0.5) if index > len(self._names) // 4 else (-gap, 0.5))
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
