@@ -73,7 +73,7 @@ FIGURES: Final = (
     ),
 )
 _SPACING = 12  # px
-_PLOT = 12  # lines of text across that the plot needs beside the figures
+_PLOT = 15  # lines of text across that the plot needs beside the figures
 _NOT_TRIED = later("Change a value on the left to see what it does to this layer.")
 _BOTH = later("Both variants, as the values stand. Change one on the left to see what it does.")
 _NO_LAYER = later("Select a layer that the method merges to try other values on it.")
