@@ -34,8 +34,9 @@ class Studio:
         self.window: MainWindow = self._workbench.window
         if scheme is not None:
             set_scheme(scheme)
-        self.window.resize(*SIZE)
         self._workbench.start()
+        self.window.showNormal()  # a small screen would be filled
+        self.window.resize(*SIZE)
         self.window.session.problem.connect(self._note)
         self._error: WorkbenchError | None = None
 
