@@ -5,8 +5,7 @@ as the matrix that it is: what libraries do for batches gains a processor nothin
 
 On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
 of it, which is nearly twice as fast in float64 and more in float32: where ``choose_library`` finds
-that so, products go there. Large ones go in parts to as many threads as torch may use. Where it
-does not, because of how numpy was built or OpenBLAS told, those in float32 go to oneDNN
+that so, those of threads that compute alone go there. Others in float32 go to oneDNN
 (``unpublished``).
 """
 
@@ -14,8 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -28,9 +25,6 @@ from ace_gui.linalg.unpublished import LINEAR
 
 PIECE: Final = 1536
 """Rows and columns of a product that is made at a time before it is added to a sum."""
-
-LARGE: Final = 1 << 27
-"""Multiplications from which on several threads pay: they take a millisecond or more."""
 
 WIDE: Final = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids", "Zen4", "Zen5"})
 """What OpenBLAS calls its products for registers of 512 bits."""
@@ -103,14 +97,15 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
 
 
 def _for_numpy(matrix: Tensor) -> bool:
-    known = matrix.dtype in (torch.float32, torch.float64)
-    return known and matrix.device.type == "cpu" and any(_BY_NUMPY)
+    """Threads that share a matrix are torch's: while numpy computes, they would wait in vain."""
+    known = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
+    return known and any(_BY_NUMPY) and torch.get_num_threads() == 1
 
 
 def wants_rows(matrix: Tensor) -> bool:
     """Whether products like this one are taken of rows with rows, each in one piece of memory."""
     single = matrix.dtype == torch.float32 and matrix.device.type == "cpu"
-    return single and LINEAR is not None and not any(_BY_NUMPY)
+    return single and LINEAR is not None and not _for_numpy(matrix)
 
 
 def _add_by_onednn_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float) -> None:
@@ -125,25 +120,15 @@ def _add_by_onednn_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: fl
 def _by_numpy(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float | None) -> None:
     """Put left · right in the place of the sum, or add ``alpha`` times that to it."""
     left, right = left_NK.numpy(), right_KM.numpy()
-
-    def take(place: tuple[slice, slice]) -> None:
-        rows, columns = place
-        part_NM = sum_NM[place]
-        found_NM = part_NM if alpha is None else torch.empty_like(part_NM)
-        with np.errstate(all="ignore"):  # infinities are for those who know the tensor's name
+    with np.errstate(all="ignore"):  # infinities are for those who know the tensor's name
+        if alpha is None:
+            np.matmul(left, right, out=sum_NM.numpy())
+            return
+        for rows, columns in _parts(sum_NM.shape, PIECE):
+            part_NM = sum_NM[rows, columns]
+            found_NM = torch.empty_like(part_NM)
             np.matmul(left[rows], right[:, columns], out=found_NM.numpy())
-        if alpha is not None:
             part_NM.add_(found_NM, alpha=alpha)
-
-    threads = torch.get_num_threads() if left.size * right.shape[1] >= LARGE else 1
-    longest = PIECE if alpha is not None else max(sum_NM.shape)
-    if threads == 1:
-        for place in _parts(sum_NM.shape, longest):
-            take(place)
-        return
-    longest = min(longest, math.ceil(max(sum_NM.shape) / threads))
-    with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
-        list(pool.map(take, _parts(sum_NM.shape, longest)))
 
 
 def _parts(shape: Sequence[int], longest: int) -> Iterator[tuple[slice, slice]]:

@@ -16,6 +16,8 @@ from tests.helpers.method_checks import CASES, CHECKS, LARGEST_ERROR, Check, err
 def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both libraries, whichever this processor prefers."""
     monkeypatch.setattr(products, "_BY_NUMPY", [request.param == "numpy"])
+    if request.param == "numpy":
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=str)

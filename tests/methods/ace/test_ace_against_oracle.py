@@ -37,6 +37,8 @@ by_shape = pytest.mark.parametrize(("m", "n"), [(6, 20), (12, 16), (14, 14), (20
 def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both libraries, whichever this processor prefers."""
     monkeypatch.setattr(products, "_BY_NUMPY", [request.param == "numpy"])
+    if request.param == "numpy":
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
 
 def shares_of(deltas: Array, epsilon: float, heterogeneous: bool) -> list[Share]:
