@@ -19,7 +19,7 @@ def number_text(value: float, digits: int = 2) -> str:
     return local(formatting.number_text(value, digits))
 
 
-def score_text(score: float) -> str:
+def short_score_text(score: float) -> str:
     """A mean score as it stands beside others: ".807"."""
     return local(f"{score:.3f}".removeprefix("0"))
 

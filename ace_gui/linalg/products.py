@@ -12,7 +12,7 @@ that so, those of threads that compute alone go there. Others in float32 go to o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -59,11 +59,7 @@ def library() -> str:
 
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """left · right, two matrices of one number format."""
-    if not _for_numpy(left_NK):
-        return left_NK @ right_KM
-    found_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
-    _by_numpy(found_NM, left_NK, right_KM, None)
-    return found_NM
+    return _by_numpy(left_NK, right_KM) if _for_numpy(left_NK) else left_NK @ right_KM
 
 
 def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
@@ -89,9 +85,10 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     elif sum_NM.ndim == 3:
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
     elif _for_numpy(sum_NM):
-        _by_numpy(sum_NM, left_NK, right_KM, alpha)
+        _add_in_parts_(sum_NM, left_NK, right_KM, alpha, _by_numpy)
     elif wants_rows(sum_NM) and left_NK.numel() and right_KM.numel():
-        _add_by_onednn_(sum_NM, left_NK, right_KM, alpha)
+        rows_NK, rows_MK = left_NK.contiguous(), right_KM.mT.contiguous()
+        _add_in_parts_(sum_NM, rows_NK, rows_MK.mT, alpha, _by_onednn)
     else:
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
 
@@ -108,27 +105,28 @@ def wants_rows(matrix: Tensor) -> bool:
     return single and LINEAR is not None and not _for_numpy(matrix)
 
 
-def _add_by_onednn_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float) -> None:
-    assert LINEAR is not None
-    left_NK = left_NK.contiguous()
-    right_MK = right_KM.mT.contiguous()
-    for rows, columns in _parts(sum_NM.shape, PIECE):
-        added_NM = LINEAR(left_NK[rows], right_MK[columns])
-        sum_NM[rows, columns].add_(added_NM, alpha=alpha)
-
-
-def _by_numpy(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: float | None) -> None:
-    """Put left · right in the place of the sum, or add ``alpha`` times that to it."""
-    left, right = left_NK.numpy(), right_KM.numpy()
+def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+    found_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
     with np.errstate(all="ignore"):  # infinities are for those who know the tensor's name
-        if alpha is None:
-            np.matmul(left, right, out=sum_NM.numpy())
-            return
-        for rows, columns in _parts(sum_NM.shape, PIECE):
-            part_NM = sum_NM[rows, columns]
-            found_NM = torch.empty_like(part_NM)
-            np.matmul(left[rows], right[:, columns], out=found_NM.numpy())
-            part_NM.add_(found_NM, alpha=alpha)
+        np.matmul(left_NK.numpy(), right_KM.numpy(), out=found_NM.numpy())
+    return found_NM
+
+
+def _by_onednn(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+    assert LINEAR is not None
+    return LINEAR(left_NK, right_KM.mT)
+
+
+def _add_in_parts_(
+    sum_NM: Tensor,
+    left_NK: Tensor,
+    right_KM: Tensor,
+    alpha: float,
+    multiply: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """For libraries that cannot add to a sum by themselves."""
+    for rows, columns in _parts(sum_NM.shape, PIECE):
+        sum_NM[rows, columns].add_(multiply(left_NK[rows], right_KM[:, columns]), alpha=alpha)
 
 
 def _parts(shape: Sequence[int], longest: int) -> Iterator[tuple[slice, slice]]:

@@ -37,9 +37,7 @@ ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that d
 
 KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
 
-FREED_BYTES = (
-    64_000_000  # of what was freed, kept by the C library for what comes next (``engine.devices``)
-)
+FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``engine.devices``)
 
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 

@@ -16,7 +16,7 @@ from PySide6.QtCore import (
 )
 
 from ace_gui.formatting import duration
-from ace_gui.gui.numbers import human_bytes, score_text, value_text
+from ace_gui.gui.numbers import human_bytes, short_score_text, value_text
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.runs import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
@@ -125,7 +125,7 @@ class RunsModel(QAbstractListModel):
         if run.norm is not None:
             parts.append(tr("{norm:.2f} × norm", norm=run.norm))
         score = mean_score(run)
-        text = "" if score is None else score_text(score)
+        text = "" if score is None else short_score_text(score)
         return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
 
     def _tip(self, run: MergeRun) -> str:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.gui.numbers import score_text
+from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.plots.along_model.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.runs import mean_score, title_parts
@@ -141,7 +141,7 @@ def _scores(run: MergeRun, session: Session) -> str:
     tasks = len(session.draft.inputs.tasks)
     score = mean_score(run)
     if score is not None:
-        mean = score_text(score)
+        mean = short_score_text(score)
         return tr("a mean of {mean}, beside base and experts, task by task", mean=mean)
     if tasks:
         return counted(

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.numbers import human_bytes, score_text
+from ace_gui.gui.numbers import human_bytes, short_score_text
 from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
@@ -180,7 +180,7 @@ def summary_of(project: RecentProject) -> str:
     if project.is_exported:
         end = tr("exported")
     elif project.mean is not None:
-        end = tr("mean {score}", score=score_text(project.mean))
+        end = tr("mean {score}", score=short_score_text(project.mean))
     else:
         end = tr("merged") if project.is_merged else tr("not merged yet")
     family = _HEAD.sub("", project.architecture)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.gui.numbers import score_text
+from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.share_bar import paint_share
@@ -63,7 +63,7 @@ class MethodCell(QStyledItemDelegate):
         theme, known = current_theme(), sample_figures()
         mean = known.methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
-        text = "–" if mean is None else score_text(mean)
+        text = "–" if mean is None else short_score_text(mean)
         write(painter, place, text, font, theme.text2, align=_RIGHT)
         number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(local(".000"))
         bar = QRectF(0, 0, *_BAR)
